@@ -14,6 +14,7 @@ __all__ = [
     "INDEX_INTERVAL_BYTES",
     "INT32_MAX",
     "INT64_MAX",
+    "INTERNAL_TOPICS",
     "ISOLATIONS",
     "KAFKA_3",
     "LATEST",
@@ -74,3 +75,13 @@ def major_of(release: str) -> str:
     '4'
     """
     return release.partition(".")[0]
+
+
+# The topics that Kafka's own components keep their state in. The records of a KRaft log are in a folder as of a topic.
+INTERNAL_TOPICS: tuple[str, ...] = (
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+    "__cluster_metadata",
+    "__remote_log_metadata",
+)

@@ -34,24 +34,25 @@ class Dump:
     outcome: str
 
 
-def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
-    """The dump of a file of record batches."""
+def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int, records_of: str | None = None) -> Dump:
+    """The dump of a file of record batches; for ``records_of`` see ``annotate``."""
     reading = records.check(data, profile=profile)
     tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
     return Dump(
-        list(annotate_records(data, batches=batches)),
+        list(annotate_records(data, batches=batches, records_of=records_of)),
         reading.findings,
         {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
         f"{empty}{state}: {counts}{tail}",
     )
 
 
-def dump_entry(data: bytes | mmap.mmap, entry: Entry) -> Dump:
+def dump_entry(data: bytes | mmap.mmap, entry: Entry, records_of: str | None = None) -> Dump:
     """The dump of one batch of a listing."""
-    parts = annotate_records(memoryview(data)[: entry.at + entry.size], at=entry.at, first=entry.number, batches=1)
+    within = memoryview(data)[: entry.at + entry.size]
+    parts = annotate_records(within, at=entry.at, first=entry.number, batches=1, records_of=records_of)
     state = "refused" if entry.is_refused else "a partial tail" if entry.kind == "tail" else "read"
     return Dump(
         list(parts),

@@ -5,6 +5,7 @@ The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from kfuzz.annotate.parts import Part, preview
 from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import CODECS
+from kfuzz.messages.internal import decode_internal
 from kfuzz.records.codecs import decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.wire.framing import next_frame
@@ -47,11 +49,13 @@ def annotate(
     first: int = 0,
     batches: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    records_of: str | None = None,
 ) -> Iterator[Part]:
     """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes.
 
     The first batch begins at byte ``at`` of ``data``, and has the number ``first``. Every path begins with ``under``.
-    After ``batches`` batches, one more heading says how many bytes are left.
+    After ``batches`` batches, one more heading says how many bytes are left. ``records_of`` is one of Kafka's own
+    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded.
     """
     view = memoryview(data).cast("B")
     index = 0
@@ -66,7 +70,10 @@ def annotate(
             yield Part(path, "", at, bytes(view[at:]), f"{len(view) - at} bytes, {what}", heading=True)
             return
         yield Part(path, "", at, b"", f"magic {magic}, {size} bytes", heading=True)
-        yield from _batch(view, at, size, path, limits) if magic == 2 else _message(view, at, size, path, limits)
+        if magic == 2:
+            yield from _batch(view, at, size, path, limits, records_of)
+        else:
+            yield from _message(view, at, size, path, limits)
         at += size
         index += 1
 
@@ -74,7 +81,7 @@ def annotate(
 # ------------------------------------------------------------------------------------------------- magic 2
 
 
-def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits) -> Iterator[Part]:
+def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits, records_of: str | None) -> Iterator[Part]:
     header = parse_header(view, at)
     for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
         text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
@@ -86,22 +93,28 @@ def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits) -> I
     if not len(body):
         return
     if codec == 0:
-        yield from _records(view[: at + size], at + BATCH_HEADER_SIZE, header, path)
+        yield from _records(view[: at + size], at + BATCH_HEADER_SIZE, header, path, records_of)
         return
     yield Part(path, "payload", at + BATCH_HEADER_SIZE, bytes(body), f"{len(body)} bytes, {_codec(codec)}")
     if codec < len(CODECS) and header[12] > 0:
         out = decompress(CODECS[codec], body, limits.decompressed_bytes)
         text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
         yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
-        yield from _records(out.data, 0, header, f"{path}.payload")
+        yield from _records(out.data, 0, header, f"{path}.payload", records_of)
 
 
-def _records(payload: bytes | memoryview, at: int, header: HeaderTuple, path: str) -> Iterator[Part]:
+def _records(
+    payload: bytes | memoryview, at: int, header: HeaderTuple, path: str, records_of: str | None
+) -> Iterator[Part]:
     _, places, _ = parse_places(payload, at, header)
     end = at
     control = bool(header[5] & CONTROL)
     for i, place in enumerate(places):
-        texts = _control_texts(payload, place[5], place[6]) if control else {}
+        texts: dict[str, str] = {}
+        if control:
+            texts = _control_texts(payload, place[5], place[6])
+        elif records_of is not None:
+            texts = _internal_texts(records_of, payload, place[5], place[6])
         end = yield from _record(payload, place, f"{path}.records[{i}]", texts)
     if end < len(payload):
         rest = bytes(payload[end:])
@@ -155,6 +168,19 @@ def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[
     texts = {"key": names.get(record.key.type, f"unknown type {record.key.type}")}
     if record.value is not None and not isinstance(record.value, bytes):
         texts["value"] = str(record.value)
+    return texts
+
+
+def _internal_texts(topic: str, payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
+    """Texts for the key and the value of a record of one of Kafka's own topics."""
+    parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
+    record = decode_internal(topic, *parts)
+    texts = {}
+    for name, side in (("key", record.key), ("value", record.value)):
+        if side is not None:
+            kind = f"{side.name} version {side.version}" if side.name else "cannot be decoded"
+            what = side.error or json.dumps(side.values, ensure_ascii=False)
+            texts[name] = f"{kind}: {what}"
     return texts
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import Word, reader_is_gone, standard_input
+from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.units import utc_text
@@ -78,6 +78,7 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
     show_default=True,
     help="log: also control records.  read_committed: no records of aborted or open transactions.",
 )
+@records_of_option
 @click.option("--table", "as_table", is_flag=True, help="Print a table with readable times instead of JSON.")
 @click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and go on behind it.")
 @click.pass_context
@@ -92,6 +93,7 @@ def command(
     topics: str,
     columns: tuple[str, ...] | None,
     isolation: Any,
+    records_of: str | None,
     as_table: bool,
     keep_going: bool,
 ) -> None:
@@ -102,6 +104,8 @@ def command(
 
     The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch,
     producer_id, producer_epoch, sequence, transactional, control, aborted, segment and position (a byte).
+
+    Keys and values in Kafka's own topics, such as __consumer_offsets, are objects: the type, the version and the data.
 
     Exit code 0: all was read; 1: something is damaged; 2: wrong use.
 
@@ -130,6 +134,7 @@ def command(
             key=key,
             most=count,
             tail=tail,
+            records_of="" if records_of == AS_THEY_ARE else records_of,
         )
         ctx.exit(_print(wanted, as_table=as_table, keep_going=keep_going))
 
@@ -202,7 +207,7 @@ def _cell(name: str, value: Any) -> str:
     if name == "timestamp":
         return utc_text(value)
     if isinstance(value, dict):
-        return _cut("0x" + value["hex"])
+        return _cut("0x" + value["hex"] if "hex" in value else json.dumps(value.get("data", value)))
     if isinstance(value, list):
         return _cut(" ".join(f"{_cell('', key)}={_cell('', item)}" for key, item in value))
     text = value if isinstance(value, str) else json.dumps(value)

@@ -18,6 +18,7 @@ import click
 from kfuzz.display import progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
+from kfuzz.kafka import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -27,6 +28,7 @@ __all__ = [
     "LocalPath",
     "Word",
     "echo_json",
+    "internal_topic",
     "json_option",
     "json_text",
     "keep_going_without_reader",
@@ -34,8 +36,12 @@ __all__ = [
     "pager_option",
     "progress",
     "reader_is_gone",
+    "records_of_option",
     "standard_input",
 ]
+
+# The value of --records-of that decodes nothing.
+AS_THEY_ARE = "none"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
@@ -43,6 +49,23 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 pager_option = click.option(
     "--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print all at once, also on a terminal."
 )
+
+
+records_of_option = click.option(
+    "--records-of",
+    type=click.Choice((*INTERNAL_TOPICS, AS_THEY_ARE)),
+    help="Decode keys and values as those of this topic of Kafka's own, such as __consumer_offsets; none decodes "
+    "nothing.  [default: by the name of the folder]",
+)
+
+
+def internal_topic(path: str, records_of: str | None) -> str | None:
+    """The topic of Kafka's own whose records the file has, by the option or by the folder; None for all others."""
+    if records_of is None and path != "-":
+        from kfuzz.messages.internal import topic_of_path
+
+        return topic_of_path(path)
+    return None if records_of == AS_THEY_ARE else records_of
 
 
 def json_text(value: Any) -> str:

@@ -17,7 +17,7 @@ from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, li
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import HEADING, Entry, Listing, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.cli.check import open_buffer
-from kfuzz.cli.console import Word, json_option, json_text, page, pager_option
+from kfuzz.cli.console import Word, internal_topic, json_option, json_text, page, pager_option, records_of_option
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES, Profile
@@ -72,6 +72,7 @@ BYTE = Word("byte", lambda text: _byte(text))
     type=click.IntRange(min=1),
     help="Show at most this many batches; for a message, in each of its fields.  [default: 20; all in a list]",
 )
+@records_of_option
 @click.option(
     "--find",
     is_flag=True,
@@ -86,6 +87,9 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     and what is wrong with it. The listing goes on behind damage. --batch, --at, --offset and --finding open one batch:
     every field with its offset, its bytes and its value, and the lines of its neighbours. A file of one batch and a
     vector are opened at once. --list and --dump choose.
+
+    Keys and values in Kafka's own topics (__consumer_offsets, __transaction_state, __cluster_metadata and others) are
+    decoded, if the file is in a folder such as __consumer_offsets-12, or with --records-of.
 
     Indexes, producer snapshots, checkpoints and partition.metadata are known by their names, or by their content; their
     entries are printed, and what is wrong with them.
@@ -140,6 +144,7 @@ class Asked:
     source: str
     profile: Profile
     batches: int | None
+    records_of: str | None
     find: bool
 
     @property
@@ -188,14 +193,14 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if kind is not None:
         return stored(name, kind.read(Path(name), bytes(data), asked.profile), asked, as_json=as_json)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
-        return opened(title, data, asked, as_json=as_json)
+        return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
     is_listed = asked.as_list or not (asked.as_dump or vector or crash or chosen or is_one_batch(data))
     if chosen is None and is_listed:
         listing = Listing(data, profile=asked.profile)
         return listed_json(title, listing, asked) if as_json else listed(title, listing, asked)
     try:
         if chosen is None:
-            dump = dump_records(data, asked.profile, asked.dumped)
+            dump = dump_records(data, asked.profile, asked.dumped, internal_topic(name, asked.records_of))
         else:
             dump = dump_message(*chosen, data, asked.profile, asked.dumped)
     except Exception as error:
@@ -292,7 +297,7 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
     if found is None:
         raise UsageError(missing(title, listing, asked))
     before, entry, after = found
-    dump = dump_entry(data, entry)
+    dump = dump_entry(data, entry, asked.records_of)
     if as_json:
         neighbours = {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
         yield json_text({"source": title, "size": len(data)} | neighbours | dump_json(dump))

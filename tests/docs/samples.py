@@ -61,7 +61,7 @@ def environment() -> dict[str, str]:
 
 def make_samples(folder: Path) -> None:
     """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
-    bodies of messages, and a testee.
+    a group's committed offset, bodies of messages, and a testee.
     """
     good = segment()
     (folder / "good.log").write_bytes(b"".join(good))
@@ -74,6 +74,13 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    committed = Record(
+        0,
+        FIRST_TIMESTAMP_MS,
+        b"\0\1" + messages.encode("OffsetCommitKey", 0, {"group": "billing", "topic": "orders", "partition": 0}),
+        b"\0\3" + messages.encode("OffsetCommitValue", 3, {"offset": 4711, "commitTimestamp": FIRST_TIMESTAMP_MS}),
+    )
+    (folder / "committed.log").write_bytes(records.encode_batch(RecordBatch(0, 0, [committed])))
     fetch = {
         "maxWaitMs": 500,
         "minBytes": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,8 @@ from kfuzz.corpora.logs.lines import Lines
 from kfuzz.corpora.logs.reading import FINDING, milliseconds, read_slice, schema
 from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments
 from kfuzz.corpora.logs.slicing import Isolation, slices
+from kfuzz.kafka import INTERNAL_TOPICS
+from kfuzz.messages.internal import FRAMED, decode_internal
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 
@@ -37,6 +40,8 @@ class Request:
     - ``first``, ``last``: inclusive bounds; a number is an offset, a ``datetime`` with a time zone a timestamp.
     - ``key``: only records with this key.
     - ``most``: at most this many records. ``tail``: the last so many records of each partition.
+    - ``records_of``: keys and values are decoded as those of this topic of Kafka's own, one of ``INTERNAL_TOPICS``; an
+      empty text decodes nothing. None goes by the names of the partition folders.
     - The others are those of :func:`kfuzz.corpora.logs.read`.
     """
 
@@ -49,6 +54,7 @@ class Request:
     key: bytes | None = None
     most: int | None = None
     tail: int | None = None
+    records_of: str | None = None
     limits: Limits = DEFAULT_LIMITS
 
 
@@ -64,9 +70,41 @@ def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[m
     printer = _Printer(wanted, columns, on_damage)
     if wanted.tail is None:
         parts = slices(segments, printer.selection, isolation=wanted.isolation)
-        return printer.forwards(parts)
-    parts = slices(segments, printer.selection, isolation=wanted.isolation, slice_bytes=TAIL_BYTES)
-    return printer.tails(list(parts), wanted.tail)
+        lines = printer.forwards(parts)
+    else:
+        parts = slices(segments, printer.selection, isolation=wanted.isolation, slice_bytes=TAIL_BYTES)
+        lines = printer.tails(list(parts), wanted.tail)
+    topics = {segment.topic for segment in segments}
+    if wanted.records_of is None and topics.isdisjoint(INTERNAL_TOPICS):
+        return lines
+    only = topics.pop() if len(topics) == 1 else None
+    return _decoded(lines, only if wanted.records_of is None else wanted.records_of)
+
+
+def _decoded(lines: Iterator[memoryview], records_of: str | None) -> Iterator[memoryview]:
+    """The lines with decoded keys and values, if they are of ``records_of``; None: of the topic that a line names."""
+    for text in lines:
+        made = []
+        for line in bytes(text).splitlines():
+            record = json.loads(line)
+            topic = record.get("topic") if records_of is None else records_of
+            # The records of markers are control records; they are known if their column is printed.
+            if topic in INTERNAL_TOPICS and not record.get("control"):
+                sides = decode_internal(topic, _bytes(record.get("key")), _bytes(record.get("value")))
+                for name, side in (("key", sides.key), ("value", sides.value)):
+                    # Without its key, the kind of a coordinator's record is not known.
+                    if record.get(name) is not None and side is not None and ("key" in record or topic in FRAMED):
+                        record[name] = side.to_json()
+                line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+            made.append(line + b"\n")
+        yield memoryview(b"".join(made))
+
+
+def _bytes(value: str | dict[str, str] | None) -> bytes | None:
+    """The bytes of a key or a value, as a line has it."""
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"])
+    return None if value is None else value.encode()
 
 
 def columns_of(segments: Sequence[Segment]) -> tuple[str, ...]:
