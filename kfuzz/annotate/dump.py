@@ -17,7 +17,7 @@ from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.messages.model import Definition
 
-__all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "marks_of"]
+__all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "marks_of", "outcome_of"]
 
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.

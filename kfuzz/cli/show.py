@@ -6,13 +6,14 @@ import difflib
 import json
 import mmap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from kfuzz.annotate import frames
 from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines, marks_of
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import HEADING, Entry, Listing, is_one_batch, line_of, opened_with_neighbours, summary
@@ -65,6 +66,11 @@ BYTE = Word("byte", lambda text: _byte(text))
     help="The bytes are this message, without a header; needs --version.  [default: record batches]",
 )
 @click.option("--version", type=int, metavar="N", help="Version of the message.")
+@click.option(
+    "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
+)
+@click.option("--frame", type=click.IntRange(0), metavar="N", help="Open frame N of a connection; the first one is 0.")
+@click.option("--responses", metavar="FILE", help="With --frames: what the broker sent over the same connection.")
 @source_option
 @click.option("--profile", type=click.Choice(PROFILES), default="kafka", show_default=True)
 @click.option(
@@ -97,6 +103,10 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     Offsets inside a compressed batch count from the start of its decompressed payload. With --message, the file is a
     request, a response or a header; record batches inside are shown too.
 
+    With --frames, the file has the bytes that a client sent over a connection, without TLS: each request with its
+    length in front. --responses names the file with what the broker sent; each response is found by its correlation id.
+    The list has a line for each request, and --frame N opens one, with its answer and the record batches inside.
+
     If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform --differential` found, the dump
     also names the cause, and marks the field that kills: with an ordinary value in it, the input does no harm.
 
@@ -113,6 +123,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
       kfuzz show --json fetch.bin
       kfuzz show out/fuzz/record-batch/causes/panics-01234567
       kfuzz show --message FetchResponse --version 17 body.bin
+      kfuzz show --frames sent.bin --responses received.bin
       kfuzz messages encode ApiVersions --version 3 < a.json | kfuzz show --message ApiVersions --version 3 -
     """
     asked = Asked(**options)
@@ -141,6 +152,9 @@ class Asked:
     finding: str | None
     message: str | None
     version: int | None
+    as_frames: bool
+    frame: int | None
+    responses: str | None
     source: str
     profile: Profile
     batches: int | None
@@ -174,6 +188,10 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         near = difflib.get_close_matches(asked.finding, BATCH_CODES, n=1)
         remedy = f"did you mean {near[0]}?" if near else "`kfuzz check` prints the codes in brackets"
         raise UsageError(f"there is no finding of record batches called {asked.finding!r}; {remedy}")
+    if asked.as_frames or asked.frame is not None:
+        return connection(name, asked, as_json=as_json)
+    if asked.responses is not None:
+        raise UsageError("--responses needs --frames; FILE then has the requests of the same connection")
     vector = vector_of(name)
     chosen = message_of(asked.message, asked.version, asked.source) or message_in(vector)
     if chosen is not None and asked.choices:
@@ -221,6 +239,66 @@ def _byte(text: str) -> int:
         return int(text, 0)
     except ValueError:
         raise UsageError(f"{text!r} is not a byte of the file; give a number such as 136 or 0x88") from None
+
+
+# ------------------------------------------------------------------------------------------------- connections
+
+
+def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
+    """The lines about the frames of a connection, or about one of them."""
+    if asked.choices or asked.message is not None:
+        option = asked.choices[0] if asked.choices else "--message"
+        raise UsageError(f"{option} and --frames exclude each other; --frame N opens a frame")
+    sent = open_buffer(name)
+    received = None if asked.responses is None else open_buffer(asked.responses)
+    found = frames.frames(sent, received, profile=asked.profile)
+    if asked.frame is not None:
+        wanted_frame = next((one for one in found if one.number == asked.frame and not one.is_stray), None)
+        yield from opened_frame(name, sent, received, wanted_frame, asked, as_json)
+        return
+    sums = frames.Sums()
+    if not as_json:
+        yield f"{name}: {len(sent)} bytes"
+        yield frames.HEADING
+    before = '{\n  "frames": ['
+    for frame in found:
+        sums.add(frame)
+        if as_json:
+            yield before
+            before = f"    {json.dumps(frame.to_json(), sort_keys=True, ensure_ascii=False)},"
+        else:
+            yield from frames.line_of(frame)
+    if as_json:
+        yield before.removesuffix(",")
+        counts = {"size": len(sent), "source": name} | asdict(sums)
+        yield f"  ],\n{json_text(counts)[2:]}"
+    else:
+        yield frames.summary(sums)
+
+
+def opened_frame(
+    name: str,
+    sent: bytes | mmap.mmap,
+    received: bytes | mmap.mmap | None,
+    frame: frames.Frame | None,
+    asked: Asked,
+    as_json: bool,
+) -> Iterator[str]:
+    """The dump of a frame, and of its answer."""
+    if frame is None:
+        raise UsageError(f"{name} has no frame {asked.frame}; `kfuzz show --frames {name}` lists them")
+    dump = frames.dump_frame(sent, frame, profile=asked.profile, batches=asked.dumped)
+    answer = None
+    if frame.answer is not None and received is not None:
+        answer = frames.dump_frame(received, frame.answer, profile=asked.profile, batches=asked.dumped)
+    if as_json:
+        inside = {} if answer is None else {"answer": dump_json(answer)}
+        yield json_text({"source": name, "size": len(sent)} | dump_json(dump) | inside)
+        return
+    yield from dumped(f"{name}: {len(sent)} bytes", dump, asked, None)
+    if answer is not None and received is not None:
+        yield ""
+        yield from dumped(f"{asked.responses}: {len(received)} bytes", answer, asked, None)
 
 
 # ------------------------------------------------------------------------------------------------- other files

@@ -59,6 +59,25 @@ def environment() -> dict[str, str]:
     }
 
 
+def make_connection(folder: Path, fetch: dict[str, object], batch: bytes) -> None:
+    """What a client sent over a connection, and what it received: ``batch``."""
+    partitions = [{"highWatermark": 9, "records": batch}]
+    fetched = {"responses": [{"topicId": bytes(15) + b"\1", "partitions": partitions}]}
+    versions = {"apiKeys": [{"apiKey": 1, "minVersion": 4, "maxVersion": 18}]}
+    sent, received = b"", b""
+    for number, (key, version, name, asked, answered) in enumerate(
+        [(18, 3, "ApiVersions", {"clientSoftwareName": "me"}, versions), (1, 17, "Fetch", fetch, fetched)], start=1
+    ):
+        header = {"requestApiKey": key, "requestApiVersion": version, "correlationId": number, "clientId": "me"}
+        request = messages.encode("RequestHeader", 2, header) + messages.encode(f"{name}Request", version, asked)
+        answer = messages.encode("ResponseHeader", int(key == 1), {"correlationId": number})
+        answer += messages.encode(f"{name}Response", version, answered)
+        sent += struct.pack(">i", len(request)) + request
+        received += struct.pack(">i", len(answer)) + answer
+    (folder / "sent.bin").write_bytes(sent)
+    (folder / "received.bin").write_bytes(received)
+
+
 def make_samples(folder: Path) -> None:
     """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
     a group's committed offset, bodies of messages, and a testee.
@@ -87,6 +106,7 @@ def make_samples(folder: Path) -> None:
         "topics": [{"topicId": bytes(15) + b"\1", "partitions": [{"fetchOffset": 7}]}],
     }
     (folder / "body.bin").write_bytes(messages.encode("Fetch", 17, fetch))
+    make_connection(folder, fetch, bytes(broken[len(good[0]) : 2 * len(good[0])]))
     (folder / "metadata-body.bin").write_bytes(messages.encode("Metadata", 12, {"topics": None}))
     example = re.search(r"^```python\n(.*?)^```$", (ROOT / "testees/README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert example

@@ -1,0 +1,292 @@
+"""The captured bytes of a connection: requests that one client sent, and the responses to them.
+
+A frame is an int32 length, a header and a message. No byte of a response says what it answers: that is known by the
+correlation id of its request. So responses are read beside the requests of the same connection.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kfuzz.annotate.dump import Dump, outcome_of
+from kfuzz.annotate.messages import Annotation, annotate
+from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.errors import UsageError
+from kfuzz.findings import Finding, Profile
+from kfuzz.kafka import RELEASES
+from kfuzz.messages import read
+from kfuzz.messages.catalogues import catalogue, newest
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.model import Definition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["HEADING", "Frame", "Sums", "dump_frame", "frames", "line_of", "summary"]
+
+LENGTH_BYTES: Final = 4
+# The API key and the version, in front of every request's header.
+KEY_BYTES: Final = 4
+CORRELATION_BYTES: Final = 4
+HEADING: Final = (
+    f"{'frame':>8} {'byte':>12} {'size':>9}  {'request':<32} {'version':>7} {'correlation':>12}  {'client':<24}  answer"
+)
+
+
+@dataclass(slots=True)
+class Frame:
+    """A request or a response. ``size`` counts its length too; ``at`` is where that is.
+
+    ``name`` is that of the message, such as FetchRequest; empty for a frame of an API that no known release has, and
+    for one that is cut off. ``definition`` is None if this version of it is not known. ``body_at`` is where the message
+    begins. ``findings`` are those of the message and of the record batches inside. ``error`` says why no message could
+    be read. ``is_stray``: it is a response that belongs to no request.
+    """
+
+    number: int
+    at: int
+    size: int
+    name: str = ""
+    version: int = -1
+    correlation_id: int | None = None
+    client_id: str | None = None
+    definition: Definition | None = None
+    header_version: int = 0
+    body_at: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    error: str = ""
+    answer: Frame | None = None
+    is_stray: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Kafka refuses it."""
+        return bool(self.error) or any(one.severity == "fatal" for one in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The frame as a JSON object."""
+        made = {
+            "frame": self.number,
+            "at": self.at,
+            "size": self.size,
+            "message": self.name,
+            "version": self.version,
+            "correlation_id": self.correlation_id,
+            "findings": [one.to_json() for one in self.findings],
+        }
+        if self.name.endswith("Request"):
+            made["client_id"] = self.client_id
+            made["answer"] = None if self.answer is None else self.answer.to_json()
+        return made | ({"error": self.error} if self.error else {})
+
+
+def frames(requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka") -> Iterator[Frame]:
+    """The requests in ``requests``, in order, each with its answer in ``responses``, if there is one.
+
+    A response whose correlation id no request has comes last, as a frame without a name. Only the places of responses
+    are in memory. Raises nothing on bad bytes; where a length is wrong, the last frame has the rest of the bytes.
+    """
+    view = memoryview(requests).cast("B")
+    given = None if responses is None else memoryview(responses).cast("B")
+    waiting: dict[int, deque[Frame]] = defaultdict(deque)
+    rest: list[Frame] = []
+    for frame in () if given is None else _split(given):
+        if frame.error or frame.size < LENGTH_BYTES + CORRELATION_BYTES:
+            frame.error = frame.error or "the frame is shorter than a response's header"
+            rest.append(frame)
+            continue
+        assert given is not None
+        frame.correlation_id = _int(given, frame.at + LENGTH_BYTES, CORRELATION_BYTES)
+        waiting[frame.correlation_id].append(frame)
+    for frame in _split(view):
+        if not frame.error:
+            _take_request(view, frame, profile)
+        if given is not None and frame.correlation_id is not None and waiting[frame.correlation_id]:
+            frame.answer = waiting[frame.correlation_id].popleft()
+            _take_response(given, frame.answer, frame, profile)
+        yield frame
+    left = [one for many in waiting.values() for one in many]
+    for one in left:
+        one.error = f"no request has the correlation id {one.correlation_id}"
+    for one in (*left, *rest):
+        one.is_stray = True
+    yield from sorted([*left, *rest], key=lambda one: one.at)
+
+
+def _split(view: memoryview) -> Iterator[Frame]:
+    at = number = 0
+    while at < len(view):
+        left = len(view) - at
+        size = LENGTH_BYTES + _int(view, at, LENGTH_BYTES) if left >= LENGTH_BYTES else left
+        if left < LENGTH_BYTES or size < LENGTH_BYTES or size > left:
+            error = f"the length is {size - LENGTH_BYTES}, and {left - LENGTH_BYTES} bytes are left"
+            yield Frame(number, at, left, error=f"{left} bytes are left" if left < LENGTH_BYTES else error)
+            return
+        yield Frame(number, at, size)
+        at += size
+        number += 1
+
+
+def _take_request(view: memoryview, frame: Frame, profile: Profile) -> None:
+    at, end = frame.at + LENGTH_BYTES, frame.at + frame.size
+    if end - at < KEY_BYTES:
+        frame.error = "the frame is shorter than a request's header"
+        return
+    key, frame.version = _int(view, at, 2), _int(view, at + 2, 2)
+    if end - at >= KEY_BYTES + CORRELATION_BYTES:
+        frame.correlation_id = _int(view, at + KEY_BYTES, CORRELATION_BYTES)
+    request = _apis().get(key)
+    if request is None:
+        frame.error = f"no release that kfuzz knows has an API with the key {key}"
+        return
+    frame.name = request.name
+    frame.header_version = request_header_version(request, frame.version)
+    if not _take_header(view, frame, "RequestHeader", profile):
+        return
+    _take_body(view, frame, profile)
+
+
+def _take_response(view: memoryview, frame: Frame, request: Frame, profile: Profile) -> None:
+    if not request.name:
+        frame.error = "its request could not be read"
+        return
+    frame.name = f"{request.name.removesuffix('Request')}Response"
+    frame.version = request.version
+    frame.header_version = response_header_version(_response(frame.name), frame.version)
+    if _take_header(view, frame, "ResponseHeader", profile):
+        _take_body(view, frame, profile)
+
+
+def _take_header(view: memoryview, frame: Frame, name: str, profile: Profile) -> bool:
+    """Read the header; False if it is refused."""
+    data = bytes(view[frame.at + LENGTH_BYTES : frame.at + frame.size])
+    reading = read(newest(name, frame.header_version), frame.header_version, data, profile=profile)
+    # The message itself follows the header.
+    found = [one for one in reading.findings if one.code != "bytes-after-message"]
+    frame.findings += [replace(one, at=one.at + frame.at + LENGTH_BYTES) for one in found]
+    if reading.message is None:
+        return False
+    frame.client_id = reading.message.get("clientId")
+    frame.body_at = frame.at + LENGTH_BYTES + reading.consumed
+    return True
+
+
+def _take_body(view: memoryview, frame: Frame, profile: Profile) -> None:
+    try:
+        frame.definition = newest(frame.name, frame.version)
+    except UsageError as error:
+        frame.error = str(error)
+        return
+    data = bytes(view[frame.body_at : frame.at + frame.size])
+    # Without batches there are few parts to make, and all findings.
+    frame.findings += _found(annotate(frame.definition, frame.version, data, profile=profile, batches=0), frame.body_at)
+
+
+def _found(made: Annotation, at: int) -> list[Finding]:
+    """The findings of a message that begins at byte ``at``. Offsets into a decompressed payload stay as they are."""
+    return [one if scope_of(one.path).endswith(".payload") else replace(one, at=one.at + at) for one in made.findings]
+
+
+def dump_frame(data: Buffer, frame: Frame, *, profile: Profile = "kafka", batches: int | None = None) -> Dump:
+    """The dump of a frame of ``data``: its length, its header, its message, and the record batches inside."""
+    view = memoryview(data).cast("B")
+    end = frame.at + frame.size
+    name = f"frame[{frame.number}]"
+    parts = [Part(name, "", frame.at, b"", f"{frame.size} bytes", heading=True)]
+    length = bytes(view[frame.at : min(frame.at + LENGTH_BYTES, end)])
+    parts.append(Part(name, "length", frame.at, length, str(int.from_bytes(length, "big", signed=True))))
+    findings: list[Finding] = []
+    at = min(frame.at + LENGTH_BYTES, end)
+    if frame.name:
+        kind = "RequestHeader" if frame.name.endswith("Request") else "ResponseHeader"
+        stop = frame.body_at or end
+        header = newest(kind, frame.header_version)
+        made = annotate(header, frame.header_version, bytes(view[at:stop]), profile=profile)
+        parts += [_moved(part, at) for part in made.parts]
+        findings += [one for one in _found(made, at) if one.code != "bytes-after-message"]
+        at = stop
+    outcome = f"refused: {frame.error}" if frame.error else f"refused: {frame.name} version {frame.version}"
+    if frame.definition is not None and frame.body_at:
+        made = annotate(frame.definition, frame.version, bytes(view[at:end]), profile=profile, batches=batches)
+        parts += [_moved(part, at) for part in made.parts]
+        findings += _found(made, at)
+        outcome = outcome_of(f"{frame.name} version {frame.version}", made)
+    elif at < end:
+        parts.append(Part(name, "rest", at, bytes(view[at:end]), f"{end - at} bytes"))
+    return Dump(parts, findings, {"frame": frame.to_json()}, outcome)
+
+
+def _moved(part: Part, at: int) -> Part:
+    """A part of a message that begins at byte ``at``. Offsets into a decompressed payload stay as they are."""
+    is_inside = scope_of(f"{part.path}.{part.field}").endswith(".payload")
+    return part if is_inside else replace(part, at=part.at + at)
+
+
+def line_of(frame: Frame) -> list[str]:
+    """The lines of a frame: one, and one more for each finding of it and of its answer."""
+    who = "" if frame.client_id is None else frame.client_id
+    shown = "".join(char if char.isprintable() else "·" for char in who)
+    number = "-" if frame.correlation_id is None else str(frame.correlation_id)
+    answer = f"{frame.answer.size} bytes at byte {frame.answer.at}" if frame.answer else ""
+    version = str(frame.version) if frame.name else "-"
+    lines = [
+        f"{frame.number:>8} {frame.at:>12} {frame.size:>9}  {frame.name.removesuffix('Request') or '?':<32} "
+        f"{version:>7} {number:>12}  {shown:<24}  {answer}".rstrip()
+    ]
+    for one in (frame, frame.answer):
+        if one is not None:
+            what = "the frame" if one is frame else "the answer"
+            what = "a response" if one.is_stray else what
+            lines += [f"{'':10}{found.severity}: {found}" for found in one.findings]
+            if one.error:
+                lines.append(f"{'':10}fatal: {what} at byte {one.at}: {one.error}")
+    return lines
+
+
+@dataclass(slots=True)
+class Sums:
+    """The sums over the frames."""
+
+    requests: int = 0
+    answers: int = 0
+    strays: int = 0
+    refused: int = 0
+
+    def add(self, frame: Frame) -> None:
+        """Count one frame and its answer."""
+        self.requests += not frame.is_stray
+        self.strays += frame.is_stray
+        self.answers += frame.answer is not None
+        self.refused += frame.is_refused + (frame.answer is not None and frame.answer.is_refused)
+
+
+def summary(sums: Sums) -> str:
+    """The line under a list of frames."""
+    strays = f", {sums.strays} responses to none of them" if sums.strays else ""
+    return f"{sums.requests} requests, {sums.answers} with a response{strays}, {sums.refused} frames cannot be read"
+
+
+@cache
+def _apis() -> dict[int, Definition]:
+    """The requests by their API key, those of the newest release that has them."""
+    found: dict[int, Definition] = {}
+    for release in RELEASES:
+        for one in catalogue(release).messages.values():
+            if one.kind == "request" and one.api_key is not None:
+                found[one.api_key] = one
+    return found
+
+
+@cache
+def _response(name: str) -> Definition:
+    return next(
+        catalogue(release).messages[name] for release in reversed(RELEASES) if name in catalogue(release).messages
+    )
+
+
+def _int(view: memoryview, at: int, size: int) -> int:
+    return int.from_bytes(view[at : at + size], "big", signed=True)

@@ -1,0 +1,237 @@
+"""The frames of a connection: every request is named and has its answer, and every byte of a frame is shown."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_driver import kfuzz
+
+from kfuzz import records
+from kfuzz.annotate.frames import dump_frame, frames, line_of
+from kfuzz.kafka import LATEST, RELEASES
+from kfuzz.messages import encode
+from kfuzz.messages.catalogues import catalogue, newest
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.sample import filled
+from kfuzz.records import Record, RecordBatch
+
+BATCH = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")], compression="gzip"))
+
+
+def request(name: str, version: int, number: int, values: dict[str, Any], client: str | None = "me") -> bytes:
+    definition = newest(f"{name}Request", version)
+    header = {
+        "requestApiKey": definition.api_key,
+        "requestApiVersion": version,
+        "correlationId": number,
+        "clientId": client,
+    }
+    header_version = request_header_version(definition, version)
+    body = encode(
+        newest("RequestHeader", header_version), header_version, header if header_version else head_only(header)
+    )
+    body += encode(definition, version, values)
+    return len(body).to_bytes(4, "big") + body
+
+
+def head_only(header: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the oldest header."""
+    return {name: value for name, value in header.items() if name != "clientId"}
+
+
+def response(name: str, version: int, number: int, values: dict[str, Any]) -> bytes:
+    definition = newest(f"{name}Response", version)
+    body = encode("ResponseHeader", response_header_version(definition, version), {"correlationId": number})
+    body += encode(definition, version, values)
+    return len(body).to_bytes(4, "big") + body
+
+
+def fetched(*batches: bytes) -> dict[str, Any]:
+    partitions = [{"partitionIndex": i, "highWatermark": 9, "records": one} for i, one in enumerate(batches)]
+    return {"responses": [{"topicId": bytes(16), "partitions": partitions}]}
+
+
+SENT = [
+    request("ApiVersions", 3, 1, {"clientSoftwareName": "me"}),
+    request("Metadata", 12, 2, {"topics": None}, None),
+    request("Produce", 9, 3, {"acks": 0, "topicData": []}),
+    request("Fetch", 17, 4, {}),
+    request("Heartbeat", 2, 5, {}),
+]
+RECEIVED = [
+    response("ApiVersions", 3, 1, {"apiKeys": [{"apiKey": 18, "maxVersion": 4}]}),
+    response("Metadata", 12, 2, {}),
+    response("Fetch", 17, 4, fetched(BATCH)),
+]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_request_and_response_of_every_version_is_named_and_matched(release: str) -> None:
+    sent, received, names = [], [], []
+    for definition in catalogue(release).messages.values():
+        if definition.kind != "request":
+            continue
+        name = definition.name.removesuffix("Request")
+        for version in definition.valid_versions:
+            number = len(sent)
+            ours, theirs = newest(definition.name, version), newest(f"{name}Response", version)
+            sent.append(request(name, version, number, filled(ours, version, 1)))
+            received.append(response(name, version, number, filled(theirs, version, 1)))
+            # A later release may give the API another name.
+            names.append((definition.api_key, version))
+    found = list(frames(b"".join(sent), b"".join(received)))
+    assert [(one.definition.api_key if one.definition else None, one.version) for one in found] == names
+    assert [one.correlation_id for one in found] == list(range(len(sent)))
+    assert all(one.answer and one.answer.name == f"{one.name[:-7]}Response" for one in found)
+    # Random bytes are no records.
+    assert [one for one in found if one.error or (one.answer and one.answer.error)] == []
+
+
+def test_a_request_without_an_answer_has_none() -> None:
+    found = list(frames(b"".join(SENT), b"".join(RECEIVED)))
+    assert [one.answer.number if one.answer else None for one in found] == [0, 1, None, 2, None]
+    assert [one.client_id for one in found] == ["me", None, "me", "me", "me"]
+    assert all(one.answer is None for one in frames(b"".join(SENT)))
+
+
+def test_a_response_to_no_request_comes_last() -> None:
+    stray = response("Metadata", 12, 99, {})
+    *others, last = frames(b"".join(SENT), RECEIVED[0] + stray + RECEIVED[1])
+    assert (last.is_stray, last.error, last.at) == (True, "no request has the correlation id 99", len(RECEIVED[0]))
+    assert others[1].answer is not None
+    assert line_of(last)[1].endswith(f"fatal: a response at byte {last.at}: no request has the correlation id 99")
+
+
+def test_findings_of_batches_inside_are_those_of_the_frame() -> None:
+    bad = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
+    received = RECEIVED[0] + response("Fetch", 17, 4, fetched(BATCH, bad))
+    found = list(frames(b"".join(SENT), received))[3]
+    assert found.answer is not None
+    (finding,) = found.answer.findings
+    assert finding.code == "crc-mismatch"
+    assert finding.at == received.index(bad) + 17
+    assert found.answer.is_refused
+    assert f"at byte {finding.at}: " in line_of(found)[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"\0\0", "2 bytes are left"),
+        (b"\0\0\0\x09abc", "the length is 9, and 3 bytes are left"),
+        (b"\xff\xff\xff\xff", "the length is -1, and 0 bytes are left"),
+        (b"\0\0\0\2\0\1", "the frame is shorter than a request's header"),
+        (b"\0\0\0\x08\3\xe7\0\0\0\0\0\1", "no release that kfuzz knows has an API with the key 999"),
+        (
+            request("Fetch", 17, 1, {})[:6] + b"\0\x63" + request("Fetch", 17, 1, {})[8:],
+            f"no Kafka from {RELEASES[0]} to {LATEST} has version 99 of a message called 'FetchRequest'",
+        ),
+    ],
+)
+def test_what_is_no_request_says_why(data: bytes, error: str) -> None:
+    *before, last = frames(SENT[0] + data)
+    assert len(before) == 1
+    assert (last.at, last.size, last.error) == (len(SENT[0]), len(data), error)
+    assert last.is_refused
+
+
+def test_every_byte_of_a_frame_is_in_its_dump_once() -> None:
+    sent, received = b"".join(SENT), b"".join(RECEIVED)
+    for frame in frames(sent, received):
+        for data, one in ((sent, frame), (received, frame.answer)):
+            if one is None:
+                continue
+            dump = dump_frame(data, one)
+            covered = [
+                at
+                for part in dump.parts
+                if ".payload." not in f"{part.path}.{part.field}"
+                for at in range(part.at, part.at + len(part.data))
+            ]
+            assert sorted(covered) == list(range(one.at, one.at + one.size))
+            assert dump.findings == one.findings == []
+
+
+def test_no_bytes_make_the_frames_stumble() -> None:
+    source = random.Random(3)
+    sent, received = b"".join(SENT), b"".join(RECEIVED)
+    for _ in range(300):
+        changed = []
+        for good in (sent, received):
+            data = bytearray(good)
+            for _ in range(source.randint(0, 4)):
+                at = source.randrange(len(data))
+                data[at : at + source.choice([1, 1, 2])] = source.randbytes(source.choice([0, 1, 3]))
+            changed.append(bytes(data))
+        at = 0
+        for frame in frames(*changed):
+            line_of(frame)
+            frame.to_json()
+            dump_frame(changed[frame.is_stray], frame)
+            if not frame.is_stray:
+                assert frame.at == at
+                at += frame.size
+        assert at == len(changed[0])
+
+
+def test_show_lists_frames_and_opens_one_with_its_answer(tmp_path: Path) -> None:
+    sent, received = tmp_path / "sent.bin", tmp_path / "received.bin"
+    sent.write_bytes(b"".join(SENT))
+    received.write_bytes(b"".join(RECEIVED))
+    lines = kfuzz("show", "--frames", sent, "--responses", received).stdout.splitlines()
+    assert lines[0] == f"{sent}: {sent.stat().st_size} bytes"
+    assert lines[2].split() == [
+        "0",
+        "0",
+        str(len(SENT[0])),
+        "ApiVersions",
+        "3",
+        "1",
+        "me",
+        str(len(RECEIVED[0])),
+        "bytes",
+        "at",
+        "byte",
+        "0",
+    ]
+    assert len(lines) == 2 + len(SENT) + 1
+    assert lines[-1] == "5 requests, 3 with a response, 0 frames cannot be read"
+    opened = kfuzz("show", sent, "--frame", "3", "--responses", received).stdout
+    assert "requestApiKey: 1" in opened
+    assert "batch[0].payload.records[0].key" not in opened.splitlines()[0]
+    assert "key: 'k'" in opened
+    assert opened.endswith("inside 1 fields of records: 1 batches, 1 records\n")
+    document = json.loads(kfuzz("show", "--json", "--frames", sent, "--responses", received).stdout)
+    assert [one["message"] for one in document["frames"]] == [
+        "ApiVersionsRequest",
+        "MetadataRequest",
+        "ProduceRequest",
+        "FetchRequest",
+        "HeartbeatRequest",
+    ]
+    assert (document["requests"], document["answers"], document["refused"]) == (5, 3, 0)
+    one = json.loads(kfuzz("show", "--json", "--frame", "3", sent, "--responses", received).stdout)
+    assert one["frame"]["correlation_id"] == 4
+    assert one["answer"]["frame"]["message"] == "FetchResponse"
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert json.loads(kfuzz("show", "--json", "--frames", empty).stdout)["frames"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--frame 5", "{file} has no frame 5; `kfuzz show --frames {file}` lists them"),
+        ("--frames --offset 3", "--offset and --frames exclude each other; --frame N opens a frame"),
+        ("--responses x", "--responses needs --frames; FILE then has the requests of the same connection"),
+    ],
+)
+def test_wrong_use_of_frames_is_one_sentence(words: str, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "sent.bin"
+    file.write_bytes(b"".join(SENT))
+    done = kfuzz("show", file, *words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=file)}\n")
