@@ -26,7 +26,7 @@ from kfuzz.messages.model import Definition
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["HEADING", "Frame", "Sums", "dump_frame", "frames", "line_of", "summary"]
+__all__ = ["HEADING", "Frame", "Sums", "dump_frame", "frames_of", "line_of", "summary"]
 
 LENGTH_BYTES: Final = 4
 # The API key and the version, in front of every request's header.
@@ -84,7 +84,7 @@ class Frame:
         return made | ({"error": self.error} if self.error else {})
 
 
-def frames(requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka") -> Iterator[Frame]:
+def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka") -> Iterator[Frame]:
     """The requests in ``requests``, in order, each with its answer in ``responses``, if there is one.
 
     A response whose correlation id no request has comes last, as a frame without a name. Only the places of responses

@@ -9,7 +9,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -38,8 +38,11 @@ __all__ = [
     "reader_is_gone",
     "records_of_option",
     "standard_input",
+    "write_lines",
 ]
 
+# How many lines are printed between two looks at whether someone still reads them.
+LINES_BETWEEN = 64
 # The value of --records-of that decodes nothing.
 AS_THEY_ARE = "none"
 
@@ -90,10 +93,17 @@ def page(lines: Iterator[str]) -> None:
                 rest = (f"\n{one}" for one in itertools.chain(head[1:], lines))
                 click.echo_via_pager(itertools.chain(head[:1], rest))
                 return
-    for line in itertools.chain(head, lines):
-        click.echo(line)
-        if reader_is_gone():
-            return
+    write_lines(itertools.chain(head, lines))
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Print ``lines`` until the reader of standard output is gone. ``click.echo`` would flush after each of them."""
+    out = sys.stdout
+    for number, line in enumerate(lines):
+        out.write(f"{line}\n")
+        if number % LINES_BETWEEN == 0 and reader_is_gone():
+            break
+    out.flush()
 
 
 class Group(click.Group):

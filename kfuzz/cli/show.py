@@ -18,7 +18,16 @@ from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, li
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import HEADING, Entry, Listing, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.cli.check import open_buffer
-from kfuzz.cli.console import Word, internal_topic, json_option, json_text, page, pager_option, records_of_option
+from kfuzz.cli.console import (
+    Word,
+    internal_topic,
+    json_option,
+    json_text,
+    page,
+    pager_option,
+    records_of_option,
+    write_lines,
+)
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES, Profile
@@ -136,8 +145,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     if pager and not as_json:
         page(out)
     else:
-        for line in out:
-            click.echo(line)
+        write_lines(out)
 
 
 @dataclass(frozen=True)
@@ -251,7 +259,7 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         raise UsageError(f"{option} and --frames exclude each other; --frame N opens a frame")
     sent = open_buffer(name)
     received = None if asked.responses is None else open_buffer(asked.responses)
-    found = frames.frames(sent, received, profile=asked.profile)
+    found = frames.frames_of(sent, received, profile=asked.profile)
     if asked.frame is not None:
         wanted_frame = next((one for one in found if one.number == asked.frame and not one.is_stray), None)
         yield from opened_frame(name, sent, received, wanted_frame, asked, as_json)

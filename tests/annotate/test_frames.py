@@ -11,7 +11,7 @@ import pytest
 from cli_driver import kfuzz
 
 from kfuzz import records
-from kfuzz.annotate.frames import dump_frame, frames, line_of
+from kfuzz.annotate.frames import dump_frame, frames_of, line_of
 from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages import encode
 from kfuzz.messages.catalogues import catalogue, newest
@@ -83,7 +83,7 @@ def test_every_request_and_response_of_every_version_is_named_and_matched(releas
             received.append(response(name, version, number, filled(theirs, version, 1)))
             # A later release may give the API another name.
             names.append((definition.api_key, version))
-    found = list(frames(b"".join(sent), b"".join(received)))
+    found = list(frames_of(b"".join(sent), b"".join(received)))
     assert [(one.definition.api_key if one.definition else None, one.version) for one in found] == names
     assert [one.correlation_id for one in found] == list(range(len(sent)))
     assert all(one.answer and one.answer.name == f"{one.name[:-7]}Response" for one in found)
@@ -92,15 +92,15 @@ def test_every_request_and_response_of_every_version_is_named_and_matched(releas
 
 
 def test_a_request_without_an_answer_has_none() -> None:
-    found = list(frames(b"".join(SENT), b"".join(RECEIVED)))
+    found = list(frames_of(b"".join(SENT), b"".join(RECEIVED)))
     assert [one.answer.number if one.answer else None for one in found] == [0, 1, None, 2, None]
     assert [one.client_id for one in found] == ["me", None, "me", "me", "me"]
-    assert all(one.answer is None for one in frames(b"".join(SENT)))
+    assert all(one.answer is None for one in frames_of(b"".join(SENT)))
 
 
 def test_a_response_to_no_request_comes_last() -> None:
     stray = response("Metadata", 12, 99, {})
-    *others, last = frames(b"".join(SENT), RECEIVED[0] + stray + RECEIVED[1])
+    *others, last = frames_of(b"".join(SENT), RECEIVED[0] + stray + RECEIVED[1])
     assert (last.is_stray, last.error, last.at) == (True, "no request has the correlation id 99", len(RECEIVED[0]))
     assert others[1].answer is not None
     assert line_of(last)[1].endswith(f"fatal: a response at byte {last.at}: no request has the correlation id 99")
@@ -109,7 +109,7 @@ def test_a_response_to_no_request_comes_last() -> None:
 def test_findings_of_batches_inside_are_those_of_the_frame() -> None:
     bad = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
     received = RECEIVED[0] + response("Fetch", 17, 4, fetched(BATCH, bad))
-    found = list(frames(b"".join(SENT), received))[3]
+    found = list(frames_of(b"".join(SENT), received))[3]
     assert found.answer is not None
     (finding,) = found.answer.findings
     assert finding.code == "crc-mismatch"
@@ -133,7 +133,7 @@ def test_findings_of_batches_inside_are_those_of_the_frame() -> None:
     ],
 )
 def test_what_is_no_request_says_why(data: bytes, error: str) -> None:
-    *before, last = frames(SENT[0] + data)
+    *before, last = frames_of(SENT[0] + data)
     assert len(before) == 1
     assert (last.at, last.size, last.error) == (len(SENT[0]), len(data), error)
     assert last.is_refused
@@ -141,7 +141,7 @@ def test_what_is_no_request_says_why(data: bytes, error: str) -> None:
 
 def test_every_byte_of_a_frame_is_in_its_dump_once() -> None:
     sent, received = b"".join(SENT), b"".join(RECEIVED)
-    for frame in frames(sent, received):
+    for frame in frames_of(sent, received):
         for data, one in ((sent, frame), (received, frame.answer)):
             if one is None:
                 continue
@@ -168,7 +168,7 @@ def test_no_bytes_make_the_frames_stumble() -> None:
                 data[at : at + source.choice([1, 1, 2])] = source.randbytes(source.choice([0, 1, 3]))
             changed.append(bytes(data))
         at = 0
-        for frame in frames(*changed):
+        for frame in frames_of(*changed):
             line_of(frame)
             frame.to_json()
             dump_frame(changed[frame.is_stray], frame)

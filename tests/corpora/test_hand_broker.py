@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.client import AIOKafkaClient
 from conftest import require_tool
 
+from kfuzz.annotate.frames import frames_of
 from kfuzz.annotate.listing import Listing
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.corpora import logs
@@ -54,6 +56,7 @@ class Written:
 
     broker: Broker
     topic: str
+    said: tuple[bytes, bytes]
 
     def dump(self, path: Path, *options: str) -> list[str]:
         """The lines that Kafka's DumpLogSegments prints about a file."""
@@ -61,6 +64,28 @@ class Written:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines()
+
+
+async def recorded(port: int) -> tuple[bytes, bytes]:
+    """What a client and the broker said to each other when the client asked for the cluster's metadata."""
+    sent, received = bytearray(), bytearray()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: bytearray) -> None:
+        while piece := await reader.read(1 << 16):
+            kept += piece
+            writer.write(piece)
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(copy(reader, back, sent), copy(there, writer, received))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    async with server:
+        client = AIOKafkaClient(bootstrap_servers=f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await client.bootstrap()
+        await client.close()
+    return bytes(sent), bytes(received)
 
 
 async def work(port: int, topic: str) -> None:
@@ -91,8 +116,9 @@ def written() -> Iterator[Written]:
     with Broker(SETTINGS) as broker:
         topic = broker.create_topic(1, {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"})
         asyncio.run(work(broker.port, topic))
+        said = asyncio.run(recorded(broker.port))
         broker.stop()
-        yield Written(broker, topic)
+        yield Written(broker, topic, said)
 
 
 @pytest.mark.parametrize("topic", DECODERS)
@@ -238,6 +264,13 @@ def test_a_listing_has_the_batches_that_kafkas_tool_prints(written: Written) -> 
         ours.append((*map(str, numbers), str(one.leader_epoch), *(str(k).lower() for k in kinds), *map(str, rest)))
     assert ours == theirs
     assert len(ours) > 20
+
+
+def test_every_frame_of_a_real_connection_is_read(written: Written) -> None:
+    found = list(frames_of(*written.said, profile="strict"))
+    assert {"ApiVersionsRequest", "MetadataRequest"} <= {one.name for one in found}
+    assert [one for one in found if one.is_refused or one.answer is None or one.answer.is_refused] == []
+    assert sum(one.size for one in found) == len(written.said[0])
 
 
 def test_a_salvaged_log_is_loaded_and_served_by_a_broker(written: Written, tmp_path: Path) -> None:

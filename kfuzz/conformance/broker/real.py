@@ -41,6 +41,7 @@ __all__ = [
     "artefacts",
     "is_for_broker",
     "judge",
+    "kafka_tool",
     "play",
     "produce",
     "recover",
@@ -197,11 +198,28 @@ def _make_ready() -> Testee:
     return made
 
 
-def _java(folder: Path, main: str, arguments: Iterable[str], *, log_levels: Mapping[str, str]) -> list[str]:
+def kafka_tool(main: str, *arguments: str, java_options: Sequence[str] = ()) -> list[str]:
+    """The command line of one of Kafka's tools in this release, with these options of Java; it needs no broker.
+
+    ``UsageError`` if Java or Maven is missing.
+    """
+    folder = _make_ready().folder
+    assert folder
+    return _java(folder, main, arguments, log_levels={"defaultLogLevel": "off"}, options=java_options)
+
+
+def _java(
+    folder: Path,
+    main: str,
+    arguments: Iterable[str],
+    *,
+    log_levels: Mapping[str, str],
+    options: Sequence[str] = JAVA_OPTIONS,
+) -> list[str]:
     levels = [f"-Dorg.slf4j.simpleLogger.{name}={level}" for name, level in log_levels.items()]
     built = folder / "target" / BROKER_RELEASE
     classpath = f"{built / 'classes'}:{built / 'lib'}/*"
-    return ["java", f"-Xmx{HEAP_BYTES}", *JAVA_OPTIONS, *levels, "-cp", classpath, main, *arguments]
+    return ["java", f"-Xmx{HEAP_BYTES}", *options, *levels, "-cp", classpath, main, *arguments]
 
 
 # --- one broker -----------------------------------------------------------------------------------------------------
@@ -306,7 +324,7 @@ class Broker:
 
     def tool(self, main: str, *arguments: str) -> list[str]:
         """The command line of one of Kafka's tools in this release, such as ``kafka.tools.StorageTool``."""
-        return _java(self._folder, main, arguments, log_levels={"defaultLogLevel": "off"})
+        return kafka_tool(main, *arguments, java_options=JAVA_OPTIONS)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The sender's answer to a request (see ``Sender.java``); ``BrokerFailed`` if the sender ended."""

@@ -1,0 +1,195 @@
+"""``python -m benchmarks.dumping``: kfuzz show and cat beside Kafka's DumpLogSegments, on the same log segment.
+
+Each run is a process of its own, as a user starts it, with its output to /dev/null. CPU time of the process, all of its
+threads and its start included. Java runs with its own defaults. Imports ``measure`` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import NotTheSameWork
+from kfuzz.conformance.broker.real import kafka_tool
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.workload import MIB, Batches, Topic, Workload, parse_size
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import require_writable
+
+__all__ = ["main"]
+
+DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
+HEAP: Final = "-Xmx1g"
+ROUNDS: Final = 3
+QUICK_BYTES: Final = 4 * MIB
+SEGMENT_BYTES_MOST: Final = 1 << 30
+TIMEOUT_S: Final = 3600
+PIPE_COLUMNS: Final = 120
+
+
+class Compared(NamedTuple):
+    """What kfuzz and DumpLogSegments do, with their options, and how a line of what is counted begins or looks."""
+
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    counted: str
+    goal: float | None
+
+
+class Result(NamedTuple):
+    """CPU seconds of both, and the ratios of the rounds."""
+
+    path: str
+    log: str
+    ours_s: float
+    theirs_s: float
+    ratios: list[float]
+    goal: float | None
+
+
+PATHS: Final = {
+    # Both read every record: kfuzz judges it, and DumpLogSegments prints a line about it, without key and value.
+    "show": Compared(("show", "--list", "--no-pager"), ("--deep-iteration",), "batches", 10.0),
+    # Keys and values too.
+    "cat": Compared(("cat",), ("--print-data-log",), "records", 5.0),
+    # DumpLogSegments reads only headers and CRCs; kfuzz does the same as in `show`.
+    "headers": Compared(("show", "--list", "--no-pager"), (), "batches", None),
+}
+# The logs: batches as a producer makes them by default, without a codec and with all of them.
+LOGS: Final = {
+    "plain": Batches(),
+    "mixed": Batches(codecs=(("none", 2), ("gzip", 1), ("snappy", 1), ("lz4", 2), ("zstd", 2))),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.dumping",
+        description="Compare kfuzz show and kfuzz cat with Kafka's DumpLogSegments on the same segment.",
+        epilog="example: python -m benchmarks.dumping --path show --size 256MiB",
+    )
+    parser.add_argument("--path", nargs="+", choices=PATHS, default=[*PATHS], metavar="NAME", help=", ".join(PATHS))
+    parser.add_argument("--log", nargs="+", choices=LOGS, default=[*LOGS], metavar="NAME", help=", ".join(LOGS))
+    parser.add_argument(
+        "--in", dest="place", type=Path, default=Path(tempfile.gettempdir()), help="directory for the segment"
+    )
+    parser.add_argument("--size", default="1GiB", help="bytes of the segment before compression (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="little data and one round: tests that it works")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print a table, and return exit code 0, or 2 for a wrong request or if both did not do the same."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
+    try:
+        size = QUICK_BYTES if options.quick else parse_size(options.size)
+        if not size or size > SEGMENT_BYTES_MOST:
+            raise UsageError(f'--size is {options.size!r}; give a size up to that of a segment, "1GiB"')
+        if options.rounds < 1:
+            raise UsageError(f"--rounds is {options.rounds}; give at least 1")
+        require_writable(options.place, directory=True)
+        try:
+            kafka_tool(DUMP)
+        except UsageError as error:
+            console.print(f"DumpLogSegments is not compared: {error}", soft_wrap=True)
+            return 0
+        console.print(_table(list(_results(options, size))))
+    except (KfuzzError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _results(options: argparse.Namespace, size: int) -> Iterator[Result]:
+    for log in dict.fromkeys(options.log):
+        with tempfile.TemporaryDirectory(prefix="kfuzz-bench-", dir=options.place) as folder:
+            workload = Workload(topics=(Topic("dumped", batches=LOGS[log]),), size=size, segment_bytes=size, seed=1)
+            generate(workload, Path(folder) / "corpus")
+            (segment,) = Path(folder).rglob("*.log")
+            for name in dict.fromkeys(options.path):
+                yield _measured(name, log, segment, 1 if options.quick else options.rounds)
+
+
+def _measured(name: str, log: str, segment: Path, rounds: int) -> Result:
+    path = PATHS[name]
+    ours = [sys.executable, "-m", "kfuzz", *path.ours, str(segment)]
+    theirs = kafka_tool(DUMP, *path.theirs, "--files", str(segment), java_options=(HEAP,))
+    counts = [_count(argv, path.counted) for argv in (ours, theirs)]
+    if counts[0] != counts[1]:
+        raise NotTheSameWork(f"{name}: kfuzz printed {counts[0]} {path.counted}, DumpLogSegments {counts[1]}")
+    laps = []
+    for round_ in range(rounds):
+        if sys.stderr.isatty():
+            print(f"{log}, {name}, round {round_ + 1} of {rounds} …", file=sys.stderr)
+        # Who comes first changes, because the first one may find less of the file in memory.
+        taken = {id(argv): _cpu_s(argv) for argv in ((ours, theirs) if round_ % 2 == 0 else (theirs, ours))}
+        laps.append((taken[id(ours)], taken[id(theirs)]))
+    ours_s, theirs_s = (statistics.median(lap[at] for lap in laps) for at in (0, 1))
+    return Result(name, log, ours_s, theirs_s, [theirs / ours for ours, theirs in laps], path.goal)
+
+
+def _cpu_s(argv: Sequence[str]) -> float:
+    """The CPU seconds of a process with its output to /dev/null."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT_S)
+    _require(argv, done.returncode, done.stderr)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _count(argv: Sequence[str], what: str) -> int:
+    """The batches or records that a process prints. This is not timed."""
+    is_ours = argv[1:3] == ["-m", "kfuzz"]
+    total = 0
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout
+        assert run.stderr
+        for line in run.stdout:
+            if is_ours:
+                total += what == "records" or line[:8].strip().isdigit()
+            else:
+                total += line.startswith(b"baseOffset:" if what == "batches" else b"| offset:")
+        told = run.stderr.read()
+    _require(argv, run.returncode, told)
+    return total
+
+
+def _require(argv: Sequence[str], code: int, told: bytes) -> None:
+    if code:
+        last = told.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no error was printed"]
+        raise UsageError(f"{os.path.basename(argv[0])} ended with exit code {code}: {last[0]}")
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table(title="CPU time of DumpLogSegments divided by kfuzz's")
+    for name in ("path", "log"):
+        table.add_column(name, no_wrap=True)
+    for name in ("ratio", "least", "most", "kfuzz s", "DumpLogSegments s", "goal"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in results:
+        median = statistics.median(one.ratios)
+        ratios = (f"{ratio:.1f}" for ratio in (median, min(one.ratios), max(one.ratios)))
+        goal = "" if one.goal is None else f"≥ {one.goal:g}, {'met' if median >= one.goal else 'missed'}"
+        table.add_row(one.path, one.log, *ratios, f"{one.ours_s:.2f}", f"{one.theirs_s:.2f}", goal)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
