@@ -154,6 +154,9 @@ def test_every_byte_of_a_frame_is_in_its_dump_once() -> None:
             ]
             assert sorted(covered) == list(range(one.at, one.at + one.size))
             assert dump.findings == one.findings == []
+            # Offsets inside a payload count from its start.
+            inside = [part.at for part in dump.parts if ".payload.records[0]" in part.path]
+            assert inside[:1] == ([0] if one.name == "FetchResponse" else [])
 
 
 def test_no_bytes_make_the_frames_stumble() -> None:

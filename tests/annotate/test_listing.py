@@ -133,6 +133,10 @@ def test_the_batch_that_is_wanted_comes_with_its_neighbours() -> None:
     assert opened(lambda one: one.number == 3) == [2, 3, None]
     assert opened(lambda one: one.number == 9) == []
     assert opened(lambda one: True, lambda one: one.is_refused) == [1, 2, 3]
+    # What follows the neighbour is not read.
+    listing = Listing(batch(0) * 10)
+    assert opened_with_neighbours(listing, lambda one: one.number == 3)
+    assert listing.batches == 5
     # No entry is the better one, so the first wanted one is taken, with its own neighbours.
     assert opened(lambda one: one.number > 0, lambda one: False) == [0, 1, 2]
 

@@ -160,8 +160,9 @@ def test_an_index_is_compared_with_the_segment_beside_it(tmp_path: Path) -> None
     assert judged(times, struct.pack(">qi", 5, 7)).findings == []
     assert codes(judged(times, struct.pack(">qi", 5, 8))) == {"index-entry-beyond-log": "deviation"}
     # A wrong offset index does not hide the end of the segment.
-    index.write_bytes(struct.pack(">2i", 7, size))
+    index.write_bytes(struct.pack(">2i", 7, size + 1))
     assert judged(times, struct.pack(">qi", 5, 7)).findings == []
+    assert codes(judged(times, struct.pack(">qi", 5, 8))) == {"index-entry-beyond-log": "deviation"}
 
 
 def test_zeros_behind_the_entries_are_room_for_more(tmp_path: Path) -> None:
