@@ -160,6 +160,11 @@ class Listing:
         end = len(self.view)
         for at, size, *fields, goes_on, found in headers(self.view[start:] if start else self.view, **self._options):
             place = start + at
+            if goes_on and size and not found:
+                # Nearly all batches: this takes half the time that a call of the class takes.
+                yield tuple.__new__(Entry, ("batch", index, place, size, *fields, ()))
+                index += 1
+                continue
             findings = _moved(found, start, index) if found else ()
             if size and goes_on:
                 yield Entry._make(("batch", index, place, size, *fields, findings))
@@ -188,18 +193,26 @@ class Listing:
             self.batches += 1
         if entry.kind == "batch" and not (entry.findings and entry.is_refused):
             self.records += entry.records
-            low, high = self.offsets or (entry.base_offset, entry.last_offset)
-            self.offsets = (min(low, entry.base_offset), max(high, entry.last_offset))
-            if entry.max_timestamp != -1:
-                base = entry.max_timestamp if entry.base_timestamp == -1 else entry.base_timestamp
-                early, late = self.times or (base, entry.max_timestamp)
-                self.times = (min(early, base), max(late, entry.max_timestamp))
+            self.offsets = _widened(self.offsets, entry.base_offset, entry.last_offset)
+            last = entry.max_timestamp
+            if last != -1:
+                base = entry.base_timestamp
+                self.times = _widened(self.times, last if base == -1 else base, last)
         elif entry.is_refused:
             self.refused += 1
             self.lost_bytes += entry.size
         for one in entry.findings:
             known = self.found.setdefault(one.code, Found(one.severity, 0, entry.number))
             known.batches += 1
+
+
+def _widened(known: tuple[int, int] | None, low: int, high: int) -> tuple[int, int]:
+    """The range that holds both; it is often the known one, or ends where the new one does."""
+    if known is None:
+        return low, high
+    if low >= known[0]:
+        return known if high <= known[1] else (known[0], high)
+    return (low, max(high, known[1]))
 
 
 def _moved(findings: list[Finding], start: int, index: int) -> tuple[Finding, ...]:

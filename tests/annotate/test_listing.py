@@ -166,3 +166,14 @@ def test_the_search_finds_the_first_batch_with_a_right_crc(magic: int) -> None:
     for start, end in ((-1, 5), (0, len(data) + 1)):
         with pytest.raises(IndexError):
             find_batch(data, start, end)
+
+
+def test_the_search_ends_soon_in_bytes_that_look_like_headers_again_and_again() -> None:
+    # Each of these headers would have a CRC over the 4 MiB behind it: half a TiB in all.
+    header = batch(0, 1)[:8] + (4 << 20).to_bytes(4, "big") + batch(0, 1)[12:61]
+    data = header * ((8 << 20) // len(header))
+    assert find_batch(data, 0, len(data)) is None
+    assert find_batch(b"\1" * (8 << 20), 0, 8 << 20) is None
+    # A few of them hide nothing.
+    data = header * 5 + bytes(4 << 20) + batch(0)
+    assert find_batch(data, 0, len(data)) == len(data) - len(batch(0))
