@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from bisect import bisect_right
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +10,12 @@ from kfuzz import records
 from kfuzz.annotate.listing import Entry
 from kfuzz.annotate.messages import Annotation
 from kfuzz.annotate.messages import annotate as annotate_message
-from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.parts import Part
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.messages.model import Definition
 
-__all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "marks_of", "outcome_of"]
+__all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
 
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
@@ -87,21 +85,6 @@ def outcome_of(name: str, made: Annotation) -> str:
     )
     inside = ", ".join(f"{count} {what}" for count, what in counts if count)
     return f"{outcome}; inside {len(made.records)} fields of records: {inside}"
-
-
-def marks_of(dump: Dump) -> dict[int, list[str]]:
-    """Texts of findings by index of the part that they mark: the last part that begins at or before the finding."""
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for i, part in enumerate(dump.parts):
-        if part.data or not part.heading:
-            numbers[scope_of(f"{part.path}.{part.field}")].append(i)
-    marks: dict[int, list[str]] = defaultdict(list)
-    for finding in dump.findings:
-        there = numbers[scope_of(finding.path)]
-        place = bisect_right(there, finding.at, key=lambda i: dump.parts[i].at)
-        if place:
-            marks[there[place - 1]].append(f"{finding.code} at {finding.at:#x}")
-    return marks
 
 
 def lines(part: Part, mark: str) -> list[str]:

@@ -14,10 +14,12 @@ import click
 from click.core import ParameterSource
 
 from kfuzz.annotate import frames
-from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines, marks_of
+from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import HEADING, Entry, Listing, is_one_batch, line_of, opened_with_neighbours, summary
+from kfuzz.annotate.marks import marks_of
 from kfuzz.cli.check import open_buffer
+from kfuzz.cli.completion import complete_file_or_id
 from kfuzz.cli.console import (
     Word,
     internal_topic,
@@ -56,7 +58,7 @@ BYTE = Word("byte", lambda text: _byte(text))
 
 
 @click.command()
-@click.argument("name", metavar="FILE|ID", required=False)
+@click.argument("name", metavar="FILE|ID", required=False, shell_complete=complete_file_or_id)
 @click.option("--list", "as_list", is_flag=True, help="One line a batch, also if there is only one.")
 @click.option("--dump", "as_dump", is_flag=True, help="Every field of the first batches, also if there are many.")
 @click.option("--batch", "index", type=click.IntRange(0), metavar="N", help="Open batch N; the first one is 0.")
@@ -432,7 +434,7 @@ def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterato
     """The lines of a dump."""
     yield title
     yield from () if crash is None else cause_lines(crash)
-    marks = marks_of(dump)
+    marks = marks_of(dump.parts, dump.findings)
     for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)

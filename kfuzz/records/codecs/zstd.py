@@ -24,8 +24,9 @@ ZSTD_BUFFER = 128 * 1024 + 3
 ZSTD_LARGEST_BLOCK = 128 * 1024
 # The default limit of a streaming decoder. zstd-jni does not change it.
 ZSTD_LARGEST_WINDOW = (1 << 27) + 1
-# Kafka asks for so many bytes at once (ZstdCompression.decompressionOutputSize). A frame whose content is known to fit is
-# decompressed in one pass, if all of it is at hand: its window does not matter then.
+# Kafka asks for so many bytes at once (ZstdCompression.decompressionOutputSize). A frame whose content is known to fit
+# is decompressed in one pass, if all of it is at hand: its window does not matter. For a long value Kafka asks for more
+# at once; a frame that begins inside one is judged as if it did not.
 ZSTD_ONE_PASS = 16 * 1024
 # The window of level 19, the highest ordinary level.
 ZSTD_KEPT_WINDOW = 1 << 23
