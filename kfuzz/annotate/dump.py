@@ -13,7 +13,10 @@ from kfuzz.annotate.messages import annotate as annotate_message
 from kfuzz.annotate.parts import Part
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
+from kfuzz.kafka import Role
 from kfuzz.messages.model import Definition
+from kfuzz.records import Limits
+from kfuzz.records.read.limits import DEFAULT_LIMITS
 
 __all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
 
@@ -32,25 +35,35 @@ class Dump:
     outcome: str
 
 
-def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int, records_of: str | None = None) -> Dump:
+def dump_records(
+    data: bytes | mmap.mmap,
+    *,
+    batches: int,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    records_of: str | None = None,
+) -> Dump:
     """The dump of a file of record batches; for ``records_of`` see ``annotate``."""
-    reading = records.check(data, profile=profile)
+    reading = records.check(data, profile=profile, role=role, limits=limits)
     tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
     return Dump(
-        list(annotate_records(data, batches=batches, records_of=records_of)),
+        list(annotate_records(data, batches=batches, limits=limits, records_of=records_of)),
         reading.findings,
         {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
         f"{empty}{state}: {counts}{tail}",
     )
 
 
-def dump_entry(data: bytes | mmap.mmap, entry: Entry, records_of: str | None = None) -> Dump:
+def dump_entry(
+    data: bytes | mmap.mmap, entry: Entry, *, limits: Limits = DEFAULT_LIMITS, records_of: str | None = None
+) -> Dump:
     """The dump of one batch of a listing."""
     within = memoryview(data)[: entry.at + entry.size]
-    parts = annotate_records(within, at=entry.at, first=entry.number, batches=1, records_of=records_of)
+    parts = annotate_records(within, at=entry.at, first=entry.number, batches=1, limits=limits, records_of=records_of)
     state = "refused" if entry.is_refused else "a partial tail" if entry.kind == "tail" else "read"
     return Dump(
         list(parts),

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, progress, standard_input
+from kfuzz.cli.console import (
+    echo_json,
+    json_option,
+    limit_option,
+    profile_option,
+    progress,
+    role_option,
+    standard_input,
+)
 from kfuzz.files import map_bytes
 
 if TYPE_CHECKING:
@@ -20,26 +28,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", metavar="FILE|DIR...", nargs=-1, required=True)
-@click.option(
-    "--role",
-    type=click.Choice(["consumer", "broker", "log"]),
-    default="consumer",
-    show_default=True,
-    help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
-    "loads a segment (log).",
-)
-@click.option(
-    "--profile",
-    type=click.Choice(["kafka", "strict"]),
-    default="kafka",
-    show_default=True,
-    help="kafka accepts what Apache Kafka's reader accepts; strict refuses every deviation from the documents.",
-)
-@click.option(
-    "--limit-bytes",
-    type=click.IntRange(1, (1 << 31) - 2),
-    help="Upper limit for one batch's decompressed payload.  [default: 64 MiB]",
-)
+@role_option
+@profile_option
+@limit_option
 @json_option
 @click.pass_context
 def command(

@@ -32,11 +32,14 @@ __all__ = [
     "json_option",
     "json_text",
     "keep_going_without_reader",
+    "limit_option",
     "page",
     "pager_option",
+    "profile_option",
     "progress",
     "reader_is_gone",
     "records_of_option",
+    "role_option",
     "standard_input",
     "write_lines",
 ]
@@ -54,6 +57,26 @@ pager_option = click.option(
 )
 
 
+role_option = click.option(
+    "--role",
+    type=click.Choice(["consumer", "broker", "log"]),
+    default="consumer",
+    show_default=True,
+    help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
+    "loads a segment (log).",
+)
+profile_option = click.option(
+    "--profile",
+    type=click.Choice(["kafka", "strict"]),
+    default="kafka",
+    show_default=True,
+    help="kafka accepts what Apache Kafka's reader accepts; strict refuses every deviation from the documents.",
+)
+limit_option = click.option(
+    "--limit-bytes",
+    type=click.IntRange(1, (1 << 31) - 2),
+    help="Upper limit for one batch's decompressed payload.  [default: 64 MiB]",
+)
 records_of_option = click.option(
     "--records-of",
     type=click.Choice((*INTERNAL_TOPICS, AS_THEY_ARE)),

@@ -25,18 +25,23 @@ from kfuzz.cli.console import (
     internal_topic,
     json_option,
     json_text,
+    limit_option,
     page,
     pager_option,
+    profile_option,
     records_of_option,
+    role_option,
     write_lines,
 )
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
-from kfuzz.findings import PROFILES, Profile
+from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
+from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
+from kfuzz.records import Limits
 from kfuzz.wire.framing import next_frame
 
 if TYPE_CHECKING:
@@ -83,7 +88,9 @@ BYTE = Word("byte", lambda text: _byte(text))
 @click.option("--frame", type=click.IntRange(0), metavar="N", help="Open frame N of a connection; the first one is 0.")
 @click.option("--responses", metavar="FILE", help="With --frames: what the broker sent over the same connection.")
 @source_option
-@click.option("--profile", type=click.Choice(PROFILES), default="kafka", show_default=True)
+@role_option
+@profile_option
+@limit_option
 @click.option(
     "--batches",
     type=click.IntRange(min=1),
@@ -166,10 +173,17 @@ class Asked:
     frame: int | None
     responses: str | None
     source: str
+    role: Role
     profile: Profile
+    limit_bytes: int | None
     batches: int | None
     records_of: str | None
     find: bool
+
+    @property
+    def limits(self) -> Limits:
+        """What a decoder may take."""
+        return Limits() if self.limit_bytes is None else Limits(self.limit_bytes)
 
     @property
     def choices(self) -> list[str]:
@@ -204,6 +218,8 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         raise UsageError("--responses needs --frames; FILE then has the requests of the same connection")
     vector = vector_of(name)
     chosen = message_of(asked.message, asked.version, asked.source) or message_in(vector)
+    if chosen is not None and asked.role != "consumer":
+        raise UsageError(f"--role {asked.role} is about record batches; leave it out to see a message")
     if chosen is not None and asked.choices:
         raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
     crash = crash_of(name) if vector is None and chosen is None else None
@@ -224,11 +240,18 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
     is_listed = asked.as_list or not (asked.as_dump or vector or crash or chosen or is_one_batch(data))
     if chosen is None and is_listed:
-        listing = Listing(data, profile=asked.profile)
+        listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
         return listed_json(title, listing, asked) if as_json else listed(title, listing, asked)
     try:
         if chosen is None:
-            dump = dump_records(data, asked.profile, asked.dumped, internal_topic(name, asked.records_of))
+            dump = dump_records(
+                data,
+                profile=asked.profile,
+                role=asked.role,
+                limits=asked.limits,
+                batches=asked.dumped,
+                records_of=internal_topic(name, asked.records_of),
+            )
         else:
             dump = dump_message(*chosen, data, asked.profile, asked.dumped)
     except Exception as error:
@@ -379,13 +402,13 @@ def listed_json(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
 
 def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) -> Iterator[str]:
     """The dump of the batch that is looked for, with its neighbours."""
-    listing = Listing(data, profile=asked.profile)
+    listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
     better = (lambda entry: entry.is_refused) if asked.finding == "" else None
     found = opened_with_neighbours(listing, wanted(asked), better)
     if found is None:
         raise UsageError(missing(title, listing, asked))
     before, entry, after = found
-    dump = dump_entry(data, entry, asked.records_of)
+    dump = dump_entry(data, entry, limits=asked.limits, records_of=asked.records_of)
     if as_json:
         neighbours = {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
         yield json_text({"source": title, "size": len(data)} | neighbours | dump_json(dump))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -79,17 +80,27 @@ def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_the_walk_with_one_sentence(logs: Path) -> None:
-    (logs / "orders-9").mkdir()
-    os.mkfifo(logs / "orders-9" / f"{FIRST}.log")
-    with subprocess.Popen(
+    pipe = logs / "orders-9" / f"{FIRST}.log"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    run = subprocess.Popen(
         [sys.executable, "-m", "kfuzz", "check", str(logs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        # This waits until the walk opens the pipe; then the walk waits for bytes.
-        writer = os.open(logs / "orders-9" / f"{FIRST}.log", os.O_WRONLY)
-        os.kill(run.pid, signal.SIGINT)
+    )
+    try:
+        # The pipe can be opened for writing when the walk has opened it; then the walk waits for bytes.
+        writer = None
+        while writer is None and run.poll() is None:
+            with contextlib.suppress(OSError):
+                writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        assert writer is not None, run.communicate()
+        # A shell's background jobs ignore SIGINT.
+        run.send_signal(signal.SIGTERM)
         _, told = run.communicate(timeout=60)
         os.close(writer)
-    assert (run.returncode, told.strip()) == (130, "kfuzz: interrupted")
+    finally:
+        run.kill()
+        run.wait()
+    assert (run.returncode, told.strip()) == (128 + signal.SIGTERM, "kfuzz: terminated")
 
 
 def test_show_prints_entries_as_text_and_as_json(logs: Path) -> None:

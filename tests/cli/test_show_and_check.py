@@ -239,6 +239,25 @@ def test_show_says_why_no_batch_is_opened(words: str, sentence: str, broken: Pat
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=broken)}\n")
 
 
+def test_show_judges_as_check_does_with_the_same_options(tmp_path: Path) -> None:
+    file = tmp_path / "falling.log"
+    parts = [RecordBatch(at, at, [Record(at, 1, None, bytes(500))], compression="gzip") for at in (5, 4)]
+    file.write_bytes(b"".join(map(records.encode_batch, parts)))
+    for words in ([], ["--role", "log"], ["--role", "broker"], ["--limit-bytes", "100"], ["--profile", "strict"]):
+        checked = [line.removeprefix(f"{file}: ") for line in kfuzz("check", file, *words).stdout.splitlines()[:-1]]
+        listed = [line.strip() for line in kfuzz("show", file, *words).stdout.splitlines() if line.endswith("]")]
+        dumped = [line for line in kfuzz("show", file, "--dump", *words).stdout.splitlines() if line.endswith("]")]
+        assert dumped == checked
+        # The list goes on behind the batch at which check stops.
+        assert listed[: len(checked)] == checked
+        assert bool(checked) == bool(words not in ([], ["--profile", "strict"]))
+    refused = kfuzz("show", "messages/counts/fetch-request-v18-huge", "--role", "log")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "kfuzz: --role log is about record batches; leave it out to see a message\n",
+    )
+
+
 def test_show_list_and_dump_choose(good: Path, broken: Path) -> None:
     assert "7 to 8" in kfuzz("show", "--list", good).stdout
     assert "batch[2].records[0]" in kfuzz("show", "--dump", broken).stdout
