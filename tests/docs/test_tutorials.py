@@ -24,7 +24,9 @@ TUTORIALS: Final = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 # The text in front of a block names the file that a reader saves it as.
 NAMED: Final = re.compile(r"`([\w./-]+\.(?:py|c|toml))`[^`]*\Z")
 # Where a command returns another exit code than 0, because it finds something.
-FINDS: Final = re.compile(r"^kfuzz (conform --command (?!.*--expected)|report \S+ \S+|check (?!saved)|salvage|fuzz)|\./my-fuzzer")
+FINDS: Final = re.compile(
+    r"^kfuzz (conform --command (?!.*--expected)|report \S+ \S+|check (?!saved)|salvage|fuzz)|\./my-fuzzer"
+)
 TIMEOUT_S: Final = 300
 BROKER: Final = "127.0.0.1:9092"
 
