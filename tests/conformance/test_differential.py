@@ -26,8 +26,10 @@ from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST, Codec
 from kfuzz.mutate import Mutator
+from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch, Role
 from kfuzz.records.codecs import compress
+from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.vectors.model import load_suite
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.message_set import encode_message
@@ -377,6 +379,30 @@ def test_an_empty_lz4_block_is_found_behind_a_content_size() -> None:
         data = good[:21] + b"\0\3" + good[23:61] + payload
         data = data[:8] + (len(data) - 12).to_bytes(4, "big") + data[12:]
         assert rule("lz4", data, refused) == excused
+
+
+@pytest.mark.parametrize(
+    ("behind", "excused"), [(XERIAL_MAGIC[:6] + b"o", True), (XERIAL_MAGIC, False), (b"x" * 8, False)]
+)
+def test_a_snappy_stream_may_go_on_behind_what_begins_like_a_header(behind: bytes, excused: bool) -> None:
+    good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], compression="snappy"))
+    data = seal(good + behind, True, True)
+    refused = Answer("x", "rejected", error="InvalidRecordException", batches=[])
+    assert rule("snappy", data, refused) == excused
+    # Kafka refuses the batch in front of it.
+    assert not rule("snappy", good + data, refused)
+
+
+@pytest.mark.java
+def test_kafka_may_go_on_where_kfuzz_stops_at_its_limit() -> None:
+    """Then Kafka reads more batches before it refuses one."""
+    testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
+    for program in testee.requires:
+        require_tool(program, f"{testee.label} needs it")
+    large = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", bytes(65 << 20))], compression="gzip"))
+    negative = bytes(8) + b"\xce\x19\x00\x01" + bytes(4) + b"\x02" + bytes(60)
+    found = differ(testee, [large + negative])
+    assert (found.disagreements, found.rules["`decompressed-size-exceeded`"]) == ([], 1)
 
 
 def records_with_empty_block(batch: bytes) -> bytes:

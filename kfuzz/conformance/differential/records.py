@@ -55,8 +55,12 @@ ROUNDS_OF: Final = {KILLS.name: 20, MEMORY.name: 20, HANGS.name: 3}
 # The search for the fields that kill asks about this many inputs at most.
 KILLING_TRIES: Final = 500
 GZIP_CODEC: Final = 1
+SNAPPY_CODEC: Final = 2
 LZ4_CODEC: Final = 3
 XERIAL_HEADER_BYTES: Final = 16
+# The first four bytes of the header of a snappy stream, and not the rest.
+FALSE_HEADER: Final = re.compile(re.escape(XERIAL_MAGIC[:4]) + b"(?!" + re.escape(XERIAL_MAGIC[4:]) + b")", re.DOTALL)
+LAST_MAGIC: Final = 2
 # Java's two messages for an allocation that is too large.
 OUT_OF_MEMORY: Final = ("Java heap space", "Requested array size exceeds VM limit")
 # The Java testee's heap has 512 MiB (testees/kafka-clients/testee.toml), which has no room for one array of this size.
@@ -238,7 +242,8 @@ def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer
 
 
 def _both_refuse(made: Verdict, answer: Answer) -> bool:
-    return made.fatal is not None and answer.outcome == "fault"
+    """Both refuse, and Kafka read no more batches than kfuzz."""
+    return made.fatal is not None and answer.outcome == "fault" and len(answer.batches or ()) <= len(made.batches)
 
 
 def _stopped(data: bytes, answer: Answer) -> list[bytes]:
@@ -301,9 +306,29 @@ def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
     """The batch at which kfuzz and Kafka differ has an empty lz4 block; if that batch is unknown, any batch has one."""
-    at = len(answer.batches or ()) if answer.outcome != "accepted" else len(made.batches) if made.fatal else None
+    at = _first_refused(made, answer)
     payloads = list(_lz4_payloads(data))
     return any(_has_empty_block(payload) for index, payload in payloads if at is None or index == at)
+
+
+def _snappy_stream_that_goes_on(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """The batch at which they differ has what begins like the header of another snappy stream, and is none; if
+    that batch is unknown, any batch has it.
+    """
+    at = _first_refused(made, answer)
+    return any(
+        _codec(frame) == SNAPPY_CODEC
+        and FALSE_HEADER.search(frame, BATCH_HEADER_SIZE + XERIAL_HEADER_BYTES) is not None
+        for index, frame in enumerate(_frames(data))
+        if frame[MAGIC_AT] == LAST_MAGIC and (at is None or index == at)
+    )
+
+
+def _first_refused(made: Verdict, answer: Answer) -> int | None:
+    """The index of the first batch that kfuzz or Kafka refuses; None if both accept all."""
+    ours = len(made.batches) if made.fatal else None
+    theirs = len(answer.batches or ()) if answer.outcome != "accepted" else None
+    return min((at for at in (ours, theirs) if at is not None), default=None)
 
 
 def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
@@ -321,6 +346,7 @@ RULES: Final = (
     Rule("undeclared exceptions", _undeclared),
     Rule("empty gzip members", _recurses),
     Rule("an lz4 block of no bytes", _empty_lz4_block),
+    Rule("a snappy stream that goes on", _snappy_stream_that_goes_on),
     Rule("a magic above 2 in a segment", _unknown_magic, roles=("log",)),
 )
 
@@ -530,7 +556,9 @@ class _Run:
         # For a log, Kafka reports every batch that recovery kept, also the one that stops the broker.
         if self.role == "log":
             return False
-        return wrong_reading(made.batches[: len(answer.batches)], self.handshake, answer) is not None
+        theirs = answer.batches if made.fatal is None else answer.batches[: len(made.batches)]
+        both = made.batches[: len(theirs)]
+        return wrong_reading(both, self.handshake, replace(answer, batches=theirs)) is not None
 
 
 def _finding(expected: _Expected) -> str:
