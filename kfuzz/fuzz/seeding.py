@@ -24,7 +24,7 @@ from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.layout import CODEC_AT
 from kfuzz.wire.message_set import encode_message
 
-__all__ = ["CORPUS", "by_digest", "dictionary", "inputs", "read_hex", "regressions", "seeds"]
+__all__ = ["CORPUS", "by_digest", "dictionary", "inputs", "read_hex", "regressions", "seeds", "shapes"]
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 TIME_MS = 1_700_000_000_000
@@ -56,6 +56,11 @@ def inputs(target: Target) -> list[tuple[str, bytes]]:
     return [*named, *((f"seed {i}", data) for i, data in enumerate(own))]
 
 
+def shapes(target: Target) -> list[bytes]:
+    """A batch of every shape, or every message; these inputs are made here, and no campaign has found them."""
+    return list(_SHAPES[target.seeds_of or target.name]())
+
+
 def by_digest(known: Iterable[tuple[str, bytes]]) -> dict[str, str]:
     """The names of inputs by their SHA-1, which is how libFuzzer names files."""
     return {hashlib.sha1(data).hexdigest(): name for name, data in known}
@@ -64,7 +69,7 @@ def by_digest(known: Iterable[tuple[str, bytes]]) -> dict[str, str]:
 def _own(target: Target) -> Iterator[bytes]:
     """The inputs that do not come from the vectors."""
     name = target.seeds_of or target.name
-    yield from _SHAPES[name]()
+    yield from shapes(target)
     yield from _kept(CORPUS / "seeds" / f"{name}.hex")
     yield from (data for _, data in regressions(target))
 

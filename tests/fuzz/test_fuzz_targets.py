@@ -13,7 +13,7 @@ from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import targets
 from kfuzz.fuzz.packing import pack
-from kfuzz.fuzz.seeding import regressions, seeds
+from kfuzz.fuzz.seeding import regressions, seeds, shapes
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
 from kfuzz.records import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.codecs import Decompressed
@@ -274,7 +274,7 @@ def test_a_control_record_that_is_written_as_another_is_a_crash(monkeypatch: pyt
         TARGETS["log-tools"].run(data)
 
 
-@pytest.mark.parametrize("data", seeds(TARGETS["compressed-batch"]), ids=lambda data: data[:24].hex())
+@pytest.mark.parametrize("data", shapes(TARGETS["compressed-batch"]), ids=lambda data: data[:24].hex())
 def test_packing_makes_batches_that_are_read(data: bytes) -> None:
     packed = pack(data)
     assert packed is not None
