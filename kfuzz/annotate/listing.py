@@ -170,6 +170,10 @@ class Listing:
                 yield Entry._make(("batch", index, place, size, *fields, findings))
                 index += 1
                 continue
+            if size == 0 and goes_on and place < end:
+                # A broker refuses a Produce request as a whole.
+                yield Entry("unreadable", index, place, end - place, findings=findings)
+                return
             if size == 0 and goes_on:
                 # A role has a finding about the end of the data.
                 if findings:
