@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell's background job ignores SIGINT, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hypothesis tries the same examples in every run and has no deadline: neither a busy machine nor the first use of a
 # large table may fail a test.
