@@ -12,7 +12,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.fuzz.building import ROOT, compile_mutator
-from kfuzz.fuzz.seeding import seeds
+from kfuzz.fuzz.seeding import shapes
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
@@ -91,7 +91,7 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("messages")
     target = TARGETS["messages"]
     assert target.flat_schema_of is not None
-    chosen = [data for data in seeds(target) if len(data) <= MESSAGE_BYTES_MAX][::MESSAGES_STEP][:MESSAGES_MOST]
+    chosen = [data for data in shapes(target) if len(data) <= MESSAGE_BYTES_MAX][::MESSAGES_STEP][:MESSAGES_MOST]
     for i, data in enumerate(chosen):
         (folder / f"{i}").write_bytes(data)
         schema = target.flat_schema_of(data[:3])
