@@ -27,11 +27,11 @@ WIDELY = settings(max_examples=EXAMPLES, database=None, derandomize=True, suppre
 SEARCH = settings(WIDELY, max_examples=2_000)
 
 
-def drawn(strategy: st.SearchStrategy[T]) -> list[T]:
+def drawn(strategy: st.SearchStrategy[T], examples: int = EXAMPLES) -> list[T]:
     """Examples of the strategy."""
     made: list[T] = []
 
-    @WIDELY
+    @settings(WIDELY, max_examples=examples)
     @given(strategy)
     def keep(example: T) -> None:
         made.append(example)
@@ -63,11 +63,13 @@ def test_valid_bytes_have_no_findings(magics: tuple[int, ...]) -> None:
 def test_kafka_reads_the_same(is_hostile: bool) -> None:
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{LATEST}"])
-    given_bytes = drawn(strategies.batch_bytes(hostile=is_hostile, magics=(0, 1, 2)))
+    # Hypothesis first draws what is nearly valid; of many examples, nearly a third is refused.
+    count = 5 * EXAMPLES if is_hostile else EXAMPLES
+    given_bytes = drawn(strategies.batch_bytes(hostile=is_hostile, magics=(0, 1, 2)), count)
     found = differ(testee, given_bytes)
     assert [one.reason for one in found.disagreements] == []
     if is_hostile:
-        assert found.agreements["rejected"] > len(given_bytes) / 20
+        assert found.agreements["rejected"] > len(given_bytes) / 10
     else:
         assert found.agreements == {"accepted": len(given_bytes)}
 

@@ -12,7 +12,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.fuzz.building import ROOT, compile_mutator
-from kfuzz.fuzz.seeding import shapes
+from kfuzz.fuzz.seeding import seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
@@ -91,11 +91,12 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("messages")
     target = TARGETS["messages"]
     assert target.flat_schema_of is not None
-    chosen = [data for data in shapes(target) if len(data) <= MESSAGE_BYTES_MAX][::MESSAGES_STEP][:MESSAGES_MOST]
-    for i, data in enumerate(chosen):
+    # Campaigns also keep inputs that name no message.
+    known = [(data, schema) for data in seeds(target) if (schema := target.flat_schema_of(data[:3])) is not None]
+    chosen = [one for one in known if len(one[0]) <= MESSAGE_BYTES_MAX][::MESSAGES_STEP][:MESSAGES_MOST]
+    assert len(chosen) == MESSAGES_MOST
+    for i, (data, schema) in enumerate(chosen):
         (folder / f"{i}").write_bytes(data)
-        schema = target.flat_schema_of(data[:3])
-        assert schema is not None
         (folder / f"{i}.schema").write_bytes(data[:3] + bytes(5) + schema)
     return sorted(map(str, folder.iterdir()))
 
