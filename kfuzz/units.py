@@ -10,7 +10,7 @@ from typing import Final
 
 from kfuzz.errors import UsageError
 
-__all__ = ["NUMBER", "parse_duration", "utc_text"]
+__all__ = ["NUMBER", "counted", "parse_duration", "utc_text"]
 
 NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 SECONDS: Final[Mapping[str, float]] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -22,6 +22,11 @@ def parse_duration(text: str) -> float:
     if match is None or not NUMBER.fullmatch(match[1]) or match[2] not in SECONDS or float(match[1]) <= 0:
         raise UsageError(f"{text!r} is not a time; give seconds, or a number with ms, s, m, h or d, such as 90s")
     return float(match[1]) * SECONDS[match[2]]
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """The number with its noun: ``1 testee``, ``2 testees``. ``several`` is the plural if it is irregular."""
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def utc_text(milliseconds: int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.dump import Dump, outcome_of
 from kfuzz.annotate.messages import Annotation, annotate
-from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.parts import Part, is_inside, moved
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import RELEASES
@@ -187,8 +187,8 @@ def _take_body(view: memoryview, frame: Frame, profile: Profile) -> None:
 
 
 def _found(made: Annotation, at: int) -> list[Finding]:
-    """The findings of a message that begins at byte ``at``. Offsets into a decompressed payload stay as they are."""
-    return [one if scope_of(one.path).endswith(".payload") else replace(one, at=one.at + at) for one in made.findings]
+    """The findings of a message that begins at byte ``at``."""
+    return [moved(one, at, one.path) for one in made.findings]
 
 
 def dump_frame(data: Buffer, frame: Frame, *, profile: Profile = "kafka", batches: int | None = None) -> Dump:
@@ -222,8 +222,7 @@ def dump_frame(data: Buffer, frame: Frame, *, profile: Profile = "kafka", batche
 
 def _moved(part: Part, at: int) -> Part:
     """A part of a message that begins at byte ``at``. Offsets into a decompressed payload stay as they are."""
-    is_inside = scope_of(f"{part.path}.{part.field}").endswith(".payload")
-    return part if is_inside else replace(part, at=part.at + at)
+    return part if is_inside(f"{part.path}.{part.field}") else replace(part, at=part.at + at)
 
 
 def line_of(frame: Frame) -> list[str]:

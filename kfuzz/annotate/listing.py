@@ -7,16 +7,16 @@ memory. ``kfuzz show`` prints it, and opens the batch that is looked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from kfuzz.annotate.parts import scope_of
+from kfuzz.annotate.parts import moved
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
 from kfuzz.kafka import CODECS, Role
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
-from kfuzz.units import utc_text
+from kfuzz.units import counted, utc_text
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, HEADER_AT, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.search import find_batch, has_batch
@@ -221,12 +221,7 @@ def _widened(known: tuple[int, int] | None, low: int, high: int) -> tuple[int, i
 
 def _moved(findings: list[Finding], start: int, index: int) -> tuple[Finding, ...]:
     """Findings of a part of the data that begins at byte ``start``, about the batch that is number ``index`` of all."""
-    moved = []
-    for one in findings:
-        rest = one.path.partition("]")[2]
-        inside = scope_of(one.path).endswith(".payload")
-        moved.append(replace(one, at=one.at if inside else start + one.at, path=f"batch[{index}]{rest}"))
-    return tuple(moved)
+    return tuple(moved(one, start, f"batch[{index}]{one.path.partition(']')[2]}") for one in findings)
 
 
 def _next_place(view: memoryview, bad: int, size: int) -> int:
@@ -333,20 +328,16 @@ def line_of(entry: Entry) -> list[str]:
 
 def summary(listing: Listing) -> list[str]:
     """The lines under a listing: sums, then each code of a finding."""
-    text = f"{_count(listing.batches, 'batch', 'batches')}, {_count(listing.records, 'record')}"
+    text = f"{counted(listing.batches, 'batch', 'batches')}, {counted(listing.records, 'record')}"
     if listing.offsets is not None:
         text += f", offsets {listing.offsets[0]} to {listing.offsets[1]}"
     if listing.times is not None:
         text += f", {utc_text(listing.times[0])} to {utc_text(listing.times[1])}"
     lines = [text]
     if listing.refused:
-        lines.append(f"{listing.refused} of them cannot be read: {_count(listing.lost_bytes, 'byte')}")
+        lines.append(f"{listing.refused} of them cannot be read: {counted(listing.lost_bytes, 'byte')}")
     for code, found in sorted(listing.found.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
         lines.append(
-            f"{found.severity} {code} in {_count(found.batches, 'batch', 'batches')}, first in batch {found.first}"
+            f"{found.severity} {code} in {counted(found.batches, 'batch', 'batches')}, first in batch {found.first}"
         )
     return lines
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

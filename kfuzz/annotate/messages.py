@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfuzz.annotate.parts import PREVIEW_SIZE, Part, preview, scope_of, uvarint_size
+from kfuzz.annotate.parts import PREVIEW_SIZE, Part, moved, preview, uvarint_size
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import INT32_MAX
@@ -61,12 +61,12 @@ def annotate(
     parts = _Parts(definition, version, data, batches)
     inside = [place for place in places if parts.holds_records(place)]
     readings = [check_records(memoryview(data)[at : at + size], profile=profile) for at, size, *_ in inside]
-    moved = [
-        _moved(finding, at, path)
+    of_records = [
+        moved(finding, at, f"{path}.{finding.path}")
         for (at, _, path, *_), one in zip(inside, readings, strict=True)
         for finding in one.findings
     ]
-    return Annotation(list(parts.of(places, cut=end < 0)), reading, readings, reading.findings + moved)
+    return Annotation(list(parts.of(places, cut=end < 0)), reading, readings, reading.findings + of_records)
 
 
 class Walk(NamedTuple):
@@ -91,15 +91,6 @@ def walk(definition: Definition, version: int, data: bytes) -> Walk:
         if at < len(data) and steps and UNKNOWN_TAGGED_FIELDS not in path:
             stops.append((path, at, parts.length_size(path, data[at:])))
     return Walk(list(parts.of(places, cut=end < 0)), {place[0]: place[3] for place in places}, stops)
-
-
-def _moved(finding: Finding, at: int, path: str) -> Finding:
-    """A finding about the records at byte ``at`` of a message, with its offset and path in the message.
-
-    Offsets into a decompressed payload stay as they are.
-    """
-    in_payload = scope_of(finding.path).endswith(".payload")
-    return replace(finding, at=finding.at if in_payload else at + finding.at, path=f"{path}.{finding.path}")
 
 
 class _Parts:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["PREVIEW_SIZE", "Part", "preview", "scope_of", "uvarint_size"]
+from kfuzz.findings import Finding
+
+__all__ = ["PREVIEW_SIZE", "Part", "is_inside", "moved", "preview", "scope_of", "uvarint_size"]
 
 _SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
 # A dump shows at most this many characters of a string, or bytes of printable ASCII.
@@ -40,6 +42,20 @@ def scope_of(path: str) -> str:
     """
     found = _SCOPE.match(path)
     return found[0] if found else ""
+
+
+def is_inside(path: str) -> bool:
+    """Whether the field is in a decompressed payload, so that its offset counts from the start of that.
+
+    >>> is_inside("batch[0].payload.records[1].key"), is_inside("batch[0].payload")
+    (True, False)
+    """
+    return scope_of(path).endswith(".payload")
+
+
+def moved(finding: Finding, by: int, path: str) -> Finding:
+    """The finding with another path, and ``by`` bytes further on unless it is in a decompressed payload."""
+    return replace(finding, at=finding.at if is_inside(finding.path) else finding.at + by, path=path)
 
 
 def uvarint_size(data: bytes) -> int:

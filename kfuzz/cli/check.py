@@ -20,6 +20,7 @@ from kfuzz.cli.console import (
     standard_input,
 )
 from kfuzz.files import map_bytes
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from kfuzz.corpora.checking import Counts
@@ -159,9 +160,8 @@ def _summary(name: str, counts: Counts) -> Iterator[str]:
     if counts.refused:
         yield f"{counts.refused} of the files cannot be read as a whole"
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
-        files = "1 file" if found.files == 1 else f"{found.files} files"
-        places = "1 place" if found.places == 1 else f"{found.places} places"
-        yield f"  {found.severity} {code}: {places} in {files}, first in {found.first_file}"
+        where = f"{counted(found.places, 'place')} in {counted(found.files, 'file')}"
+        yield f"  {found.severity} {code}: {where}, first in {found.first_file}"
 
 
 def open_buffer(name: str) -> bytes | mmap.mmap:

@@ -20,6 +20,7 @@ from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.server import stopped_by
+from kfuzz.units import counted
 from kfuzz.vectors import load_suite
 
 __all__ = ["command"]
@@ -96,7 +97,7 @@ async def _serve(
             if as_json:
                 _say({"host": server.host, "port": server.port, "topics": names})
             else:
-                held = "the topics that standard input gives" if given else _counted(len(names), "topic")
+                held = "the topics that standard input gives" if given else counted(len(names), "topic")
                 click.echo(f"kfuzz serves {held} at {server.host}:{server.port}")
             feeding = asyncio.create_task(_fed(topics, given, ended)) if given else None
             await ended.wait()
@@ -137,18 +138,14 @@ def _say(value: dict[str, Any]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
-
-
 def _summary(report: Report, as_json: bool) -> None:
     if as_json:
         _say({"connections": report.connections, "refused": report.refused, "requests": dict(report.requests)})
         return
-    click.echo(f"{_counted(report.connections, 'connection')}, {_counted(report.requests.total(), 'request')}")
+    click.echo(f"{counted(report.connections, 'connection')}, {counted(report.requests.total(), 'request')}")
     for api, count in sorted(report.requests.items(), key=lambda one: (-one[1], one[0])):
         click.echo(f"  {count:>8}  {api}")
     if report.refused:
         click.echo(
-            f"{_counted(report.refused, 'connection')} closed because of a bad request; standard error has the reasons"
+            f"{counted(report.refused, 'connection')} closed because of a bad request; standard error has the reasons"
         )

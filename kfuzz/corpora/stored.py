@@ -21,7 +21,7 @@ from kfuzz.errors import MessageError
 from kfuzz.files import map_bytes
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
-from kfuzz.units import utc_text
+from kfuzz.units import counted, utc_text
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import frames, next_frame
 from kfuzz.wire.layout import HEADER_AT, MAGIC_AT
@@ -97,7 +97,7 @@ class Stored:
     def outcome(self) -> str:
         """One line that says what it is."""
         room = f", then {self.room} bytes of zeros: room for more" if self.room else ""
-        return f"{self.title}, {self.count} {'entry' if self.count == 1 else 'entries'}{room}"
+        return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
 
     def to_json(self) -> dict[str, Any]:
         """The JSON members that say what is in the file."""

@@ -16,7 +16,7 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
 """
 
 from kfuzz.conformance.report.comparison import Changes, changes
-from kfuzz.conformance.report.document import FORMAT, counted, from_json, notes_of, sentences, to_json
+from kfuzz.conformance.report.document import FORMAT, from_json, notes_of, sentences, to_json
 from kfuzz.conformance.report.junit import to_junit
 from kfuzz.conformance.report.page import require_empty, to_html, write_site
 from kfuzz.conformance.report.terminal import to_terminal
@@ -25,7 +25,6 @@ __all__ = [
     "FORMAT",
     "Changes",
     "changes",
-    "counted",
     "from_json",
     "notes_of",
     "require_empty",

@@ -8,7 +8,8 @@ from typing import Any
 
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.matrix import Run
-from kfuzz.conformance.report.document import cause_json, counted
+from kfuzz.conformance.report.document import cause_json
+from kfuzz.units import counted
 
 __all__ = ["Changes", "changes"]
 

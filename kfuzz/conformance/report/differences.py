@@ -11,8 +11,9 @@ from typing import Any
 from kfuzz.conformance.differential.found import Differential, Disagreement
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import harm_named
-from kfuzz.conformance.report.document import cause_json, counted
+from kfuzz.conformance.report.document import cause_json
 from kfuzz.files import write_whole
+from kfuzz.units import counted
 
 __all__ = ["keep", "outcome_of", "sentences", "to_json"]
 

@@ -20,10 +20,10 @@ from kfuzz.conformance.judge.harm import DIFFERS, harm_named
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.protocol.testees import BuildFailed, Reproducer, Testee
 from kfuzz.conformance.protocol.words import DECODE, DECODE_MESSAGE
-from kfuzz.conformance.report.document import counted
 from kfuzz.conformance.report.trial import Trial, tried
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     import jinja2

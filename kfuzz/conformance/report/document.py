@@ -15,9 +15,10 @@ from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.errors import UsageError
+from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
 
-__all__ = ["FORMAT", "cause_json", "counted", "from_json", "notes_of", "sentences", "shortened", "to_json"]
+__all__ = ["FORMAT", "cause_json", "from_json", "notes_of", "sentences", "shortened", "to_json"]
 
 FORMAT: Final = "kfuzz-report/1"
 # A longer answer is shown without its contents.
@@ -143,11 +144,6 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "requirements": list(smallest.requirements),
         "cases": [[one.input, one.role] for one in cause.deviations],
     }
-
-
-def counted(number: int, one: str, several: str = "") -> str:
-    """The number with its noun: ``1 testee``, ``2 testees``. ``several`` is the plural if it is irregular."""
-    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def notes_of(testee: Judged) -> list[str]:

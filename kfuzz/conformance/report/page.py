@@ -19,9 +19,10 @@ from typing import Any, Final
 from kfuzz import __version__
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.report.contents import TITLES, Contents, fragment, packed
-from kfuzz.conformance.report.document import counted, notes_of, sentences
+from kfuzz.conformance.report.document import notes_of, sentences
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, require_writable
+from kfuzz.units import counted
 from kfuzz.vectors.explaining import Book
 
 __all__ = ["require_empty", "to_html", "write_site"]

@@ -9,7 +9,7 @@ from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import OUTCOMES
 from kfuzz.conformance.judge.harm import HARMS, harm_named
 from kfuzz.conformance.judge.matrix import Run
-from kfuzz.conformance.report.document import counted
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
