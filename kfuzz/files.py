@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -24,8 +24,11 @@ __all__ = [
     "map_bytes",
     "open_whole",
     "read_bytes",
+    "remove_empty",
+    "require_empty",
     "require_writable",
     "sync_directory",
+    "whole_directory",
     "write_all",
     "write_whole",
 ]
@@ -139,6 +142,45 @@ def require_writable(path: str | Path, *, directory: bool = False) -> Path:
     if not os.access(there, os.W_OK | os.X_OK):
         raise UsageError(f"{path} cannot be written: you have no permission in {there}; name another place")
     return path
+
+
+def require_empty(directory: str | Path, *, remedy: str = "name another folder") -> Path:
+    """The path of a folder to make; ``UsageError`` with ``remedy`` if it holds something, or if none can be made there.
+
+    Like :func:`require_writable`, it makes nothing.
+    """
+    target = require_writable(directory, directory=True)
+    if target.is_dir() and any(target.iterdir()):
+        raise UsageError(f"{target} is not empty; {remedy}")
+    return target
+
+
+@contextlib.contextmanager
+def whole_directory(directory: str | Path) -> Iterator[Path]:
+    """Yield a folder to fill, which does not exist yet. It gets its name when the block ends without an exception.
+
+    ``directory`` must be empty or not exist, as :func:`require_empty` says. Raises ``UsageError`` if it cannot be
+    written; then no part of it is left.
+    """
+    target = Path(directory).resolve()
+    missing = [folder for folder in (target, *target.parents) if not folder.exists()]
+    there = next(folder for folder in target.parents if folder.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=".kfuzz-made.", dir=there) as staging:
+            made = Path(staging) / "made"
+            yield made
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made, target)
+    except OSError as error:
+        remove_empty(missing)
+        raise cannot_write(target, error) from None
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove these folders, inner ones first. Missing folders and folders that are not empty are skipped."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def write_whole(path: str | Path, data: bytes | str, *, mode: int = 0o666) -> None:

@@ -20,7 +20,7 @@ import jinja2
 
 from kfuzz import __version__
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, require_writable, write_whole
+from kfuzz.files import read_bytes, remove_empty, require_writable, write_whole
 from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.ids import matching
 from kfuzz.vectors.kinds import KINDS
@@ -239,7 +239,7 @@ def _staging(target: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=".kfuzz-copy.", dir=parent, ignore_cleanup_errors=True) as staging:
             yield Path(staging)
     except BaseException as error:
-        _remove_empty(missing)
+        remove_empty(missing)
         if isinstance(error, OSError):
             raise UsageError(f"{target} cannot be written: {error.strerror}; name another folder") from None
         raise
@@ -260,12 +260,5 @@ def _publish(staging: Path, target: Path, names: Sequence[str]) -> None:
     except BaseException:
         for path in added:
             path.unlink(missing_ok=True)
-        _remove_empty(sorted(missing, reverse=True))
+        remove_empty(sorted(missing, reverse=True))
         raise
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove these folders, inner ones first. Missing folders and folders that are not empty are skipped."""
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()

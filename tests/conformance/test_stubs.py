@@ -76,7 +76,7 @@ def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     def full(*paths: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(stubs.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(stubs.UsageError, match="cannot be written: No space left"):
         stubs.write_stub("go", tmp_path / "deep" / "mine")
     assert list(tmp_path.iterdir()) == []

@@ -5,17 +5,14 @@ The kits and the stubs stand in ``testees/`` of the repository. An installed whe
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kfuzz.conformance.protocol.testees import BUILT_FOLDERS
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, require_writable
+from kfuzz.files import require_empty, whole_directory
 
 __all__ = ["LANGUAGES", "Stub", "write_stub"]
 
@@ -45,22 +42,9 @@ def write_stub(language: str, directory: str | Path) -> Stub:
 
     ``UsageError`` if it holds something, or cannot be written. The folder is complete before it gets its name.
     """
-    target = require_writable(directory, directory=True)
-    if target.is_dir() and any(target.iterdir()):
-        raise UsageError(f"{target} is not empty; name another folder")
-    target = target.resolve()
-    missing = [folder for folder in (target, *target.parents) if not folder.exists()]
-    there = next(folder for folder in target.parents if folder.exists())
-    try:
-        with tempfile.TemporaryDirectory(prefix=".kfuzz-testee.", dir=there) as staging:
-            made = Path(staging) / "made"
-            for source, inside in ((f"stubs/{language}", made), (language, made / KIT)):
-                shutil.copytree(_root() / source, inside, ignore=_is_built, copy_function=shutil.copyfile)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(made, target)
-    except OSError as error:
-        _remove_empty(missing)
-        raise cannot_write(target, error) from None
+    with whole_directory(require_empty(directory)) as made:
+        for source, inside in ((f"stubs/{language}", made), (language, made / KIT)):
+            shutil.copytree(_root() / source, inside, ignore=_is_built, copy_function=shutil.copyfile)
     return STUBS[language]
 
 
@@ -75,9 +59,3 @@ def _root() -> Path:
 
 def _is_built(folder: str, names: list[str]) -> set[str]:
     return {name for name in names if name in BUILT_FOLDERS or name in (".gitignore", "Cargo.lock")}
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz import __version__
+from kfuzz import __version__, files
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.report.contents import TITLES, Contents, fragment, packed
 from kfuzz.conformance.report.document import notes_of, sentences
-from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, require_writable
 from kfuzz.units import counted
 from kfuzz.vectors.explaining import Book
 
@@ -52,7 +48,7 @@ def write_site(run: Run, directory: str | Path, *, root: str | Path | None = Non
     ``directory`` must be empty or not exist; it is complete before it gets its name. Raises ``UsageError`` if it holds
     something, if it cannot be written, or if the suite in ``root`` cannot be read.
     """
-    target = require_empty(directory).resolve()
+    target = require_empty(directory)
     contents = Contents(run, Book(None if root is None else Path(root)))
     packs = dict(_packs(contents))
     # A page from a disk has no origin, so a browser does not let it fetch files; scripts it may load.
@@ -60,29 +56,15 @@ def write_site(run: Run, directory: str | Path, *, root: str | Path | None = Non
     made |= {name: _asset(name) for name in (SCRIPT_FILE, STYLE_FILE)}
     policy = "default-src 'none'; style-src 'self' file:; script-src 'self' file:"
     made[INDEX_FILE] = _rendered(contents, policy, style="", script="", packs={})
-    there = next(folder for folder in target.parents if folder.exists())
-    missing = [folder for folder in target.parents if not folder.exists()]
-    try:
-        with tempfile.TemporaryDirectory(prefix=".kfuzz-site.", dir=there) as staging:
-            whole = Path(staging) / "site"
-            for name, text in made.items():
-                (whole / name).parent.mkdir(parents=True, exist_ok=True)
-                (whole / name).write_text(text, encoding="utf-8")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(whole, target)
-    except OSError as error:
-        for folder in missing:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
-        raise cannot_write(target, error) from None
+    with files.whole_directory(target) as whole:
+        for name, text in made.items():
+            (whole / name).parent.mkdir(parents=True, exist_ok=True)
+            (whole / name).write_text(text, encoding="utf-8")
 
 
 def require_empty(directory: str | Path) -> Path:
     """The folder for a site. It makes nothing; ``UsageError`` if no folder can be made there, or it holds something."""
-    target = require_writable(directory, directory=True)
-    if target.is_dir() and any(target.iterdir()):
-        raise UsageError(f"{target} is not empty; name another folder, or remove the site that it holds")
-    return target
+    return files.require_empty(directory, remedy="name another folder, or remove the site that it holds")
 
 
 def _packs(contents: Contents) -> Iterator[tuple[str, str]]:
@@ -93,7 +75,7 @@ def _packs(contents: Contents) -> Iterator[tuple[str, str]]:
 
 
 def _asset(name: str) -> str:
-    return files("kfuzz.conformance.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("kfuzz.conformance.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
