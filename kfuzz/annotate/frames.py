@@ -7,7 +7,7 @@ correlation id of its request. So responses are read beside the requests of the 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -255,12 +255,14 @@ class Sums:
     strays: int = 0
     refused: int = 0
 
-    def add(self, frame: Frame) -> None:
-        """Count one frame and its answer."""
-        self.requests += not frame.is_stray
-        self.strays += frame.is_stray
-        self.answers += frame.answer is not None
-        self.refused += frame.is_refused + (frame.answer is not None and frame.answer.is_refused)
+    def counted(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        """The same frames; each is counted with its answer before it is yielded."""
+        for frame in frames:
+            self.requests += not frame.is_stray
+            self.strays += frame.is_stray
+            self.answers += frame.answer is not None
+            self.refused += frame.is_refused + (frame.answer is not None and frame.answer.is_refused)
+            yield frame
 
 
 def summary(sums: Sums) -> str:

@@ -101,11 +101,11 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Found:
-    """How often a code was found: in how many batches, and in which first."""
+    """How often a code was found: the first finding, the number of its batch, and how many batches have one."""
 
-    severity: str
-    batches: int
+    finding: Finding
     first: int
+    batches: int = 0
 
 
 class Listing:
@@ -150,7 +150,7 @@ class Listing:
             "timestamps": self.times,
             "more": self.is_cut_short,
             "codes": {
-                code: {"severity": found.severity, "batches": found.batches, "first": found.first}
+                code: {"severity": found.finding.severity, "batches": found.batches, "first": found.first}
                 for code, found in self.found.items()
             },
         }
@@ -206,7 +206,7 @@ class Listing:
             self.refused += 1
             self.lost_bytes += entry.size
         for one in entry.findings:
-            known = self.found.setdefault(one.code, Found(one.severity, 0, entry.number))
+            known = self.found.setdefault(one.code, Found(one, entry.number))
             known.batches += 1
 
 
@@ -336,8 +336,7 @@ def summary(listing: Listing) -> list[str]:
     lines = [text]
     if listing.refused:
         lines.append(f"{listing.refused} of them cannot be read: {counted(listing.lost_bytes, 'byte')}")
-    for code, found in sorted(listing.found.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
-        lines.append(
-            f"{found.severity} {code} in {counted(found.batches, 'batch', 'batches')}, first in batch {found.first}"
-        )
+    for code, found in sorted(listing.found.items(), key=lambda item: (item[1].finding.severity != "fatal", item[0])):
+        where = f"{counted(found.batches, 'batch', 'batches')}, first in batch {found.first}"
+        lines.append(f"{found.finding.severity} {code} in {where}")
     return lines

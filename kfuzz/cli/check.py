@@ -14,6 +14,7 @@ from kfuzz.cli.console import (
     echo_json,
     json_option,
     limit_option,
+    limits_of,
     profile_option,
     progress,
     role_option,
@@ -60,10 +61,7 @@ def command(
       kfuzz check --role broker --profile strict produced.bin
       kfuzz check --json fetch.bin
     """
-    from kfuzz import records
-
-    limits = records.Limits() if limit_bytes is None else records.Limits(limit_bytes)
-    asked = _Asked(cast("Profile", profile), cast("Role", role), limits, as_json)
+    asked = _Asked(cast("Profile", profile), cast("Role", role), limits_of(limit_bytes), as_json)
     out: list[dict[str, Any]] = []
     fatal = False
     for name in files:

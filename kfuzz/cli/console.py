@@ -23,6 +23,8 @@ from kfuzz.kafka import INTERNAL_TOPICS
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.records import Limits
+
 __all__ = [
     "Group",
     "LocalPath",
@@ -33,6 +35,7 @@ __all__ = [
     "json_text",
     "keep_going_without_reader",
     "limit_option",
+    "limits_of",
     "page",
     "pager_option",
     "profile_option",
@@ -77,6 +80,15 @@ limit_option = click.option(
     type=click.IntRange(1, (1 << 31) - 2),
     help="Upper limit for one batch's decompressed payload.  [default: 64 MiB]",
 )
+
+
+def limits_of(limit_bytes: int | None) -> Limits:
+    """The limits that ``--limit-bytes`` gives."""
+    from kfuzz.records import Limits
+
+    return Limits() if limit_bytes is None else Limits(limit_bytes)
+
+
 records_of_option = click.option(
     "--records-of",
     type=click.Choice((*INTERNAL_TOPICS, AS_THEY_ARE)),

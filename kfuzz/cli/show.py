@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from kfuzz.cli.console import (
     json_option,
     json_text,
     limit_option,
+    limits_of,
     page,
     pager_option,
     profile_option,
@@ -183,7 +184,7 @@ class Asked:
     @property
     def limits(self) -> Limits:
         """What a decoder may take."""
-        return Limits() if self.limit_bytes is None else Limits(self.limit_bytes)
+        return limits_of(self.limit_bytes)
 
     @property
     def choices(self) -> list[str]:
@@ -290,23 +291,15 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         yield from opened_frame(name, sent, received, wanted_frame, asked, as_json)
         return
     sums = frames.Sums()
-    if not as_json:
-        yield f"{name}: {len(sent)} bytes"
-        yield frames.HEADING
-    before = '{\n  "frames": ['
-    for frame in found:
-        sums.add(frame)
-        if as_json:
-            yield before
-            before = f"    {json.dumps(frame.to_json(), sort_keys=True, ensure_ascii=False)},"
-        else:
-            yield from frames.line_of(frame)
     if as_json:
-        yield before.removesuffix(",")
-        counts = {"size": len(sent), "source": name} | asdict(sums)
-        yield f"  ],\n{json_text(counts)[2:]}"
-    else:
-        yield frames.summary(sums)
+        made = (one.to_json() for one in sums.counted(found))
+        yield from json_document("frames", made, lambda: {"size": len(sent), "source": name} | asdict(sums))
+        return
+    yield f"{name}: {len(sent)} bytes"
+    yield frames.HEADING
+    for frame in sums.counted(found):
+        yield from frames.line_of(frame)
+    yield frames.summary(sums)
 
 
 def opened_frame(
@@ -388,16 +381,19 @@ def entries(listing: Listing, asked: Asked) -> Iterator[Entry]:
 
 
 def listed_json(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
-    """The lines of a JSON document with all batches; it is never in memory as a whole."""
-    yield '{\n  "batches": ['
-    before = None
-    for entry in entries(listing, asked):
-        if before is not None:
-            yield f"    {before},"
-        before = json.dumps(entry.to_json(), sort_keys=True, ensure_ascii=False)
-    yield from () if before is None else [f"    {before}"]
-    sums = {"size": len(listing.view), "source": title} | listing.sums_json()
-    yield f"  ],\n{json_text(sums)[2:]}"
+    """The lines of a JSON document with all batches."""
+    made = (entry.to_json() for entry in entries(listing, asked))
+    return json_document("batches", made, lambda: {"size": len(listing.view), "source": title} | listing.sums_json())
+
+
+def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, Any]]) -> Iterator[str]:
+    """The lines of a JSON object: ``items`` under ``name``, then ``rest()``. It is never in memory as a whole."""
+    before = f'{{\n  "{name}": ['
+    for item in items:
+        yield before
+        before = f"    {json.dumps(item, sort_keys=True, ensure_ascii=False)},"
+    yield before.removesuffix(",")
+    yield f"  ],\n{json_text(rest())[2:]}"
 
 
 def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) -> Iterator[str]:

@@ -170,17 +170,13 @@ def check_file(
         )
     listing = Listing(data, profile=profile, role=role, limits=limits)
     made = Checked(path, SEGMENT_TITLE, len(data))
-    places: dict[str, list[Any]] = {}
     for entry in listing:
         if entry.number % STEP_BATCHES == 0:
             on_bytes(entry.at)
         if entry.kind == "tail":
             made.tail = entry.size
-        made.refused = made.refused or (bool(entry.findings) and entry.is_refused)
-        for one in entry.findings:
-            places.setdefault(one.code, [one, 0])[1] += 1
-    made.batches, made.records = listing.batches, listing.records
-    made.findings = [(one, count) for one, count in places.values()]
+    made.batches, made.records, made.refused = listing.batches, listing.records, listing.refused > 0
+    made.findings = [(found.finding, found.batches) for found in listing.found.values()]
     return made
 
 
