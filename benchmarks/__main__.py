@@ -13,13 +13,14 @@ from typing import Final, TypeVar
 
 from rich.console import Console
 
+from benchmarks.commands import console, exit_code
 from benchmarks.measure import LAP_MS, Ratio
 from benchmarks.message_peers import MESSAGE_PEERS, MessagePeer
 from benchmarks.mixed import MixedSet
 from benchmarks.paths import MESSAGE_PATHS, PATHS, RECORD_PATHS, Run, run_message_path, run_path
 from benchmarks.peers import PEERS, Peer, PeerMissing
 from benchmarks.report import to_table, write
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 
 BATCHES: Final = 100
@@ -27,8 +28,6 @@ ROUNDS: Final = 9
 QUICK_BATCHES: Final = 4
 QUICK: Final = Run(rounds=3, lap_ms=1, share=QUICK_BATCHES / BATCHES)
 ALL_PEERS: Final = tuple(dict.fromkeys([*PEERS, *MESSAGE_PEERS]))
-# The table's width if the output is not a terminal.
-PIPE_COLUMNS: Final = 120
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,24 +50,16 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return exit code 0 if everything was measured, 2 for a wrong request or a contestant with other work."""
     options = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
-    try:
-        require_writable(options.out, directory=True)
-        rows = _run(options, console)
-        console.print(to_table(rows))
-        for path in write(rows, options.out):
-            console.print(f"wrote {path}", soft_wrap=True)
-    except KfuzzError as error:
-        print(f"python -m benchmarks: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"python -m benchmarks: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("python -m benchmarks: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    return exit_code("python -m benchmarks", lambda: _compare(options))
+
+
+def _compare(options: argparse.Namespace) -> None:
+    require_writable(options.out, directory=True)
+    out = console()
+    rows = _run(options, out)
+    out.print(to_table(rows))
+    for path in write(rows, options.out):
+        out.print(f"wrote {path}", soft_wrap=True)
 
 
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import kfuzz_work
+from benchmarks.commands import console, exit_code
 from benchmarks.generation_work import GeneratedSet, generate_log
 from benchmarks.measure import LAP_MS, Contest
 from benchmarks.peers import AioKafka, PeerMissing
@@ -31,7 +32,7 @@ from benchmarks.remote import Job, compare, made
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.targets import LocalTarget, as_they_end
 from kfuzz.corpora.workload import MIB, Topic, Workload, parse_size
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 
 __all__ = ["main"]
@@ -66,7 +67,6 @@ ROUNDS: Final = 9
 DISK_ROUNDS: Final = 5
 SEGMENT_BYTES: Final = 64 * MIB
 ZEROS: Final = bytes(MIB)
-PIPE_COLUMNS: Final = 120
 
 
 class Result(NamedTuple):
@@ -101,21 +101,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table, and return exit code 0, or 2 for a wrong request."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
-    try:
-        size = parse_size(options.size)
-        if not size:
-            raise UsageError(f'--size is {options.size!r}; give a size such as "1GiB"')
-        require_writable(options.place, directory=True)
-        options.place.mkdir(parents=True, exist_ok=True)
-        console.print(_table(list(_results(options, size, console))))
-    except (KfuzzError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    return exit_code(parser.prog, lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    size = parse_size(options.size)
+    if not size:
+        raise UsageError(f'--size is {options.size!r}; give a size such as "1GiB"')
+    require_writable(options.place, directory=True)
+    options.place.mkdir(parents=True, exist_ok=True)
+    out = console()
+    out.print(_table(list(_results(options, size, out))))
 
 
 def _results(options: argparse.Namespace, size: int, console: Console) -> Iterator[Result]:

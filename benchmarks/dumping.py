@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks.commands import console, exit_code
 from benchmarks.measure import NotTheSameWork
 from kfuzz.conformance.broker.real import kafka_tool
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import MIB, Batches, Topic, Workload, parse_size
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 
 __all__ = ["main"]
@@ -35,7 +35,6 @@ ROUNDS: Final = 3
 QUICK_BYTES: Final = 4 * MIB
 SEGMENT_BYTES_MOST: Final = 1 << 30
 TIMEOUT_S: Final = 3600
-PIPE_COLUMNS: Final = 120
 
 
 class Compared(NamedTuple):
@@ -94,27 +93,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table, and return exit code 0, or 2 for a wrong request or if both did not do the same."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
+    return exit_code(parser.prog, lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    size = QUICK_BYTES if options.quick else parse_size(options.size)
+    if not size or size > SEGMENT_BYTES_MOST:
+        raise UsageError(f'--size is {options.size!r}; give a size up to that of a segment, "1GiB"')
+    if options.rounds < 1:
+        raise UsageError(f"--rounds is {options.rounds}; give at least 1")
+    require_writable(options.place, directory=True)
     try:
-        size = QUICK_BYTES if options.quick else parse_size(options.size)
-        if not size or size > SEGMENT_BYTES_MOST:
-            raise UsageError(f'--size is {options.size!r}; give a size up to that of a segment, "1GiB"')
-        if options.rounds < 1:
-            raise UsageError(f"--rounds is {options.rounds}; give at least 1")
-        require_writable(options.place, directory=True)
-        try:
-            kafka_tool(DUMP)
-        except UsageError as error:
-            console.print(f"DumpLogSegments is not compared: {error}", soft_wrap=True)
-            return 0
-        console.print(_table(list(_results(options, size))))
-    except (KfuzzError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
-        return 130
-    return 0
+        kafka_tool(DUMP)
+    except UsageError as error:
+        console().print(f"DumpLogSegments is not compared: {error}", soft_wrap=True)
+        return
+    console().print(_table(list(_results(options, size))))
 
 
 def _results(options: argparse.Namespace, size: int) -> Iterator[Result]:

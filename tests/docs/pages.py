@@ -38,10 +38,11 @@ def commands() -> Iterator[Command]:
     for page in PAGES:
         for language, block in FENCE.findall((ROOT / page).read_text()):
             if language not in OTHER:
-                yield from _of_block(page, block)
+                yield from of_block(page, block)
 
 
-def _of_block(page: str, block: str) -> Iterator[Command]:
+def of_block(page: str, block: str) -> Iterator[Command]:
+    """The commands of one block of a page."""
     # A line that ends with a backslash goes on.
     lines = block.replace("\\\n", " ").splitlines()
     if any(line.startswith("$ ") for line in lines):

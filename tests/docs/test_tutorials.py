@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from conftest import require_tool
-from docs.pages import FENCE, ROOT, shows
+from docs.pages import FENCE, ROOT, of_block, shows
 from docs.samples import environment
 
 from kfuzz.conformance.broker.exchange import SETTINGS
@@ -74,7 +74,7 @@ def follow(step: Step, folder: Path) -> None:
         (folder / name[1]).parent.mkdir(parents=True, exist_ok=True)
         (folder / name[1]).write_text(step.block)
     else:
-        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", step.block, re.MULTILINE):
+        for _, command, output in of_block("", step.block):
             done = run(command, folder)
             assert done.returncode in ((0, 1) if FINDS.search(command) else (0,)), f"{command}: {done.stderr[-2000:]}"
             assert "Traceback" not in done.stderr, f"{command}: {done.stderr[-2000:]}"
