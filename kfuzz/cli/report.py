@@ -71,7 +71,7 @@ def command(
 
     With --html, the whole result is one page with filters and search, which needs no network. It shows everything,
     unless --publish is given. With --site, DIR gets the same page with its data in files of their own. A site is for
-    others, so what is not public yet is withheld, as DISCLOSURE.md says. DIR must be empty or not exist.
+    others, so it withholds what is not public yet, as DISCLOSURE.md says. DIR must be empty or not exist.
 
     With --disclose, DIR gets a folder for each cause: a report that its maintainers can use, the bytes, and a short
     program in their language that shows the fault. kfuzz runs each program, within bounds, and the report says what it

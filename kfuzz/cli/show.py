@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 # A dump shows at most this many batches, unless --batches says more.
 DUMPED_BATCHES = 20
-# The names of these files end so; their content need not say what it is.
+# Files with these suffixes hold record batches, whatever their first bytes look like.
 BATCH_FILES = (".log", ".checkpoint")
 # Of the fields that a crash needs, so many are marked and named.
 FIELDS_SHOWN = 8
@@ -109,9 +109,9 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     """Show what is in a file of record batches (a segment or a fetch; - is standard input) or in a vector.
 
     A file of several batches is listed, one line a batch: byte, size, offsets, records, times in UTC, codec, producer,
-    and what is wrong with it. The listing goes on behind damage. --batch, --at, --offset and --finding open one batch:
-    every field with its offset, its bytes and its value, and the lines of its neighbours. A file of one batch and a
-    vector are opened at once. --list and --dump choose.
+    and its findings. After a broken batch, the list continues with the next one. --batch, --at, --offset and --finding
+    open one batch: every field with its offset, its bytes and its value, and the lines of its neighbours. A file of one
+    batch and a vector are opened at once. --list and --dump choose.
 
     Keys and values in Kafka's own topics (__consumer_offsets, __transaction_state, __cluster_metadata and others) are
     decoded, if the file is in a folder such as __consumer_offsets-12, or with --records-of.

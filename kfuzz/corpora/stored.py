@@ -73,10 +73,11 @@ class Kind:
 
 @dataclass(slots=True)
 class Stored:
-    """What is in a file. ``facts`` are about all of it, ``columns`` name the members of its ``entries``.
+    """The contents of a file.
 
-    ``entries`` gives byte offsets and values. ``room`` are the bytes of zeros behind the entries: a broker makes the
-    index of its active segment as large as it may become.
+    ``facts`` describe the whole file, by name. ``columns`` are the names of the values in an entry. ``entries`` yields
+    the byte offset and the values of each entry. ``room`` is the number of zero bytes behind the entries: a broker
+    makes the index of its active segment as large as it may become.
     """
 
     title: str
@@ -203,7 +204,7 @@ class _Index:
     def find(self, code: str, at: int, name: str, found: int, allowed: int) -> None:
         number = at // self.layout.size
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
-        # One wrong entry is told; that all that follow are wrong too helps nobody.
+        # Report only the first entry with this code. All entries behind it are often wrong too.
         if all(one.code != code for one in self.made.findings):
             self.made.findings.append(
                 stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)

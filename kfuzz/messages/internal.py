@@ -93,7 +93,7 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> Inter
     if kind not in keys:
         unknown = Side("", 0, None, f"Kafka {LATEST} knows no record of kind {kind} in this topic")
         return InternalRecord(unknown, None if value is None else unknown)
-    # The kind stands in place of the key's version; all keys have the version 0.
+    # The first int16 of a key is its kind. A key has no version of its own; version 0 of its schema reads it.
     left = _decoded(keys[kind], 0, key[VERSION_BYTES:])
     if value is None:
         return InternalRecord(left, None)

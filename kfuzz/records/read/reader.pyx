@@ -241,7 +241,7 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     A header is a tuple: byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max
     timestamp, attributes, producer id, producer epoch, base sequence, leader epoch, whether the reading goes on behind
     it, findings (a list or None). Records are judged as :func:`check` does, with the same loop; no objects are made of
-    them. A message of magic 0 or 1 has -1 for what it lacks, and -1 is also the timestamp of a batch that has none.
+    them. A message of magic 0 or 1 has -1 in each field that its format lacks. A batch without timestamps has -1 there.
 
     A refused batch is the last one; its size is -1 if its frame is refused. Otherwise the last tuple has the size 0: it
     is the end of the data, or a batch that is cut off there, and then the reading does not go on. Raises ``UsageError``
