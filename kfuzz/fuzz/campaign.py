@@ -37,6 +37,7 @@ from kfuzz.fuzz.peer_building import build_peer
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
+from kfuzz.fuzz.samples import SAMPLES, SAMPLES_WAIT
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_faults
 from kfuzz.fuzz.targets import Target
@@ -163,7 +164,8 @@ def run(
     Up to ``jobs`` processes run at the same time. With more jobs than targets, a target has several, which share its
     corpus; ``runs`` counts for each. ``corpus`` is the folder of the corpora, one folder per target; without it they
     are in ``out``. With ``stop_at_first`` a job ends when it has found something. ``truth`` is also asked about each
-    input of the corpora; where it and kfuzz differ, that is a cause, too. ``without`` leaves out a part of the build.
+    input of the corpora and a sample of the others; where it and kfuzz differ, that is a cause, too. The sample is the
+    same each time only with ``runs``. ``without`` leaves out a part of the build.
     Without a ``sanitizer`` there is none, but a ``peer`` with compiled code has the address sanitizer. With a ``peer``
     the only target is its reader, and ``names``, ``truth`` and ``without`` must be empty.
 
@@ -356,6 +358,7 @@ class _Campaign:
         self._is_enough = False
         self._state: State = "waiting"
         self._work = folder / f".work.{os.getpid()}"
+        self._samples = self._work / "samples"
         self._began_at = self._ended_at = 0.0
         self._left = jobs
         self._running: dict[int, Fuzzer] = {}
@@ -401,7 +404,7 @@ class _Campaign:
             write_once(self._corpus / hashlib.sha1(data).hexdigest(), data)
         self.result.corpus_before = count_files(self._corpus)
         if self._truth:
-            self._truth.start()
+            self._truth.start(self._samples)
 
     def _fuzz(self, job: int, seconds: int, runs: int | None) -> None:
         """Run libFuzzer, and run it again after each input that ends it."""
@@ -421,16 +424,22 @@ class _Campaign:
                     return
                 name = f"{job}-{restarts}"
                 command = self._command(job, restarts, left_s, None if runs is None else runs - executed)
-                totals, ended = self._run_one(job, command, log, left_s, name)
+                totals, ended = self._run_one(job, command, log, left_s, name, is_counted=runs is not None)
                 executed += totals.executions
                 if not self._judge(ended, totals, name):
                     return
                 restarts += 1
 
-    def _run_one(self, job: int, command: list[str], log: IO[bytes], left_s: float, name: str) -> tuple[Totals, Ended]:
+    def _run_one(
+        self, job: int, command: list[str], log: IO[bytes], left_s: float, name: str, *, is_counted: bool
+    ) -> tuple[Totals, Ended]:
         settings = {FINDS: str(self._work / f"finds-{name}")}
         if self._stop_at_first:
             settings[STOP_AT_FIRST] = "1"
+        if self._truth:
+            settings[SAMPLES] = str(self._samples)
+            if is_counted:
+                settings[SAMPLES_WAIT] = "1"
         fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=left_s, environment=settings, held=self._held)
         with self._mutex:
             self._running[job] = fuzzer

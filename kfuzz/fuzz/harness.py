@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import atheris
 
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, FINDS, PEER, STACK_AFTER, TRY, Find, Recorder, answer, found_by
+from kfuzz.fuzz.samples import SAMPLES, SAMPLES_WAIT, Sampler
 
 if TYPE_CHECKING:
     from kfuzz.fuzz.ahead import Ahead
@@ -54,7 +55,8 @@ def main(arguments: Sequence[str]) -> None:
         answer(_finder(target, testee), sys.stdin.buffer, lambda line: print(line, flush=True))
         return
     recorder = Recorder(Path(folder)) if (folder := os.environ.get(FINDS)) else None
-    run = target.tiers(all_twice=is_replay(arguments[1:]), report=recorder)
+    sampler = Sampler(pipe, waits=SAMPLES_WAIT in os.environ) if (pipe := os.environ.get(SAMPLES)) else None
+    run = target.tiers(all_twice=is_replay(arguments[1:]), report=recorder, sample=sampler)
     if testee and recorder:
         run = _after(_ahead(testee, recorder.folder), run, recorder)
     if timeout_s := os.environ.get(STACK_AFTER):

@@ -97,14 +97,19 @@ class Target:
     package: str = "kfuzz"
 
     def tiers(
-        self, *, all_twice: bool, report: Callable[[bytes, Exception], None] | None = None
+        self,
+        *,
+        all_twice: bool,
+        report: Callable[[bytes, Exception], None] | None = None,
+        sample: Callable[[bytes], None] | None = None,
     ) -> Callable[[bytes], None]:
         """The function that a fuzzer calls: both tiers, or ``run`` alone if there is one.
 
         ``report`` gets each input that breaks the target, with the exception. Without it, the function raises.
+        ``sample`` gets a part of the other inputs, if there are two tiers.
         """
         if self.first is not None:
-            return Tiers(self.first(), self.run, all_twice, report)
+            return Tiers(self.first(), self.run, all_twice, report, sample)
         return self.run if report is None else guarded(self.run, report)
 
     @property

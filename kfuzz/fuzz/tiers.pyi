@@ -26,7 +26,8 @@ class Tiers:
 
     Each input meets ``first``. ``second``, the full oracle in Python, gets each input that reaches something new in the
     compiled modules, and one in at most 128 of the others; with ``all_twice`` it gets all of them. A failure of either
-    is an exception; ``report`` gets it with its input, if there is one.
+    is an exception; ``report`` gets it with its input, if there is one. ``sample`` gets one in 16 of the inputs that
+    did not fail.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Tiers:
         second: Callable[[bytes], None],
         all_twice: bool = False,
         report: Callable[[bytes, Exception], None] | None = None,
+        sample: Callable[[bytes], None] | None = None,
     ) -> None: ...
     def __call__(self, data: bytes) -> None: ...
     @property

@@ -69,6 +69,8 @@ cdef enum:
     UNJUDGED = 2
     DOUBTFUL = 128
     TURN = 128
+    # One in so many inputs is a sample. Another reader then takes about as long as the fuzzer.
+    SAMPLED = 16
 
 
 # --- the coverage so far --------------------------------------------------------------------------------------------
@@ -531,15 +533,17 @@ cdef class Tiers:
     cdef Coverage coverage
     cdef object second
     cdef object report
+    cdef object sample
     cdef bint all_twice
     # The second tier's next turn comes when this reaches TURN.
     cdef int64_t waited
     cdef tally_t tally
 
-    def __init__(self, First first not None, second, bint all_twice=False, report=None):
+    def __init__(self, First first not None, second, bint all_twice=False, report=None, sample=None):
         self.first = first
         self.second = second
         self.report = report
+        self.sample = sample
         self.all_twice = all_twice
         self.coverage = Coverage(first.folder)
 
@@ -566,6 +570,8 @@ cdef class Tiers:
         refused = kfuzz_refused()
         if refused:
             raise MemoryRefused(f"asked for {refused} bytes at once, for an input of {len(data)}")
+        if self.sample is not None and self.tally.inputs % SAMPLED == 0:
+            self.sample(data)
         return 0
 
     @property

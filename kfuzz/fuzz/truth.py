@@ -5,10 +5,13 @@ The targets compare kfuzz with itself. A wrong value that all of kfuzz's own pat
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +23,14 @@ from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
 from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.samples import Samples
 from kfuzz.fuzz.targets import Target
 from kfuzz.messages.model import Definition
 from kfuzz.records import Role
 
 __all__ = ["Truth", "harm_of", "named_testee"]
 
-# How long to wait for new inputs.
+# How often to look for new inputs in the corpus.
 PAUSE_S: Final = 0.3
 # As whom the testee reads the batches of each target.
 ROLES: Final[Mapping[str, Role]] = {
@@ -50,12 +54,16 @@ def named_testee(name: str) -> Testee:
 
 
 class Truth:
-    """A thread that gives ``testee`` each input in the folder ``corpus``, also those that come while it runs."""
+    """A thread that gives ``testee`` each input in the folder ``corpus``, also those that come while it runs.
+
+    So it does with the sample of all inputs that comes through the pipe ``samples``.
+    """
 
     def __init__(self, testee: Testee, target: Target, corpus: Path) -> None:
         self._testee = testee
         self._target = target
         self._corpus = corpus
+        self._samples: Samples | None = None
         self._seen: set[str] = set()
         self._last_look = threading.Event()
         self._at_once = threading.Event()
@@ -69,8 +77,9 @@ class Truth:
         """Whether a testee can be asked about the inputs of this target."""
         return target.name == MESSAGES or target.name in ROLES
 
-    def start(self) -> None:
-        """Begin to ask. Raises ``UsageError`` if the testee cannot be started."""
+    def start(self, samples: Path) -> None:
+        """Make the pipe ``samples`` and begin to ask. Raises ``UsageError`` if the testee cannot be started."""
+        self._samples = Samples(samples)
         self._thread.start()
         self._begun.wait()
         if self._error is not None:
@@ -97,6 +106,8 @@ class Truth:
         except Exception as error:
             self._error = error
         finally:
+            assert self._samples is not None
+            self._samples.close()
             self._begun.set()
 
     def _keep(self, found: Differential) -> None:
@@ -118,20 +129,28 @@ class Truth:
                 yield *choice, data[SELECTOR_SIZE:]
 
     def _inputs(self) -> Iterator[bytes]:
+        assert self._samples is not None
+        looked_at = -math.inf
         while True:
             is_last = self._last_look.is_set()
-            for name in sorted({entry.name for entry in os.scandir(self._corpus)} - self._seen):
-                if self._at_once.is_set():
-                    return
-                self._seen.add(name)
-                try:
-                    yield (self._corpus / name).read_bytes()
-                except FileNotFoundError:
-                    # It broke the target and was set aside.
-                    continue
-            if is_last:
+            if is_last or time.monotonic() - looked_at >= PAUSE_S:
+                looked_at = time.monotonic()
+                yield from self._until_told(self._new())
+            sample = self._samples.take(PAUSE_S)
+            yield from self._until_told(sample)
+            if self._at_once.is_set() or (is_last and not sample):
                 return
-            time.sleep(PAUSE_S)
+
+    def _until_told(self, inputs: Iterable[bytes]) -> Iterator[bytes]:
+        return takewhile(lambda data: not self._at_once.is_set(), inputs)
+
+    def _new(self) -> Iterator[bytes]:
+        """The inputs that are new in the corpus."""
+        for name in sorted({entry.name for entry in os.scandir(self._corpus)} - self._seen):
+            self._seen.add(name)
+            # An input that broke the target was set aside.
+            with contextlib.suppress(FileNotFoundError):
+                yield (self._corpus / name).read_bytes()
 
 
 def harm_of(item: Disagreement) -> str:

@@ -48,6 +48,9 @@ static const char *const kfuzz_kind_names[] = {KFUZZ_KINDS(KFUZZ_KIND_NAME)};
 #define KFUZZ_KIND_WEIGHT(number, name, weight) weight,
 static const uint8_t kfuzz_kind_weights[] = {KFUZZ_KINDS(KFUZZ_KIND_WEIGHT)};
 
+/* The probability that a field follows from the batch before, if there is one. */
+#define KFUZZ_CONTINUES 0.25
+
 #define KFUZZ_KIND_SUM(number, name, weight) +(weight)
 
 enum {
@@ -613,6 +616,45 @@ static int64_t kfuzz_nest(kfuzz_mutator *m, kfuzz_span frame)
     return m->text.n - before;
 }
 
+/* Give the field what follows from the same field of the batch before: the same, the next or the last number, or the one
+ * after its records, as offsets and sequences go on. A reader's rules for a log compare just these. */
+static int kfuzz_continue_field(kfuzz_mutator *m, kfuzz_span frame, const kfuzz_field *field)
+{
+    kfuzz_text *text = &m->text;
+    kfuzz_span before = {0, 0};
+    uint8_t *p = text->p;
+    uint64_t value, delta = 0;
+    int64_t end;
+    for (end = 0; end < frame.at; end = kfuzz_frame_end(text, end))
+        before.at = end;
+    before.end = end;
+    if (frame.at == 0 || before.end - before.at < field->at + field->width)
+        return 0;
+    value = kfuzz_big(p + before.at + field->at, field->width);
+    if (p[before.at + KFUZZ_AT_MAGIC] == KFUZZ_LAST_MAGIC && before.end - before.at >= KFUZZ_HEADER_SIZE)
+        delta = kfuzz_big(p + before.at + KFUZZ_AT_LAST_OFFSET_DELTA, 4);
+    switch (kfuzz_below(&m->dice, 8)) {
+    case 0:
+    case 1:
+        break;
+    case 2:
+    case 3:
+    case 4:
+        value += 1;
+        break;
+    case 5:
+        value -= 1;
+        break;
+    case 6:
+        value += delta;
+        break;
+    default:
+        value += delta + 1;
+    }
+    kfuzz_put_big(p + frame.at + field->at, field->width, value);
+    return 1;
+}
+
 /* Change one batch or message of the input, and mend its length and CRC. */
 static int kfuzz_change_frame(kfuzz_mutator *m, enum kfuzz_kind kind)
 {
@@ -633,7 +675,8 @@ static int kfuzz_change_frame(kfuzz_mutator *m, enum kfuzz_kind kind)
         field += kfuzz_below(&m->dice, count);
         if (frame.end - frame.at < field->at + field->width)
             return 0;
-        kfuzz_change_field(m, text, frame.at + field->at, field->width);
+        if (!kfuzz_chance(&m->dice, KFUZZ_CONTINUES) || !kfuzz_continue_field(m, frame, field))
+            kfuzz_change_field(m, text, frame.at + field->at, field->width);
         /* Repair must not undo the change of a length or CRC. */
         if (field->at == KFUZZ_AT_BATCH_LENGTH)
             kfuzz_seal(text, frame.at, frame.end, 0, 1);

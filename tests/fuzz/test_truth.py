@@ -14,6 +14,7 @@ from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.messages import selector
+from kfuzz.fuzz.samples import Sampler
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.fuzz.truth import Truth, harm_of, named_testee
 from kfuzz.messages.catalogues import catalogue
@@ -58,7 +59,7 @@ def corpus(tmp_path: Path, *inputs: bytes) -> Path:
 def test_a_reader_that_agrees_gives_no_cause_and_inputs_that_come_later_are_asked(tmp_path: Path, name: str) -> None:
     folder = corpus(tmp_path, GOOD, GOOD[:-1])
     truth = Truth(own(), TARGETS[name], folder)
-    truth.start()
+    truth.start(tmp_path / "samples")
     (folder / "late").write_bytes(b"x" + GOOD)
     found = truth.finish()
     assert found is not None
@@ -67,7 +68,7 @@ def test_a_reader_that_agrees_gives_no_cause_and_inputs_that_come_later_are_aske
 
 def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, liar: Testee) -> None:
     truth = Truth(liar, TARGETS["record-batch"], corpus(tmp_path, GOOD, GOOD + GOOD, b"rubbish" * 9))
-    truth.start()
+    truth.start(tmp_path / "samples")
     found = truth.finish()
     assert found is not None
     [(cause, item)] = found.smallest
@@ -76,11 +77,21 @@ def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, lia
     assert truth.differences == 2
 
 
+def test_a_sample_of_the_inputs_is_asked_too(tmp_path: Path, liar: Testee) -> None:
+    truth = Truth(liar, TARGETS["record-batch"], corpus(tmp_path))
+    truth.start(tmp_path / "samples")
+    Sampler(str(tmp_path / "samples"), waits=True)(GOOD)
+    found = truth.finish()
+    assert found is not None
+    [(cause, item)] = found.smallest
+    assert (cause.count, item.data) == (1, GOOD)
+
+
 def test_messages_are_asked_as_the_message_that_they_select(tmp_path: Path, liar: Testee) -> None:
     definition = catalogue().messages["HeartbeatRequest"]
     data = selector(definition, 4) + schema(definition, 4).encode({})
     truth = Truth(liar, TARGETS["messages"], corpus(tmp_path, data, b"\xff\xff\xff none"))
-    truth.start()
+    truth.start(tmp_path / "samples")
     found = truth.finish()
     assert found is not None
     # Read, and written again.
@@ -92,7 +103,7 @@ def test_messages_are_asked_as_the_message_that_they_select(tmp_path: Path, liar
 
 def test_an_interrupted_campaign_asks_no_more(tmp_path: Path) -> None:
     truth = Truth(own(), TARGETS["record-batch"], corpus(tmp_path, *[GOOD] * 500))
-    truth.start()
+    truth.start(tmp_path / "samples")
     found = truth.finish(at_once=True)
     assert found is None or found.inputs < 500
 
@@ -100,7 +111,7 @@ def test_an_interrupted_campaign_asks_no_more(tmp_path: Path) -> None:
 def test_a_reader_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
     truth = Truth(Testee("nobody", "", (sys.executable, "-c", "")), TARGETS["record-batch"], corpus(tmp_path))
     with pytest.raises(UsageError, match="nobody: no handshake"):
-        truth.start()
+        truth.start(tmp_path / "samples")
 
 
 def test_an_unknown_reader_is_refused_with_the_nearest_name() -> None:
