@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from kfuzz import records
 from kfuzz.annotate.listing import Entry
@@ -17,6 +18,9 @@ from kfuzz.kafka import Role
 from kfuzz.messages.model import Definition
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
 
@@ -59,14 +63,19 @@ def dump_records(
 
 
 def dump_entry(
-    data: bytes | mmap.mmap, entry: Entry, *, limits: Limits = DEFAULT_LIMITS, records_of: str | None = None
+    data: Buffer,
+    entry: Entry,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    records_of: str | None = None,
+    parts_max: int | None = None,
 ) -> Dump:
-    """The dump of one batch of a listing."""
+    """The dump of one batch of a listing, with at most ``parts_max`` parts."""
     within = memoryview(data)[: entry.at + entry.size]
     parts = annotate_records(within, at=entry.at, first=entry.number, batches=1, limits=limits, records_of=records_of)
     state = "refused" if entry.is_refused else "a partial tail" if entry.kind == "tail" else "read"
     return Dump(
-        list(parts),
+        list(islice(parts, parts_max)),
         list(entry.findings),
         {"batch": entry.to_json()},
         f"{state}: batch {entry.number}, {entry.records} records, {entry.size} bytes from byte {entry.at} on",

@@ -24,7 +24,18 @@ from kfuzz.wire.search import find_batch, has_batch
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["HEADING", "Entry", "Found", "Listing", "is_one_batch", "line_of", "opened_with_neighbours", "summary"]
+__all__ = [
+    "HEADING",
+    "Entry",
+    "Found",
+    "Listing",
+    "codec_name",
+    "is_one_batch",
+    "line_of",
+    "opened_with_neighbours",
+    "summary",
+    "time_text",
+]
 
 HEADING: Final = (
     f"{'batch':>8} {'byte':>12} {'size':>9}  {'offsets':<23} {'records':>7}  {'time':<41}  {'codec':<6}  "

@@ -9,19 +9,27 @@ from collections.abc import Iterable, Sequence
 from kfuzz.annotate.parts import Part, scope_of
 from kfuzz.findings import Finding
 
-__all__ = ["marks_of"]
+__all__ = ["findings_of", "marks_of"]
 
 
 def marks_of(parts: Sequence[Part], findings: Iterable[Finding]) -> dict[int, list[str]]:
     """Texts of findings by index of the part that they mark: the last part that begins at or before the finding."""
+    marks: dict[int, list[str]] = defaultdict(list)
+    for index, found in findings_of(parts, findings).items():
+        marks[index] += [f"{finding.code} at {finding.at:#x}" for finding in found]
+    return marks
+
+
+def findings_of(parts: Sequence[Part], findings: Iterable[Finding]) -> dict[int, list[Finding]]:
+    """The same, as the findings themselves."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(parts):
         if part.data or not part.heading:
             numbers[scope_of(f"{part.path}.{part.field}")].append(i)
-    marks: dict[int, list[str]] = defaultdict(list)
+    found: dict[int, list[Finding]] = defaultdict(list)
     for finding in findings:
         there = numbers[scope_of(finding.path)]
         place = bisect_right(there, finding.at, key=lambda i: parts[i].at)
         if place:
-            marks[there[place - 1]].append(f"{finding.code} at {finding.at:#x}")
-    return marks
+            found[there[place - 1]].append(finding)
+    return found

@@ -25,6 +25,7 @@ NEW_OBJECTS_MAX = 1_000_000
 # verb → (module, summary). The summaries are here so that `kfuzz --help` imports nothing.
 VERBS = {
     "show": ("kfuzz.cli.show", "List the batches of a file; explain every byte of a batch or a vector."),
+    "browse": ("kfuzz.cli.browse", "Browse batches, fields and bytes side by side in the terminal."),
     "cat": ("kfuzz.cli.cat", "Print the records of a segment or a log directory as JSON or a table."),
     "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
     "salvage": ("kfuzz.cli.salvage", "Copy the sound batches of a damaged log, with new indexes."),

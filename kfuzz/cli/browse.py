@@ -1,0 +1,119 @@
+"""``kfuzz browse``: batches, fields and bytes of a file, side by side in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kfuzz.cli.check import open_buffer
+from kfuzz.cli.completion import complete_file_or_id
+from kfuzz.cli.console import (
+    internal_topic,
+    limit_option,
+    limits_of,
+    profile_option,
+    records_of_option,
+    role_option,
+)
+from kfuzz.cli.messages import source_option
+from kfuzz.cli.opening import crash_of, message_in, message_of, stored_kind, vector_of
+from kfuzz.errors import UsageError
+from kfuzz.findings import Profile
+from kfuzz.kafka import Role
+
+if TYPE_CHECKING:
+    from kfuzz.browse.document import Document
+
+
+@click.command()
+@click.argument("name", metavar="FILE|ID", shell_complete=complete_file_or_id)
+@click.option(
+    "--go", "place", default="", metavar="PLACE", help="Begin at an offset, a byte (0x88, @136) or a finding."
+)
+@click.option("--message", metavar="MESSAGE", help="The bytes are this message, without a header; needs --version.")
+@click.option("--version", type=int, metavar="N", help="Version of the message.")
+@source_option
+@role_option
+@profile_option
+@limit_option
+@records_of_option
+def command(
+    name: str,
+    place: str,
+    message: str | None,
+    version: int | None,
+    source: str,
+    role: Role,
+    profile: Profile,
+    limit_bytes: int | None,
+    records_of: str | None,
+) -> None:
+    """Browse a file of record batches, a message or a vector in the terminal.
+
+    Batches, the fields of one of them, and its bytes are side by side. Below them stands what the field under the
+    cursor means, and what is wrong with it. ? shows the keys: / searches for an offset, a byte or a finding, n goes to
+    the next finding, and e explains it.
+
+    The names are those of `kfuzz show`, also the smallest input of a cause. Needs textual: pip install 'kfuzz[browse]'.
+
+    \b
+    Examples:
+      kfuzz browse 00000000000000000000.log
+      kfuzz browse 00000000000000000000.log --go 4711
+      kfuzz browse 00000000000000000000.log --go crc
+      kfuzz browse records/v2/codec/gzip-crc-wrong
+      kfuzz browse out/fuzz/record-batch/causes/panics-01234567
+    """
+    if name == "-":
+        raise UsageError("kfuzz browse needs standard input for the keys; write the bytes to a file and name that")
+    document = document_of(name, message, version, source, role, profile, limit_bytes, records_of)
+    try:
+        from kfuzz.browse.app import Browser
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "textual":
+            raise
+        raise UsageError("kfuzz browse needs textual; pip install 'kfuzz[browse]'") from None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(f"kfuzz browse needs a terminal; `kfuzz show {name}` prints")
+    Browser(document, place).run()
+
+
+def document_of(
+    name: str,
+    message: str | None,
+    version: int | None,
+    source: str,
+    role: Role,
+    profile: Profile,
+    limit_bytes: int | None,
+    records_of: str | None,
+) -> Document:
+    """What to browse. ``UsageError`` if the name is that of something else."""
+    from kfuzz.browse.document import Batches, Message
+
+    vector = vector_of(name)
+    chosen = message_of(message, version, source) or message_in(vector)
+    crash = crash_of(name) if vector is None and chosen is None else None
+    data = open_buffer(name) if vector is None else vector.data
+    if crash is not None and crash.body is not None:
+        data, chosen = crash.body.data, crash.body.message
+    elif chosen is None and vector is None and (kind := stored_kind(name, data)) is not None:
+        raise UsageError(f"{name} is {kind.title}, and has no record batches; `kfuzz show {name}` prints its entries")
+    if chosen is not None and role != "consumer":
+        raise UsageError(f"--role {role} is about record batches; leave it out to see a message")
+    title = name if vector is None else f"{vector.id}: {vector.summary}"
+    if chosen is not None:
+        document: Document = Message(title, bytes(data), *chosen, profile=profile)
+    else:
+        document = Batches(
+            title,
+            data,
+            profile=profile,
+            role=role,
+            limits=limits_of(limit_bytes),
+            records_of=internal_topic(name, records_of),
+        )
+    document.kills = () if crash is None else crash.kills
+    return document
