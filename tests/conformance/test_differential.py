@@ -381,6 +381,24 @@ def test_an_empty_lz4_block_is_found_behind_a_content_size() -> None:
         assert rule("lz4", data, refused) == excused
 
 
+def test_a_segment_that_kafka_refuses_after_its_last_batch_may_be_refused_for_any() -> None:
+    lz4 = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], compression="lz4"))
+    gzip = records.encode_batch(RecordBatch(1, 1, [Record(1, 0, b"k", b"v")], compression="gzip"))
+    segment = seal(records_with_empty_block(lz4), True, True) + gzip
+    for reported, excused in ((2, True), (1, False), (0, True)):
+        refused = Answer("x", "rejected", error="KafkaException", batches=[{}] * reported)
+        assert rule("an lz4 block of no bytes", segment, refused, "log") == excused
+
+
+def test_a_broker_may_refuse_the_length_of_the_batch_behind_the_first_one() -> None:
+    good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))
+    bad = good[:8] + (14).to_bytes(4, "big") + good[12:26]
+    for length, excused in (((1 << 31) - 1, True), ((1 << 31) - 2, False)):
+        behind = bytes(8) + length.to_bytes(4, "big") + b"\0\0\0\0\2"
+        fault = Answer("x", "fault", error="IllegalArgumentException: newLimit < 0: (-2147483637 < 0)", batches=[])
+        assert rule("undeclared exceptions", bad + behind, fault, "broker") == excused
+
+
 @pytest.mark.parametrize(
     ("behind", "excused"), [(XERIAL_MAGIC[:6] + b"o", True), (XERIAL_MAGIC, False), (b"x" * 8, False)]
 )

@@ -101,6 +101,24 @@ def test_raw_snappy_reads_as_well_as_the_xerial_framing() -> None:
     assert decompress("snappy", snappy.compress(TEXT), len(TEXT)).data == TEXT
 
 
+@pytest.mark.parametrize("length_bytes", [1, 2, 3, 4])
+@pytest.mark.parametrize("content", [b"a", b"ab", b"abcd"])
+def test_a_raw_snappy_block_may_end_in_a_literal_whose_length_has_bytes_of_its_own(
+    length_bytes: int, content: bytes
+) -> None:
+    # The tag 60 to 63 says how many bytes hold the length less one. cramjam alone refuses the shortest of these.
+    literal = bytes([59 + length_bytes << 2]) + (len(content) - 1).to_bytes(length_bytes, "little")
+    block = bytes([len(content)]) + literal + content
+    assert decompress("snappy", block, 100).data == content
+    behind = bytes([1 + len(content), 0]) + b"x" + literal + content
+    assert decompress("snappy", behind, 100).data == b"x" + content
+    # One byte more than the literal has, one byte less, and a literal that says more than there is.
+    assert decompress("snappy", block + b"?", 100).ended == "broken"
+    assert decompress("snappy", block[:-1], 100).ended == "broken"
+    wrong = bytes([len(content) + 1]) + literal + content
+    assert decompress("snappy", wrong, 100).ended == "broken"
+
+
 def test_concatenated_streams_read_through_but_for_lz4() -> None:
     for codec in ("gzip", "snappy", "zstd"):
         packed = compress(codec, b"one") + compress(codec, b"two")

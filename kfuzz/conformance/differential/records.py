@@ -65,6 +65,7 @@ LAST_MAGIC: Final = 2
 OUT_OF_MEMORY: Final = ("Java heap space", "Requested array size exceeds VM limit")
 # The Java testee's heap has 512 MiB (testees/kafka-clients/testee.toml), which has no room for one array of this size.
 CLAIM_BYTES_MIN: Final = 256 * 1024 * 1024
+NEGATIVE_LIMIT: Final = re.compile(r"IllegalArgumentException: newLimit < 0: \((-\d+) < 0\)$")
 UNKNOWN_CODEC: Final = re.compile(r"IllegalArgumentException: Unknown compression type id: (\d+)$")
 INVALID_EPOCH: Final = re.compile(
     r"IllegalArgumentException: Received invalid partition leader epoch entry "
@@ -290,10 +291,28 @@ def _beyond(message: bytes) -> tuple[int, int] | None:
 
 
 def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """Both refuse the same batch for the same fault, but Kafka with an undeclared exception."""
-    return _both_refuse(made, answer) and any(
+    """Both refuse the same batch for the same fault, but Kafka with an undeclared exception. A broker's check looks for
+    the next batch before it reads the first one, so there the fault may be that batch's length.
+    """
+    if not _both_refuse(made, answer):
+        return False
+    if any(
         error.match(answer.error) and made.fatal is not None and made.fatal.code in codes for error, codes in UNDECLARED
-    )
+    ):
+        return True
+    negative = NEGATIVE_LIMIT.match(answer.error)
+    return negative is not None and int(negative[1]) + (1 << 32) in _ends(data)
+
+
+def _ends(data: bytes) -> Iterator[int]:
+    """The size that each batch claims, as Kafka goes from one to the next: also one that does not fit."""
+    at = 0
+    while len(data) - at > MAGIC_AT:
+        length = int.from_bytes(data[at + HEADER_AT["batch_length"] :][:4], "big", signed=True)
+        if length < BATCH_LENGTH_MIN[0]:
+            return
+        yield LOG_OVERHEAD + length
+        at += LOG_OVERHEAD + length
 
 
 def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
@@ -306,7 +325,7 @@ def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
     """The batch at which kfuzz and Kafka differ has an empty lz4 block; if that batch is unknown, any batch has one."""
-    at = _first_refused(made, answer)
+    at = _first_refused(data, made, answer)
     payloads = list(_lz4_payloads(data))
     return any(_has_empty_block(payload) for index, payload in payloads if at is None or index == at)
 
@@ -315,7 +334,7 @@ def _snappy_stream_that_goes_on(data: bytes, made: Verdict, answer: Answer) -> b
     """The batch at which they differ has what begins like the header of another snappy stream, and is none; if
     that batch is unknown, any batch has it.
     """
-    at = _first_refused(made, answer)
+    at = _first_refused(data, made, answer)
     return any(
         _codec(frame) == SNAPPY_CODEC
         and FALSE_HEADER.search(frame, BATCH_HEADER_SIZE + XERIAL_HEADER_BYTES) is not None
@@ -324,11 +343,14 @@ def _snappy_stream_that_goes_on(data: bytes, made: Verdict, answer: Answer) -> b
     )
 
 
-def _first_refused(made: Verdict, answer: Answer) -> int | None:
-    """The index of the first batch that kfuzz or Kafka refuses; None if both accept all."""
+def _first_refused(data: bytes, made: Verdict, answer: Answer) -> int | None:
+    """The index of the first batch that kfuzz or Kafka refuses. None if both accept all, or if Kafka refuses a segment
+    after it has read all of its batches: then any of them may be the cause.
+    """
     ours = len(made.batches) if made.fatal else None
     theirs = len(answer.batches or ()) if answer.outcome != "accepted" else None
-    return min((at for at in (ours, theirs) if at is not None), default=None)
+    first = min((at for at in (ours, theirs) if at is not None), default=None)
+    return None if first is None or first >= len(list(_frames(data))) else first
 
 
 def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import cramjam
 
@@ -27,6 +28,9 @@ XERIAL_BEGIN = XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)
 XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
 # Kafka fills a buffer of this size from a snappy stream (SnappyCompression.decompressionOutputSize).
 SNAPPY_BUFFER = 2048
+# What cramjam says of a literal whose length has bytes of its own, and the number of lengths that need none.
+LITERAL_CUT: Final = re.compile(r"expected literal read of length 4; remaining src: (\d+)")
+LITERAL_SHORT: Final = 60
 # An upper bound for the growth of a snappy block: a copy of 64 bytes takes 3 bytes, a ratio of 21.3.
 SNAPPY_MOST = 22
 
@@ -46,7 +50,31 @@ def _block(block: memoryview, output: Output, rest_bytes: int) -> None:
     try:
         output.fill(cramjam.snappy.decompress_raw_into, block, size, rest_bytes)
     except cramjam.DecompressionError as error:
-        raise Broken(f"snappy: {error}") from None
+        shorter = _with_short_literal(block, str(error))
+        if shorter is None:
+            raise Broken(f"snappy: {error}") from None
+        try:
+            output.fill(cramjam.snappy.decompress_raw_into, shorter, size, rest_bytes)
+        except cramjam.DecompressionError:
+            raise Broken(f"snappy: {error}") from None
+
+
+def _with_short_literal(block: memoryview, error: str) -> bytes | None:
+    """The same block with its last literal in the short form, if that literal is why it was refused; otherwise None.
+
+    A literal's length may have one to four bytes of its own. cramjam wants four bytes behind the tag of such a literal,
+    even if the block ends before. snappy-java does not.
+    """
+    found = LITERAL_CUT.search(error)
+    left = int(found[1]) if found else 0
+    if not 0 < left < len(block):
+        return None
+    tag = block[-left - 1]
+    length_bytes = (tag >> 2) - LITERAL_SHORT + 1
+    size = int.from_bytes(block[-left:][:length_bytes], "little") + 1
+    if tag & 3 or length_bytes < 1 or length_bytes + size != left:
+        return None
+    return b"".join((block[: -left - 1], bytes([(size - 1) << 2]), block[-size:]))
 
 
 def open_stream(data: memoryview, output: Output, magic: int) -> int:
