@@ -64,10 +64,10 @@ cdef enum:
     PAYLOAD_BYTES_MAX = 64 * 1024
     BUFFERS_MAX = 64
     # What an input weighs, and what the inputs weigh between two that meet the second tier. UNJUDGED: the first tier
-    # cannot judge it to its end. DOUBTFUL: only the second tier can tell whether it shows a fault.
+    # cannot judge it to its end. DOUBTFUL: only the second tier can tell for sure whether it shows a fault.
     JUDGED = 1
     UNJUDGED = 2
-    DOUBTFUL = 128
+    DOUBTFUL = 16
     TURN = 128
     # One in so many inputs is a sample. Another reader then takes about as long as the fuzzer.
     SAMPLED = 16
@@ -518,9 +518,16 @@ cdef class Messages(First):
         # in mutants, and the second tier takes a thousand times as long.
         doubt = UNJUDGED if notes else DOUBTFUL
         try:
-            return JUDGED if schema.encode(values) == body[:end] else doubt
+            written = schema.encode(values)
         except EncodeError:
             return doubt
+        if written == body[:end]:
+            return JUDGED
+        # What was written is read and written again as it is.
+        again, _, values = schema.decode(written)
+        if again != len(written) or values is None or schema.encode(values) != written:
+            raise OracleFailure(f"a message is written as {written.hex()}, which reads and writes as another")
+        return doubt
 
 
 # --- both tiers -----------------------------------------------------------------------------------------------------
