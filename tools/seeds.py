@@ -44,10 +44,11 @@ def main(arguments: Sequence[str] | None = None, seeds: Path = CORPUS / "seeds")
             before = read_hex(file) if file.is_file() else []
             known = {data for _, data in inputs(TARGETS[name])} - set(before)
             made = {read_bytes(path) for path in corpus.iterdir()}
-            kept = shortest({*before, *made} - known, options.bytes_max)
+            there = {*before, *made} - known
+            kept = shortest(there, options.bytes_max)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, "".join(f"{data.hex()}\n" for data in kept).encode())
-            print(f"{name}: {len(kept)} of {len(made)} inputs, {file.stat().st_size} bytes")
+            print(f"{name}: {len(kept)} of {len(there)} inputs, {file.stat().st_size} bytes")
     except KfuzzError as error:
         print(error, file=sys.stderr)
         return 2
