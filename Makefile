@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: release docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
+.PHONY: packages release docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -92,6 +92,9 @@ campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agre
 sanitize: build ## run every known input under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/kfuzz fuzz --replay --sanitize address
 	$(BIN)/kfuzz fuzz --replay --sanitize undefined
+
+packages: build ## the vectors as a Go module, an npm package, a crate and a Java artefact, each tested on a real decoder
+	$(BIN)/python -m tools.packages --test
 
 docs: build ## the documentation as a site in out/site; every link is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,0 +1,1 @@
+//! Shows the vectors to the crate kafka-protocol; see tests/.

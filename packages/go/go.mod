@@ -1,0 +1,3 @@
+module kfuzz
+
+go 1.23
