@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
-import yaml
-from cli_driver import kfuzz
 from conftest import require_tool
 
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import Bomb
 from tools import packages
-
-ROOT = Path(packages.__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -111,30 +106,3 @@ def test_a_missing_toolchain_is_said(
     monkeypatch.setattr(shutil, "which", lambda program: None)
     assert packages.main(["go", "--out", str(tmp_path), "--test"]) == 0
     assert "go: not tested, go is missing; install Go" in capsys.readouterr().out
-
-
-def test_the_hook_refuses_a_damaged_segment_and_takes_several_files(tmp_path: Path) -> None:
-    [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    program, *words = hook["entry"].split()
-    assert program == "kfuzz"
-    vectors = {one.id: one for one in load_suite("records/v2/header/minimal")}
-    good = tmp_path / "good.log"
-    good.write_bytes(vectors["records/v2/header/minimal"].data)
-    bad = tmp_path / "bad.log"
-    bad.write_bytes(good.read_bytes()[:-1] + b"?")
-    assert kfuzz(*words, good).returncode == 0
-    done = kfuzz(*words, good, bad)
-    assert done.returncode == 1
-    assert "crc-mismatch" in done.stdout
-
-
-def test_the_action_uses_verbs_and_options_that_exist() -> None:
-    action = yaml.safe_load((ROOT / "packages" / "action" / "action.yml").read_text())
-    commands = [step["run"] for step in action["runs"]["steps"] if "run" in step]
-    judging = next(command for command in commands if "kfuzz conform" in command)
-    offered = kfuzz("conform", "--help").stdout
-    options = [word for word in judging.split() if word.startswith("--")]
-    assert options
-    assert all(option in offered for option in options)
-    assert "untried" in (ROOT / "packages" / "action" / "action.yml").read_text()
-    assert os.path.basename(action["inputs"]["testee"]["default"]).endswith(".toml")
