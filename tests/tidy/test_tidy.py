@@ -21,7 +21,7 @@ from tools.layers import ROOT, undocumented, upward
 # Data that is found by its folder, and files that a tool finds by their names.
 FOUND_BY_FOLDER = (
     "vectors/", "corpus/", "kfuzz/messages/definitions/", "kfuzz/vectors/recipes/themes/", "tests/", "examples/",
-    "testees/", "spark_jobs/workloads/", "fuzzers/",
+    "testees/", "spark_jobs/workloads/", "fuzzers/", "packages/",
 )  # fmt: skip
 FOUND_BY_NAME = {
     "Makefile",
