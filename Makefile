@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: packages release docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
+.PHONY: packages release wheels docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -107,6 +107,9 @@ lint: build ## ruff, mypy, cython-lint, import checks, and whether docs/api.md i
 	$(BIN)/python -m tools.layers
 	$(BIN)/python -m tools.api --check
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
+
+wheels: build ## a manylinux wheel and an sdist in out/wheels; each is tried in a bare environment
+	$(BIN)/python -m tools.wheels
 
 release: build ## generate all files that depend on the releases in kfuzz/kafka.py (docs/new-release.md)
 	$(BIN)/python -m tools.release

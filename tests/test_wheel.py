@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -20,31 +19,14 @@ from kfuzz.records import Record, RecordBatch
 from kfuzz.spark import archive
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
+from tools.wheels import KITS, copy_sources
 
 ROOT = Path(kfuzz.__file__).resolve().parent.parent
-# What a wheel is made from.
-KITS = ("testees/go", "testees/rust", "testees/node", "testees/python", "testees/stubs")
-FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
-SOURCES = ("kfuzz", "vectors", "examples", *KITS, *FILES)
 
 
 def build_wheel(place: Path) -> Path:
-    """The wheel, built in a copy of the sources. What is compiled already and up to date is taken along."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.so", "target", "Cargo.lock")
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, place / name, ignore=ignored)
-        else:
-            shutil.copy2(ROOT / name, place / name)
-    # Times are kept, so setuptools compiles again exactly what is older than its source.
-    translated = f"build/cython-{sys.implementation.cache_tag}"
-    if (ROOT / translated).is_dir():
-        shutil.copytree(ROOT / translated, place / translated)
-    library = place / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for module in (ROOT / "kfuzz").rglob("*.so"):
-        target = library / module.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(module, target)
+    """The wheel, built in a copy of the sources."""
+    copy_sources(place)
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(place / "dist")]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "."], cwd=place, check=True, timeout=600)
     [wheel] = (place / "dist").iterdir()
