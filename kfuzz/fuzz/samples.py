@@ -6,6 +6,7 @@ gets a sample of all inputs.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -61,8 +62,16 @@ class Sampler:
     """The writing end, as a function that takes one input."""
 
     def __init__(self, path: str, *, waits: bool) -> None:
-        """``path`` must have a reader. ``waits``: wait for room instead of leaving an input out."""
-        self._pipe = os.open(path, os.O_WRONLY | (0 if waits else os.O_NONBLOCK))
+        """``waits``: wait for room instead of leaving an input out. Without a reader, all inputs are left out."""
+        try:
+            # Without O_NONBLOCK this would wait for a reader, which may have failed.
+            self._pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            self._pipe = -1
+            return
+        os.set_blocking(self._pipe, waits)
 
     def __call__(self, data: bytes) -> None:
         if self._pipe < 0 or SIZE.size + len(data) > WHOLE_BYTES:

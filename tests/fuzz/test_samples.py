@@ -94,6 +94,12 @@ def test_a_writer_goes_on_when_the_reader_is_gone(path: Path) -> None:
     sampler(b"second")
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_writer_that_begins_without_a_reader_does_not_wait_for_one(path: Path, waits: bool) -> None:
+    Samples(path).close()
+    Sampler(str(path), waits=waits)(b"left out")
+
+
 def test_one_in_so_many_inputs_is_a_sample_unless_it_fails() -> None:
     got: list[bytes] = []
 
