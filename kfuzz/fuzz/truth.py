@@ -147,10 +147,12 @@ class Truth:
     def _new(self) -> Iterator[bytes]:
         """The inputs that are new in the corpus."""
         for name in sorted({entry.name for entry in os.scandir(self._corpus)} - self._seen):
-            self._seen.add(name)
             # An input that broke the target was set aside.
             with contextlib.suppress(FileNotFoundError):
-                yield (self._corpus / name).read_bytes()
+                # An empty file is not written yet.
+                if data := (self._corpus / name).read_bytes():
+                    self._seen.add(name)
+                    yield data
 
 
 def harm_of(item: Disagreement) -> str:
