@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +29,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = "vectors.json"
 # In the manifests of packages.
 VERSION: Final = b"0.0.0-kfuzz"
+# What every README ends with.
+RULES: Final = "rules.md"
 # What earlier builds leave in the sources.
 IGNORED: Final = shutil.ignore_patterns("target", "node_modules", "Cargo.lock", "go.sum", "package-lock.json")
 
@@ -76,10 +77,10 @@ PACKAGES: Final = {
 }
 
 
-def vectors(suite: Sequence[Vector] | None = None) -> list[dict[str, Any]]:
+def vectors() -> list[dict[str, Any]]:
     """The vectors of records that say something about a consumer, as ``vectors.json`` has them."""
-    chosen = load_suite("records/*", kinds=("records",)) if suite is None else suite
-    return [_described(vector) for vector in chosen if "consumer" in vector.expect]
+    suite = load_suite("records/*", kinds=("records",))
+    return [_described(vector) for vector in suite if "consumer" in vector.expect]
 
 
 def _described(vector: Vector) -> dict[str, Any]:
@@ -132,6 +133,8 @@ def make(name: str, folder: Path, made: bytes) -> None:
     require_empty(folder)
     with whole_directory(folder) as new:
         shutil.copytree(ROOT / "packages" / name, new, ignore=IGNORED, dirs_exist_ok=True)
+        with (new / "README.md").open("ab") as readme:
+            readme.write(b"\n" + (ROOT / "packages" / RULES).read_bytes())
         for path in sorted(new.rglob("*")):
             if path.is_file():
                 path.write_bytes(path.read_bytes().replace(VERSION, __version__.encode()))
@@ -143,7 +146,7 @@ def make(name: str, folder: Path, made: bytes) -> None:
 def test(name: str, folder: Path) -> str:
     """Run the package's tests, and its example with a real decoder. Returns what went wrong, or ""."""
     for place, command in PACKAGES[name].tests:
-        done = subprocess.run(command, cwd=folder / place, capture_output=True, text=True, env=os.environ)
+        done = subprocess.run(command, cwd=folder / place, capture_output=True, text=True)
         if done.returncode:
             return f"{' '.join(command)} in {folder / place} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
     return ""

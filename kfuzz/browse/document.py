@@ -55,18 +55,17 @@ class Page:
         """The bytes that the part is of, and the offset of the first one: those of the file or message, or the
         decompressed payload that the part is in.
         """
-        path = self.parts[index].path
-        if not is_inside(f"{path}.{self.parts[index].field}"):
+        payload = _payload_of(self.parts[index])
+        if not payload:
             return self.data, self.at
-        scope = scope_of(f"{path}.")
-        if scope not in self._payloads:
+        if payload not in self._payloads:
             made = bytearray()
             for part in self.parts:
-                if part.data and is_inside(f"{part.path}.{part.field}") and scope_of(f"{part.path}.") == scope:
+                if part.data and _payload_of(part) == payload:
                     made.extend(bytes(max(0, part.at + len(part.data) - len(made))))
                     made[part.at : part.at + len(part.data)] = part.data
-            self._payloads[scope] = bytes(made)
-        return self._payloads[scope], 0
+            self._payloads[payload] = bytes(made)
+        return self._payloads[payload], 0
 
     def magic_of(self, index: int) -> int:
         """The magic of the batch that the part is in; 2 if it is in none, or if that is not known."""
@@ -77,9 +76,15 @@ class Page:
 
     def part_at(self, at: int) -> int:
         """The index of the part outside payloads that holds byte ``at``."""
-        there = [i for i, part in enumerate(self.parts) if part.data and not is_inside(f"{part.path}.{part.field}")]
+        there = [i for i, part in enumerate(self.parts) if part.data and not _payload_of(part)]
         place = bisect_right(there, at, key=lambda i: self.parts[i].at)
         return there[place - 1] if place else 0
+
+
+def _payload_of(part: Part) -> str:
+    """The path of the decompressed payload that the part is in; "" if it is in none."""
+    path = f"{part.path}.{part.field}"
+    return scope_of(path) if is_inside(path) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class Bytes(ScrollView, can_focus=True):
 
 
 def _marked(texts: Sequence[str], marks: Sequence[bool], gap: str) -> list[Segment]:
-    """The texts with gaps between them; what is marked stands in reverse, with the gaps inside it."""
+    """The texts with gaps between them. Marked texts are shown in reverse, and so are the gaps between two of them."""
     style = Style(reverse=True, bold=True)
     segments = []
     for i, (text, is_marked) in enumerate(zip(texts, marks, strict=True)):

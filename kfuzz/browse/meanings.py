@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from kfuzz.annotate.messages import field_of
 from kfuzz.annotate.parts import Part
-from kfuzz.messages.model import Definition, Field, key_of
+from kfuzz.messages.model import Definition
 
 __all__ = ["meaning_of"]
 
@@ -67,7 +68,6 @@ _MESSAGE: Final[Mapping[str, str]] = {
     "rest": "Bytes that belong to no field.",
 }
 _IN_BATCH: Final = re.compile(r"(?:^|\.)batch\[\d+\](?P<inside>.*)$")
-_INDEX: Final = re.compile(r"\[\d+\]")
 
 
 def meaning_of(part: Part, magic: int = 2, definition: Definition | None = None) -> str:
@@ -84,7 +84,7 @@ def meaning_of(part: Part, magic: int = 2, definition: Definition | None = None)
         return _MESSAGE[part.field]
     path = f"{part.path}.{part.field}" if part.field else part.path
     is_length = path.endswith(" length")
-    field = _field(definition, path.removesuffix(" length"))
+    field = field_of(definition, path.removesuffix(" length"))
     if field is None:
         return ""
     words = f"{'The length of a' if is_length else 'A'} field of type {field.type}, in versions {field.versions}"
@@ -107,14 +107,3 @@ def _in_batch(part: Part, inside: str, magic: int) -> str:
     if ".records[" in inside and magic == 2:
         return _RECORD.get(part.field, "")
     return _BATCH.get(part.field, "")
-
-
-def _field(definition: Definition, path: str) -> Field | None:
-    """The field of the definition at a path such as ``FetchRequest.topics[0].partitions``."""
-    fields, found = definition.fields, None
-    for name in _INDEX.sub("", path).split(".")[1:]:
-        found = next((field for field in fields if key_of(field.name) == name), None)
-        if found is None:
-            return None
-        fields = definition.fields_of(found.type)
-    return found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
 from kfuzz.cli.console import (
     internal_topic,
@@ -18,7 +17,7 @@ from kfuzz.cli.console import (
     role_option,
 )
 from kfuzz.cli.messages import source_option
-from kfuzz.cli.opening import crash_of, message_in, message_of, stored_kind, vector_of
+from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.kafka import Role
@@ -39,17 +38,7 @@ if TYPE_CHECKING:
 @profile_option
 @limit_option
 @records_of_option
-def command(
-    name: str,
-    place: str,
-    message: str | None,
-    version: int | None,
-    source: str,
-    role: Role,
-    profile: Profile,
-    limit_bytes: int | None,
-    records_of: str | None,
-) -> None:
+def command(name: str, place: str, **options: Any) -> None:
     """Browse a file of record batches, a message or a vector in the terminal.
 
     Batches, the fields of one of them, and its bytes are side by side. Below them stands what the field under the
@@ -68,7 +57,7 @@ def command(
     """
     if name == "-":
         raise UsageError("kfuzz browse needs standard input for the keys; write the bytes to a file and name that")
-    document = document_of(name, message, version, source, role, profile, limit_bytes, records_of)
+    document = document_of(name, **options)
     try:
         from kfuzz.browse.app import Browser
     except ModuleNotFoundError as error:
@@ -93,27 +82,21 @@ def document_of(
     """What to browse. ``UsageError`` if the name is that of something else."""
     from kfuzz.browse.document import Batches, Message
 
-    vector = vector_of(name)
-    chosen = message_of(message, version, source) or message_in(vector)
-    crash = crash_of(name) if vector is None and chosen is None else None
-    data = open_buffer(name) if vector is None else vector.data
-    if crash is not None and crash.body is not None:
-        data, chosen = crash.body.data, crash.body.message
-    elif chosen is None and vector is None and (kind := stored_kind(name, data)) is not None:
+    what = named(name, message, version, source)
+    data, chosen = what.read()
+    if (kind := what.stored_kind(data)) is not None:
         raise UsageError(f"{name} is {kind.title}, and has no record batches; `kfuzz show {name}` prints its entries")
-    if chosen is not None and role != "consumer":
-        raise UsageError(f"--role {role} is about record batches; leave it out to see a message")
-    title = name if vector is None else f"{vector.id}: {vector.summary}"
     if chosen is not None:
-        document: Document = Message(title, bytes(data), *chosen, profile=profile)
+        require_consumer(role)
+        document: Document = Message(what.title, bytes(data), *chosen, profile=profile)
     else:
         document = Batches(
-            title,
+            what.title,
             data,
             profile=profile,
             role=role,
             limits=limits_of(limit_bytes),
             records_of=internal_topic(name, records_of),
         )
-    document.kills = () if crash is None else crash.kills
+    document.kills = () if what.crash is None else what.crash.kills
     return document

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from kfuzz.cli.check import open_buffer
 from kfuzz.cli.messages import definitions_of
 from kfuzz.errors import UsageError
+from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
@@ -21,10 +24,53 @@ if TYPE_CHECKING:
     from kfuzz.fuzz.crashes import Crash
     from kfuzz.vectors.model import Vector
 
-__all__ = ["crash_of", "message_in", "message_of", "stored_kind", "vector_of"]
+__all__ = ["Named", "named", "require_consumer"]
 
 # Files with these suffixes hold record batches, whatever their first bytes look like.
 BATCH_FILES = (".log", ".checkpoint")
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a name is. Without a vector and a crash it is a file, or standard input.
+
+    ``message`` is the definition and version of the message that the bytes are, by the options or by the vector.
+    """
+
+    name: str
+    vector: Vector | None
+    crash: Crash | None
+    message: tuple[Definition, int] | None
+
+    @property
+    def title(self) -> str:
+        """The name, for a vector with its summary."""
+        return self.name if self.vector is None else f"{self.vector.id}: {self.vector.summary}"
+
+    def read(self) -> tuple[bytes | mmap.mmap, tuple[Definition, int] | None]:
+        """The bytes that a decoder gets, and the message that they are. The body of a crash says both."""
+        if self.crash is not None and self.crash.body is not None:
+            return self.crash.body.data, self.crash.body.message
+        return open_buffer(self.name) if self.vector is None else self.vector.data, self.message
+
+    def stored_kind(self, data: bytes | mmap.mmap) -> Kind | None:
+        """What Kafka keeps in the file with these bytes, if it is one of the files beside a segment."""
+        if self.vector is not None or self.crash is not None or self.message is not None:
+            return None
+        return stored_kind(self.name, data)
+
+
+def named(name: str, message: str | None, version: int | None, source: str) -> Named:
+    """What ``name`` is, with the options --message, --version and --definitions."""
+    vector = vector_of(name)
+    chosen = message_of(message, version, source) or message_in(vector)
+    return Named(name, vector, crash_of(name) if vector is None and chosen is None else None, chosen)
+
+
+def require_consumer(role: Role) -> None:
+    """Refuse another role for a message."""
+    if role != "consumer":
+        raise UsageError(f"--role {role} is about record batches; leave it out to see a message")
 
 
 def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:

@@ -34,7 +34,7 @@ from kfuzz.cli.console import (
     write_lines,
 )
 from kfuzz.cli.messages import source_option
-from kfuzz.cli.opening import crash_of, message_in, message_of, stored_kind, vector_of
+from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
@@ -210,29 +210,22 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         return connection(name, asked, as_json=as_json)
     if asked.responses is not None:
         raise UsageError("--responses needs --frames; FILE then has the requests of the same connection")
-    vector = vector_of(name)
-    chosen = message_of(asked.message, asked.version, asked.source) or message_in(vector)
-    if chosen is not None and asked.role != "consumer":
-        raise UsageError(f"--role {asked.role} is about record batches; leave it out to see a message")
-    if chosen is not None and asked.choices:
-        raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
-    crash = crash_of(name) if vector is None and chosen is None else None
-    title = name if vector is None else f"{vector.id}: {vector.summary}"
-    data: bytes | mmap.mmap
-    if crash is not None and crash.body is not None:
-        crash = found_fields(crash) if asked.find and not crash.kills else crash
-        assert crash.body is not None
-        data, chosen = crash.body.data, crash.body.message
-    else:
-        data = open_buffer(name) if vector is None else vector.data
+    what = named(name, asked.message, asked.version, asked.source)
+    if what.message is not None:
+        require_consumer(asked.role)
+        if asked.choices:
+            raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
+    if asked.find and what.crash is not None and what.crash.body is not None and not what.crash.kills:
+        what = replace(what, crash=found_fields(what.crash))
+    crash, title = what.crash, what.title
+    data, chosen = what.read()
     if asked.find and (crash is None or not crash.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
-    kind = stored_kind(name, data) if chosen is None and vector is None and crash is None else None
-    if kind is not None:
+    if (kind := what.stored_kind(data)) is not None:
         return stored(name, kind.read(Path(name), bytes(data), asked.profile), asked, as_json=as_json)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
         return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
-    is_listed = asked.as_list or not (asked.as_dump or vector or crash or chosen or is_one_batch(data))
+    is_listed = asked.as_list or not (asked.as_dump or what.vector or crash or chosen or is_one_batch(data))
     if chosen is None and is_listed:
         listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
         return listed_json(title, listing, asked) if as_json else listed(title, listing, asked)

@@ -620,37 +620,25 @@ static int64_t kfuzz_nest(kfuzz_mutator *m, kfuzz_span frame)
  * after its records, as offsets and sequences go on. A reader's rules for a log compare just these. */
 static int kfuzz_continue_field(kfuzz_mutator *m, kfuzz_span frame, const kfuzz_field *field)
 {
-    kfuzz_text *text = &m->text;
-    kfuzz_span before = {0, 0};
-    uint8_t *p = text->p;
+    /* What is added to the number, and whether the last offset delta is added too. */
+    static const struct { int8_t step, behind; } choices[] = {
+        {0, 0}, {0, 0}, {1, 0}, {1, 0}, {1, 0}, {-1, 0}, {0, 1}, {1, 1},
+    };
+    uint8_t *p = m->text.p;
+    const uint8_t *before = p;
     uint64_t value, delta = 0;
-    int64_t end;
-    for (end = 0; end < frame.at; end = kfuzz_frame_end(text, end))
-        before.at = end;
-    before.end = end;
-    if (frame.at == 0 || before.end - before.at < field->at + field->width)
+    int64_t at = 0, end, size, which;
+    for (end = 0; end < frame.at; end = kfuzz_frame_end(&m->text, end))
+        at = end;
+    before += at;
+    size = end - at;
+    if (size < field->at + field->width)
         return 0;
-    value = kfuzz_big(p + before.at + field->at, field->width);
-    if (p[before.at + KFUZZ_AT_MAGIC] == KFUZZ_LAST_MAGIC && before.end - before.at >= KFUZZ_HEADER_SIZE)
-        delta = kfuzz_big(p + before.at + KFUZZ_AT_LAST_OFFSET_DELTA, 4);
-    switch (kfuzz_below(&m->dice, 8)) {
-    case 0:
-    case 1:
-        break;
-    case 2:
-    case 3:
-    case 4:
-        value += 1;
-        break;
-    case 5:
-        value -= 1;
-        break;
-    case 6:
-        value += delta;
-        break;
-    default:
-        value += delta + 1;
-    }
+    value = kfuzz_big(before + field->at, field->width);
+    if (before[KFUZZ_AT_MAGIC] == KFUZZ_LAST_MAGIC && size >= KFUZZ_HEADER_SIZE)
+        delta = kfuzz_big(before + KFUZZ_AT_LAST_OFFSET_DELTA, 4);
+    which = kfuzz_below(&m->dice, sizeof(choices) / sizeof(choices[0]));
+    value += (uint64_t) (int64_t) choices[which].step + (choices[which].behind ? delta : 0);
     kfuzz_put_big(p + frame.at + field->at, field->width, value);
     return 1;
 }

@@ -36,7 +36,7 @@ type Record struct {
 // batches are left out. A panic fails the vector alone.
 type Decode func(data []byte) ([]Record, error)
 
-// Options says which vectors are shown. The zero value shows all, but for bombs.
+// Options says which vectors are shown. The zero value shows all except bombs.
 type Options struct {
 	// Match has ids or the folders they are in, such as "records/v2/codec". Empty means all.
 	Match []string
@@ -103,7 +103,7 @@ func Run(t *testing.T, decode Decode, o Options) {
 		t.Errorf("no vector matches %q", o.Match)
 	}
 	for id := range left {
-		t.Errorf("there is no vector %s, which is expected to fail", id)
+		t.Errorf("Options.Expected names %s, and there is no such vector", id)
 	}
 }
 
@@ -141,7 +141,7 @@ func (v vector) bytes(bombs string) ([]byte, error) {
 	return data, err
 }
 
-// judge says what is wrong with the decoder's answer; "" if nothing is.
+// judge says what is wrong with the decoder's answer. It returns "" if the answer is right.
 func (v vector) judge(decode Decode, data []byte) (problem string) {
 	defer func() {
 		if fault := recover(); fault != nil {

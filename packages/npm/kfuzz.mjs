@@ -48,7 +48,7 @@ function missing(vector, { codecs, magics, bombs }) {
   if (codec) return `needs codec ${codec}`
   const magic = magics && vector.magics.find(one => !magics.includes(one))
   if (magic !== undefined && magics) return `needs magic ${magic}`
-  return vector.recipe && !bombs ? 'is a bomb, and there is no folder of bombs' : ''
+  return vector.recipe && !bombs ? 'is a bomb, and the options name no folder of bombs' : ''
 }
 
 function bytesOf(vector, bombs) {
@@ -60,7 +60,7 @@ function bytesOf(vector, bombs) {
   return data
 }
 
-/** What is wrong with the decoder's answer; '' if nothing is. */
+/** Says what is wrong with the decoder's answer; returns '' if it is right. */
 export async function judge(vector, decode, data) {
   let records
   try {

@@ -56,7 +56,7 @@ class Seen:
 
 
 def browse(document: Document, keys: Sequence[str] = (), *, place: str = "", size: tuple[int, int] = WIDE) -> Seen:
-    """The browser after some keys. What stands in quotes is typed letter by letter."""
+    """Press the keys, and return what the browser shows. A key in quotes is a text to type."""
     app = Browser(document, place)
 
     async def drive() -> Seen:

@@ -1,4 +1,4 @@
-"""The pipe by which other readers get a sample of a campaign's inputs."""
+"""The pipe that carries a sample of a campaign's inputs to another reader."""
 
 from __future__ import annotations
 

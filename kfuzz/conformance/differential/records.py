@@ -301,10 +301,10 @@ def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
     ):
         return True
     negative = NEGATIVE_LIMIT.match(answer.error)
-    return negative is not None and int(negative[1]) + (1 << 32) in _ends(data)
+    return negative is not None and int(negative[1]) + (1 << 32) in _claimed_sizes(data)
 
 
-def _ends(data: bytes) -> Iterator[int]:
+def _claimed_sizes(data: bytes) -> Iterator[int]:
     """The size that each batch claims, as Kafka goes from one to the next: also one that does not fit."""
     at = 0
     while len(data) - at > MAGIC_AT:

@@ -18,7 +18,7 @@ pub struct Record {
     pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// Says which vectors are shown. The default shows all, but for bombs.
+/// Says which vectors are shown. The default shows all except bombs.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Ids, or the folders they are in, such as `records/v2/codec`. Empty means all.
@@ -114,7 +114,7 @@ fn missing(vector: &Vector, options: &Options) -> Option<String> {
     if let Some(magic) = magic {
         return Some(format!("needs magic {magic}"));
     }
-    (vector.recipe.is_some() && options.bombs.is_none()).then(|| "is a bomb, and there is no folder of bombs".into())
+    (vector.recipe.is_some() && options.bombs.is_none()).then(|| "is a bomb, and the options name no folder of bombs".into())
 }
 
 fn bytes_of(vector: &Vector, options: &Options) -> Result<Vec<u8>, String> {
@@ -129,7 +129,7 @@ fn bytes_of(vector: &Vector, options: &Options) -> Result<Vec<u8>, String> {
     Ok(data)
 }
 
-/// What is wrong with the decoder's answer.
+/// Says what is wrong with the decoder's answer; returns `None` if it is right.
 fn judge<E: std::fmt::Display>(
     vector: &Vector, decode: &impl Fn(&[u8]) -> Result<Vec<Record>, E>, data: &[u8],
 ) -> Option<String> {

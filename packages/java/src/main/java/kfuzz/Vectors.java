@@ -52,7 +52,7 @@ public final class Vectors {
      */
     public record Options(
             List<String> match, Set<String> codecs, Set<Integer> magics, Map<String, String> expected, Path bombs) {
-        /** All vectors, but for bombs. */
+        /** Shows all vectors except bombs. */
         public static final Options ALL = new Options(List.of(), Set.of(), Set.of(), Map.of(), null);
 
         /** Only these ids or folders. */
@@ -122,7 +122,7 @@ public final class Vectors {
                 return "needs magic " + magic.asInt();
             }
         }
-        return vector.has("recipe") && options.bombs() == null ? "is a bomb, and there is no folder of bombs" : null;
+        return vector.has("recipe") && options.bombs() == null ? "is a bomb, and the options name no folder of bombs" : null;
     }
 
     private static byte[] bytes(JsonNode vector, Path bombs) throws IOException {
@@ -141,7 +141,7 @@ public final class Vectors {
         return data;
     }
 
-    /** What is wrong with the decoder's answer; null if nothing is. */
+    /** Says what is wrong with the decoder's answer; returns null if it is right. */
     static String problem(JsonNode vector, Decoder decoder, byte[] data) {
         String verdict = vector.get("verdict").asText();
         List<Rec> records;
