@@ -25,7 +25,7 @@ from kfuzz.browse.meanings import meaning_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.units import counted
-from kfuzz.vectors.explaining import Book
+from kfuzz.vectors.explaining import Book, Line, page
 
 __all__ = ["Browser"]
 
@@ -312,7 +312,8 @@ class Browser(App[None]):
             self._say("the field under the cursor has no finding; n goes to the next one")
             return
         book = Book()
-        self.push_screen(Words("\n\n".join(_explained(book, code) for code in codes)))
+        pages = [page(one) for code in codes for one in book.explain(code)]
+        self.push_screen(Words("\n\n".join("\n".join(map(_markup, lines)) for lines in pages)))
 
     def action_help(self) -> None:
         self.push_screen(Words(HELP))
@@ -334,15 +335,6 @@ def _row_text(entry: Entry) -> str:
     return f"{offsets:<21} {entry.records:>7}  {codec_name(entry.attributes)}"
 
 
-def _explained(book: Book, code: str) -> str:
-    lines = []
-    for one in book.explain(code):
-        lines += [f"[b]{escape(one.name)}[/b]: {one.kind}", *map(escape, one.what)]
-        lines += [f"  {escape(title)}: {escape(text)}" for title, text in one.facts]
-        if one.kafka:
-            lines += ["", "[b]What Apache Kafka does[/b]", *(f"  {escape(text)}" for text in one.kafka)]
-        for flag in one.flags:
-            lines += ["", f"[b]{escape(flag.name)}[/b]: {escape(flag.description)}", f"  {escape(flag.effect)}"]
-        if one.vectors:
-            lines += ["", "[b]Vectors[/b]", *(f"  {vector.id}  {escape(vector.summary)}" for vector in one.vectors[:8])]
-    return "\n".join(lines)
+def _markup(line: Line) -> str:
+    text = " " * line.columns + escape(line.text)
+    return f"[b]{text}[/b]" if line.is_heading else text

@@ -11,11 +11,7 @@ from rich.padding import Padding
 
 from kfuzz.cli.completion import complete_explained
 from kfuzz.cli.console import echo_json, json_option
-from kfuzz.vectors.explaining import Book, Explanation
-from kfuzz.vectors.model import Flag
-
-# More vectors than this are counted; --all shows them.
-VECTORS_SHOWN = 8
+from kfuzz.vectors.explaining import VECTORS_SHOWN, Book, Explanation, Line, page
 
 
 @click.command()
@@ -54,51 +50,16 @@ def command(name: str | None, show_all: bool, as_json: bool) -> None:
     for i, one in enumerate(found):
         if i:
             console.print()
-        _print(console, one, show_all=show_all)
+        for line in page(one, None if show_all else VECTORS_SHOWN):
+            _print(console, line)
 
 
-def _print(console: Console, one: Explanation, *, show_all: bool) -> None:
-    console.print(f"{one.name}: {_article(one.kind)} {one.kind}", style="bold")
-    for sentence in one.what:
-        _indented(console, sentence)
-    if one.facts:
-        console.print()
-    for title, text in one.facts:
-        _indented(console, f"{title}: {text}")
-    if one.kafka:
-        console.print(f"\nWhat Apache Kafka does with {_vectors(len(one.vectors))} about it")
-        for sentence in one.kafka:
-            _indented(console, sentence)
-    if one.flags:
-        console.print("\nWhat goes wrong in the field")
-        for flag in one.flags:
-            _print_flag(console, flag)
-    if one.vectors:
-        shown = one.vectors if show_all else one.vectors[:VECTORS_SHOWN]
-        console.print("\nVectors")
-        for vector in shown:
-            _indented(console, f"{vector.id}  {vector.summary}")
-        if len(shown) < len(one.vectors):
-            _indented(console, f"… and {len(one.vectors) - len(shown)} more; --all shows them")
-
-
-def _print_flag(console: Console, flag: Flag) -> None:
-    _indented(console, f"{flag.name} ({flag.bug_type}): {flag.description}")
-    _indented(console, flag.effect, 4)
-    for link in (*flag.links, *flag.cves):
-        _indented(console, link, 4)
-
-
-def _indented(console: Console, text: str, columns: int = 2) -> None:
-    console.print(Padding(text, (0, 0, 0, columns), expand=False) if console.is_terminal else " " * columns + text)
-
-
-def _article(kind: str) -> str:
-    return "an" if kind[0] in "aeiou" else "a"
-
-
-def _vectors(count: int) -> str:
-    return "the one vector" if count == 1 else f"the {count} vectors"
+def _print(console: Console, line: Line) -> None:
+    style = "bold" if line.is_heading else None
+    if console.is_terminal and line.text:
+        console.print(Padding(line.text, (0, 0, 0, line.columns), expand=False), style=style)
+    else:
+        console.print(" " * line.columns + line.text)
 
 
 def _to_json(one: Explanation) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kfuzz.broker_errors import ERROR_MEANINGS, ERROR_NAMES
 from kfuzz.errors import UsageError
@@ -24,7 +24,10 @@ from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors.coverage import Coverage, expectations, measure
 from kfuzz.vectors.model import Flag, Vector, default_root, load_files
 
-__all__ = ["Book", "Explanation", "Kind"]
+__all__ = ["VECTORS_SHOWN", "Book", "Explanation", "Kind", "Line", "page"]
+
+# A page counts more vectors than this, unless all are asked for.
+VECTORS_SHOWN: Final = 8
 
 Kind = Literal[
     "finding of record batches",
@@ -54,6 +57,43 @@ class Explanation:
     kafka: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
     vectors: tuple[Vector, ...] = field(default=(), repr=False)
+
+
+class Line(NamedTuple):
+    """A line of a page: its text, the spaces before it, and whether it is a heading."""
+
+    text: str
+    columns: int = 2
+    is_heading: bool = False
+
+
+def page(one: Explanation, vectors_shown: int | None = VECTORS_SHOWN) -> Iterator[Line]:
+    """The lines that a person reads about a name, an empty one between two parts. None shows all vectors."""
+    gap = Line("", 0)
+    yield Line(f"{one.name}: {_article(one.kind)} {one.kind}", 0, is_heading=True)
+    yield from map(Line, one.what)
+    if one.facts:
+        yield gap
+    yield from (Line(f"{title}: {text}") for title, text in one.facts)
+    if one.kafka:
+        about = "the one vector" if len(one.vectors) == 1 else f"the {len(one.vectors)} vectors"
+        yield from (gap, Line(f"What Apache Kafka does with {about} about it", 0, is_heading=True))
+        yield from map(Line, one.kafka)
+    if one.flags:
+        yield from (gap, Line("What goes wrong in the field", 0, is_heading=True))
+    for flag in one.flags:
+        yield Line(f"{flag.name} ({flag.bug_type}): {flag.description}")
+        yield from (Line(text, 4) for text in (flag.effect, *flag.links, *flag.cves))
+    if one.vectors:
+        yield from (gap, Line("Vectors", 0, is_heading=True))
+        yield from (Line(f"{vector.id}  {vector.summary}") for vector in one.vectors[:vectors_shown])
+        if vectors_shown is not None and len(one.vectors) > vectors_shown:
+            rest = len(one.vectors) - vectors_shown
+            yield Line(f"… and {rest} more; `kfuzz explain {one.name} --all` shows them")
+
+
+def _article(kind: str) -> str:
+    return "an" if kind[0] in "aeiou" else "a"
 
 
 class Book:

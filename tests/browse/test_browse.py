@@ -226,7 +226,7 @@ def test_n_and_p_go_from_finding_to_finding() -> None:
 
 def test_e_explains_the_finding() -> None:
     seen = browse(Batches("a.log", SEGMENT), ["n", "e"])
-    assert "crc-mismatch: finding of record batches" in seen.page
+    assert "crc-mismatch: a finding of record batches" in seen.page
     assert "What Apache Kafka does" in seen.page
     assert "n goes to the next one" in browse(Batches("a.log", SEGMENT), ["e"]).status
     assert browse(Batches("a.log", SEGMENT), ["n", "e", "escape"]).page == ""
