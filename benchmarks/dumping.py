@@ -1,7 +1,8 @@
-"""``python -m benchmarks.dumping``: kfuzz show and cat beside Kafka's DumpLogSegments, on the same log segment.
+"""``python -m benchmarks.dumping``: kfuzz show and cat beside Kafka's DumpLogSegments and kcat, on the same segment.
 
 Each run is a process of its own, as a user starts it, with its output to /dev/null. CPU time of the process, all of its
-threads and its start included. Java runs with its own defaults. Imports ``measure`` alone.
+threads and its start included. Java runs with its own defaults. kcat reads no files: a real broker on this machine
+serves the segment, and its time does not count. Imports ``measure`` alone.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from rich.table import Table
 
 from benchmarks.commands import console, exit_code
 from benchmarks.measure import NotTheSameWork
-from kfuzz.conformance.broker.real import kafka_tool
+from kfuzz.conformance.broker.real import Broker, BrokerFailed, kafka_tool
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import MIB, Batches, Topic, Workload, parse_size
 from kfuzz.errors import UsageError
@@ -34,20 +37,23 @@ HEAP: Final = "-Xmx1g"
 ROUNDS: Final = 3
 QUICK_BYTES: Final = 4 * MIB
 SEGMENT_BYTES_MOST: Final = 1 << 30
+# Of the broker: room for an entry each 4096 bytes of the largest segment, and more.
+INDEX_BYTES: Final = 10 * MIB
 TIMEOUT_S: Final = 3600
 
 
 class Compared(NamedTuple):
-    """What kfuzz and DumpLogSegments do, with their options, and how a line of what is counted begins or looks."""
+    """What kfuzz and another tool do, with their options, and what is counted in their output."""
 
     ours: tuple[str, ...]
+    tool: Literal["DumpLogSegments", "kcat"]
     theirs: tuple[str, ...]
-    counted: str
+    counted: Literal["batches", "records"]
     goal: float | None
 
 
 class Result(NamedTuple):
-    """CPU seconds of both, and the ratios of the rounds."""
+    """CPU seconds of kfuzz and of the other tool, and the ratios of the rounds."""
 
     path: str
     log: str
@@ -59,11 +65,13 @@ class Result(NamedTuple):
 
 PATHS: Final = {
     # Both read every record: kfuzz judges it, and DumpLogSegments prints a line about it, without key and value.
-    "show": Compared(("show", "--list", "--no-pager"), ("--deep-iteration",), "batches", 10.0),
+    "show": Compared(("show", "--list", "--no-pager"), "DumpLogSegments", ("--deep-iteration",), "batches", 10.0),
     # Keys and values too.
-    "cat": Compared(("cat",), ("--print-data-log",), "records", 5.0),
+    "cat": Compared(("cat",), "DumpLogSegments", ("--print-data-log",), "records", 5.0),
     # DumpLogSegments reads only headers and CRCs; kfuzz does the same as in `show`.
-    "headers": Compared(("show", "--list", "--no-pager"), (), "batches", None),
+    "headers": Compared(("show", "--list", "--no-pager"), "DumpLogSegments", (), "batches", None),
+    # Keys and values as JSON. kcat checks no CRC by default; kfuzz does.
+    "kcat": Compared(("cat",), "kcat", ("-J", "-q"), "records", None),
 }
 # The logs: batches as a producer makes them by default, without a codec and with all of them.
 LOGS: Final = {
@@ -75,7 +83,7 @@ LOGS: Final = {
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.dumping",
-        description="Compare kfuzz show and kfuzz cat with Kafka's DumpLogSegments on the same segment.",
+        description="Compare kfuzz show and kfuzz cat with Kafka's DumpLogSegments and kcat on the same segment.",
         epilog="example: python -m benchmarks.dumping --path show --size 256MiB",
     )
     parser.add_argument("--path", nargs="+", choices=PATHS, default=[*PATHS], metavar="NAME", help=", ".join(PATHS))
@@ -108,26 +116,46 @@ def _run(options: argparse.Namespace) -> None:
     except UsageError as error:
         console().print(f"DumpLogSegments is not compared: {error}", soft_wrap=True)
         return
-    console().print(_table(list(_results(options, size))))
+    paths = list(dict.fromkeys(options.path))
+    if "kcat" in paths and shutil.which("kcat") is None:
+        console().print("kcat is not compared: it is not installed; install Debian's package kcat", soft_wrap=True)
+        paths.remove("kcat")
+    console().print(_table(list(_results(options, size, paths))))
 
 
-def _results(options: argparse.Namespace, size: int) -> Iterator[Result]:
+def _results(options: argparse.Namespace, size: int, paths: Sequence[str]) -> Iterator[Result]:
     for log in dict.fromkeys(options.log):
         with tempfile.TemporaryDirectory(prefix="kfuzz-bench-", dir=options.place) as folder:
             workload = Workload(topics=(Topic("dumped", batches=LOGS[log]),), size=size, segment_bytes=size, seed=1)
             generate(workload, Path(folder) / "corpus")
             (segment,) = Path(folder).rglob("*.log")
-            for name in dict.fromkeys(options.path):
-                yield _measured(name, log, segment, 1 if options.quick else options.rounds)
+            for name in paths:
+                with _command(PATHS[name], segment) as theirs:
+                    yield _measured(name, log, segment, theirs, 1 if options.quick else options.rounds)
 
 
-def _measured(name: str, log: str, segment: Path, rounds: int) -> Result:
+@contextmanager
+def _command(path: Compared, segment: Path) -> Iterator[list[str]]:
+    """The command line of the other tool; around kcat's, a broker runs that serves the segment."""
+    if path.tool == "DumpLogSegments":
+        yield kafka_tool(DUMP, *path.theirs, "--files", str(segment), java_options=(HEAP,))
+        return
+    try:
+        with Broker({"log.index.size.max.bytes": str(INDEX_BYTES)}) as broker:
+            topic = broker.create_topic(1)
+            broker.replace_log(topic, segment.parent.iterdir())
+            address = f"127.0.0.1:{broker.port}"
+            yield ["kcat", "-C", "-b", address, "-t", topic, "-p", "0", "-o", "beginning", "-e", *path.theirs]
+    except BrokerFailed as error:
+        raise UsageError(f"no broker serves the segment to kcat: {error}") from None
+
+
+def _measured(name: str, log: str, segment: Path, theirs: Sequence[str], rounds: int) -> Result:
     path = PATHS[name]
     ours = [sys.executable, "-m", "kfuzz", *path.ours, str(segment)]
-    theirs = kafka_tool(DUMP, *path.theirs, "--files", str(segment), java_options=(HEAP,))
-    counts = [_count(argv, path.counted) for argv in (ours, theirs)]
+    counts = [_count(argv, tool, path.counted) for argv, tool in ((ours, "kfuzz"), (theirs, path.tool))]
     if counts[0] != counts[1]:
-        raise NotTheSameWork(f"{name}: kfuzz printed {counts[0]} {path.counted}, DumpLogSegments {counts[1]}")
+        raise NotTheSameWork(f"{name}: kfuzz printed {counts[0]} {path.counted}, {path.tool} {counts[1]}")
     laps = []
     for round_ in range(rounds):
         if sys.stderr.isatty():
@@ -148,18 +176,18 @@ def _cpu_s(argv: Sequence[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _count(argv: Sequence[str], what: str) -> int:
+def _count(argv: Sequence[str], tool: str, what: str) -> int:
     """The batches or records that a process prints. This is not timed."""
-    is_ours = argv[1:3] == ["-m", "kfuzz"]
     total = 0
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         assert run.stdout
         assert run.stderr
         for line in run.stdout:
-            if is_ours:
-                total += what == "records" or line[:8].strip().isdigit()
-            else:
+            if tool == "DumpLogSegments":
                 total += line.startswith(b"baseOffset:" if what == "batches" else b"| offset:")
+            else:
+                # A line for each record; the list of batches has further lines.
+                total += what == "records" or line[:8].strip().isdigit()
         told = run.stderr.read()
     _require(argv, run.returncode, told)
     return total
@@ -172,10 +200,10 @@ def _require(argv: Sequence[str], code: int, told: bytes) -> None:
 
 
 def _table(results: Sequence[Result]) -> Table:
-    table = Table(title="CPU time of DumpLogSegments divided by kfuzz's")
+    table = Table(title="CPU time of DumpLogSegments or kcat divided by kfuzz's")
     for name in ("path", "log"):
         table.add_column(name, no_wrap=True)
-    for name in ("ratio", "least", "most", "kfuzz s", "DumpLogSegments s", "goal"):
+    for name in ("ratio", "least", "most", "kfuzz s", "theirs s", "goal"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in results:
         median = statistics.median(one.ratios)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_each_path_has_a_line(tmp_path: Path) -> None:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_tool("kcat", "apt-get install kcat")
     command = [sys.executable, "-m", "benchmarks.dumping", "--quick", "--in", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

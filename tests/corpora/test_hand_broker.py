@@ -297,24 +297,14 @@ def test_a_salvaged_log_is_loaded_and_served_by_a_broker(written: Written, tmp_p
     broker.start()
     try:
         topic = broker.create_topic(1)
-        broker.stop()
-        folder = broker.data / f"{topic}-0"
-        for path in folder.iterdir():
-            if path.name != "partition.metadata":
-                path.unlink()
-        for path in (tmp_path / "rescued" / source.name).iterdir():
-            if path.name != "partition.metadata":
-                shutil.copy(path, folder)
-        # Without this, the broker believes its checkpoints instead of reading the log.
-        for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-            (broker.data / name).unlink(missing_ok=True)
-        broker.start()
+        broker.replace_log(topic, (tmp_path / "rescued" / source.name).iterdir())
         log = broker.log.decode()
         assert "Found invalid messages" not in log
         assert "orrupt" not in log
         assert asyncio.run(consumed(broker.port, topic)) == expected
         broker.stop()
-        assert (folder / segment.name).read_bytes() == (tmp_path / "rescued" / source.name / segment.name).read_bytes()
+        kept = broker.data / f"{topic}-0" / segment.name
+        assert kept.read_bytes() == (tmp_path / "rescued" / source.name / segment.name).read_bytes()
     finally:
         broker.stop()
 

@@ -67,6 +67,7 @@ LOG_LEVELS: Final = {
 }
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 PARTITION_METADATA: Final = "partition.metadata"
 # Kafka's error for an unexpected exception.
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
@@ -321,6 +322,22 @@ class Broker:
         if "failure" in answer:
             raise BrokerFailed(f"cannot create a topic with {partitions} partitions: {answer['failure']}")
         return topic
+
+    def replace_log(self, topic: str, files: Iterable[Path]) -> None:
+        """Make copies of ``files``, segments and what belongs to them, the log of partition 0 of ``topic``.
+
+        The broker is started again and reads all of it, as after a crash. ``BrokerFailed`` if it does not start.
+        """
+        self.stop()
+        folder = self.data / f"{topic}-0"
+        _empty(folder)
+        for path in files:
+            if path.name != PARTITION_METADATA:
+                shutil.copy(path, folder)
+        # With these, it would believe them instead of reading the log.
+        for name in (CLEAN_SHUTDOWN, *CHECKPOINTS):
+            (self.data / name).unlink(missing_ok=True)
+        self.start()
 
     def tool(self, main: str, *arguments: str) -> list[str]:
         """The command line of one of Kafka's tools in this release, such as ``kafka.tools.StorageTool``."""
@@ -620,10 +637,14 @@ def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
 
 def _lay(folder: Path, data: bytes) -> None:
     """Remove everything but the metadata from a partition's directory, and write ``data`` as its only segment."""
+    _empty(folder)
+    (folder / _segment_name(data)).write_bytes(data)
+
+
+def _empty(folder: Path) -> None:
     for file in folder.iterdir():
         if file.name != PARTITION_METADATA:
             file.unlink()
-    (folder / _segment_name(data)).write_bytes(data)
 
 
 def _segment_name(data: bytes) -> str:
