@@ -495,7 +495,7 @@ STATES = {
     ("width", "theme"),
     [
         (WIDE, "dark"),
-        (NARROW, "light"),
+        pytest.param(NARROW, "light", marks=pytest.mark.full),
         pytest.param(WIDE, "light", marks=pytest.mark.full),
         pytest.param(NARROW, "dark", marks=pytest.mark.full),
     ],

@@ -242,6 +242,7 @@ def test_no_stream_with_a_marker_that_no_coordinator_writes_is_asked() -> None:
     assert is_for_broker(vector("stream/transaction/commit"))
 
 
+@pytest.mark.full
 def test_a_clean_restart_keeps_what_was_stored_and_a_start_that_fails_says_why_and_nothing_remains() -> None:
     minimal = vector("records/v2/header/minimal")
     others = set(psutil.Process().children())

@@ -30,7 +30,7 @@ OURS = re.compile(r"/kfuzz/(corpora|mutate|wire)/")
 TIMES_MOST = 6
 # Where not all are tried: all of the first, where most state is made, and so many of the rest.
 FIRST = 20
-SOME = 40
+SOME = 25
 PROBLEMS_MOST = 5
 TIMEOUT_S = 120
 

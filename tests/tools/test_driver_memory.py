@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.full
 def test_a_simulated_corpus_of_a_few_thousand_segments_is_published_and_checked() -> None:
     argv = [sys.executable, "-m", "tools.driver_memory", "--segments", "3000", "--partitions", "7", "--tasks", "40"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -250,7 +250,7 @@ def test_what_tests_hold_is_noticed_and_what_they_do_not_hold_survives(checkout:
 
 
 def test_a_change_that_makes_a_test_endless_times_out(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.mutants.run.CPU_SECONDS", 3.0)
+    monkeypatch.setattr("tools.mutants.run.CPU_SECONDS", 2.0)
     result = copy.judge(change(MODULE, "looping", "n += 1"), [("tests/test_a.py::test_looping", 0.1)])
     assert result.outcome == "timed out"
 
