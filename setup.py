@@ -12,10 +12,10 @@ has changed: its .pyx, a .pxd that it cimports, or a .h that it includes.
 
 import hashlib
 import os
-import platform
 import re
 import shutil
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -56,7 +56,8 @@ if COVERAGE:
     C_FLAGS.append("--coverage")
 
 # Without it GCC clears small structs by a string instruction, for processors of twenty years ago; the code runs on all.
-if platform.machine() in ("x86_64", "AMD64"):
+# The platform is that of the modules: tools/arm64.py compiles for another one than this machine's.
+if sysconfig.get_platform().endswith(("x86_64", "amd64")):
     C_FLAGS.append("-mtune=haswell")
 
 

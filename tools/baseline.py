@@ -1,7 +1,8 @@
 """Prints digests of what kfuzz reads and writes: ``python -m tools.baseline``. Each processor must print the same ones.
 
-tests/test_baseline.py runs this under QEMU, on processors without AVX and without SSE4.2. It imports only what every
-installation of kfuzz has. ``--columns`` imports PyArrow and NumPy too, which need newer processors than kfuzz does.
+tests/test_baseline.py runs this under QEMU, on processors without AVX and without SSE4.2, and tools/arm64.py on arm64.
+It imports only what every installation of kfuzz has. ``--columns`` imports PyArrow and NumPy too, which need newer
+processors than kfuzz does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kfuzz.errors import KfuzzError
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire import checksum
 
-__all__ = ["main"]
+__all__ = ["main", "sample_step"]
 
 # A larger vector would take seconds under QEMU.
 SIZE_MAX: Final = 64 * 1024
@@ -137,11 +138,18 @@ def kernels() -> dict[str, bool]:
     }
 
 
+def sample_step(text: str) -> int:
+    """The number of ``--sample``."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of vectors; give 1 or more")
+    return int(text)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Print one JSON document."""
     parser = argparse.ArgumentParser(prog="python -m tools.baseline", description=__doc__)
     parser.add_argument("--columns", action="store_true", help="records as Arrow tables too")
-    parser.add_argument("--sample", type=int, default=1, metavar="N", help="only every N-th vector")
+    parser.add_argument("--sample", type=sample_step, default=1, metavar="N", help="only every N-th vector")
     chosen = parser.parse_args(words)
     shown = {
         "machine": platform.machine(),
