@@ -10,13 +10,13 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: packages release wheels docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
+.PHONY: packages release wheels arm64 docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kfuzz needs Python 3.11 or newer; choose one with make PYTHON=…")'
@@ -110,6 +110,9 @@ lint: build ## ruff, mypy, cython-lint, import checks, and whether docs/api.md i
 
 wheels: build ## a manylinux wheel and an sdist in out/wheels; each is tried in a bare environment
 	$(BIN)/python -m tools.wheels
+
+arm64: build ## compare results on arm64, under QEMU, with those of this machine (docs/install.md says what it needs)
+	$(BIN)/python -m tools.arm64
 
 release: build ## generate all files that depend on the releases in kfuzz/kafka.py (docs/new-release.md)
 	$(BIN)/python -m tools.release
