@@ -96,8 +96,11 @@ class Browser(App[None]):
         Binding("e", "explain", "explain"),
         Binding("question_mark", "help", "keys", key_display="?"),
         Binding("q", "quit", "leave"),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("escape", "close_search", "close", show=False),
     ]
+    # What a shell takes for Ctrl-C.
+    INTERRUPTED: Final = 130
     # Below this width, the bytes have no room beside the fields, and stand under them.
     NARROW: Final = 150
 
@@ -314,6 +317,9 @@ class Browser(App[None]):
         book = Book()
         pages = [page(one) for code in codes for one in book.explain(code)]
         self.push_screen(Words("\n\n".join("\n".join(map(_markup, lines)) for lines in pages)))
+
+    def action_interrupt(self) -> None:
+        self.exit(return_code=self.INTERRUPTED)
 
     def action_help(self) -> None:
         self.push_screen(Words(HELP))

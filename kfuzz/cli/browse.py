@@ -66,7 +66,10 @@ def command(name: str, place: str, **options: Any) -> None:
         raise UsageError("kfuzz browse needs textual; pip install 'kfuzz[browse]'") from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(f"kfuzz browse needs a terminal; `kfuzz show {name}` prints")
-    Browser(document, place).run()
+    browser = Browser(document, place)
+    browser.run()
+    if browser.return_code == Browser.INTERRUPTED:
+        raise click.Abort
 
 
 def document_of(

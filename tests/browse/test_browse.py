@@ -238,6 +238,19 @@ def test_the_keys_are_explained_and_escape_ends_a_search() -> None:
     assert seen.row == 1
 
 
+@pytest.mark.parametrize("before", [[], ["slash"], ["question_mark"]], ids=["lists", "search", "help"])
+def test_ctrl_c_ends_with_130(before: list[str]) -> None:
+    app = Browser(Batches("a.log", SEGMENT))
+
+    async def drive() -> None:
+        async with app.run_test() as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.press(*before, "ctrl+c")
+
+    asyncio.run(drive())
+    assert app.return_code == 130
+
+
 def test_lists_move_by_lines_and_pages() -> None:
     many = Batches("a.log", b"".join(batch(3 * i) for i in range(200)))
     assert browse(many, ["end"]).row == 199
