@@ -43,3 +43,25 @@ def test_wrong_use_is_one_sentence(tmp_path: Path) -> None:
     shown = kfuzz("salvage", path, "--out", path)
     assert shown.returncode == 2
     assert len(shown.stderr.splitlines()) == 1
+
+
+def test_a_copy_inside_the_log_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(batch(0))
+    for log in (tmp_path, path.parent):
+        shown = kfuzz("salvage", log, "--out", log / "rescued")
+        assert shown.returncode == 2
+        assert shown.stderr == f"kfuzz: {log / 'rescued'} is inside {log}, which is only read; name a folder outside\n"
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [path]
+
+
+def test_the_topic_of_a_partition_folder_must_be_one_of_those_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(batch(0))
+    for place in (path, path.parent):
+        shown = kfuzz("cat", place, "--topics", "orders")
+        assert (shown.returncode, shown.stdout) == (2, "")
+        assert shown.stderr == f"kfuzz: no topic in {place} matches 'orders'; it has t\n"
+        assert kfuzz("cat", place, "--topics", "t*").stdout.count("\n") == 1

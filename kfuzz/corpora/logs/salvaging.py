@@ -19,7 +19,7 @@ from kfuzz.corpora.log_walk import IndexWalk
 from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, mapped, opened
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
 from kfuzz.errors import UsageError
-from kfuzz.files import open_whole, write_whole
+from kfuzz.files import local_path, open_whole, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.records.read.reader import check_with
@@ -80,7 +80,10 @@ def salvage(
     Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
     """
     segments = find_segments(path, topics=topics)
-    root = Path(out)
+    root, source = Path(out), local_path(path).resolve()
+    # The copy would be in the log that it is a copy of, and a broker would find it there.
+    if source.is_dir() and root.resolve().is_relative_to(source):
+        raise UsageError(f"{root} is inside {path}, which is only read; name a folder outside")
     plan = [(segment, root / (_folder(segment) or "") / segment.path.name) for segment in segments]
     for segment, copy in plan:
         if copy.exists():

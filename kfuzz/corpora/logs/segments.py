@@ -129,11 +129,11 @@ def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
     path = local_path(path)
     try:
         if path.is_file():
-            return [_segment(path, None)]
+            return _of_topic([_segment(path, None)], path, topics)
         if not path.is_dir():
             raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
         if direct := _partition(path):
-            return direct
+            return _of_topic(direct, path, topics)
         folders = sorted(_folders(path))
         matching = [folder for topic, _, folder in folders if _matches(topic, topics)]
         found = [segment for folder in matching for segment in _partition(folder)]
@@ -149,6 +149,15 @@ def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
             "are named after topic and partition"
         )
     return found
+
+
+def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]:
+    """The segments of a file or of one partition folder, which must be of these topics if some were chosen."""
+    topic = segments[0].topic
+    if topics != "*" and not fnmatchcase(topic or "", topics):
+        known = f"it has {topic}" if topic else "a file has a topic only in a folder such as orders-0"
+        raise UsageError(f"no topic in {path} matches {topics!r}; {known}")
+    return segments
 
 
 def _matches(topic: str, topics: str) -> bool:
