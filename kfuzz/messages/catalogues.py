@@ -11,6 +11,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -81,6 +82,10 @@ class Catalogue:
         known = [*self.messages, *(catalogue(self.beside).messages if self.beside else ())]
         if near := [name for name in known if wanted in name.lower()][:5]:
             return f"; similar names are {', '.join(near)}"
+        # Who mistypes Fetch leaves out its ending, too.
+        short = {name.lower().removesuffix("request"): name for name in known}
+        if typed := get_close_matches(wanted.removesuffix("request"), short, n=1, cutoff=0.8):
+            return f"; did you mean {short[typed[0]]}?"
         return "; `kfuzz messages list` shows all" + (
             f", and with --definitions {self.beside} the records" if self.beside else ""
         )

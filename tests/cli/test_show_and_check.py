@@ -428,8 +428,8 @@ STRAY = "needs --message; name a message, or leave this option out to read recor
         ("--message Fetch", "--message needs --version; FetchRequest has 4-18"),
         ("--message Fetch --version 99", "FetchRequest has no version 99; its versions are 4-18"),
         (
-            "--message Fetsch --version 17",
-            f"{LATEST} has no message called 'Fetsch'; `kfuzz messages list` shows all, and "
+            "--message Zzz --version 17",
+            f"{LATEST} has no message called 'Zzz'; `kfuzz messages list` shows all, and "
             f"with --definitions records-{LATEST} the records",
         ),
     ],
