@@ -43,7 +43,10 @@ def local_path(place: str | Path) -> Path:
     """The path that ``place`` names on this machine; ``file:///data`` is ``/data``.
 
     Raises ``UsageError`` for other schemes (``s3a://``, ``hdfs://``, …): as paths, they would make a folder ``s3a:``.
+    An empty name is refused too: ``Path`` takes it for the current folder, but a script's variable was not set.
     """
+    if place == "":
+        raise UsageError("a name is empty; name a file or a folder")
     match = URL.fullmatch(str(place))
     if match is None:
         return Path(place)
@@ -249,7 +252,7 @@ def map_bytes(path: str | Path) -> bytes | mmap.mmap:
 
 @contextlib.contextmanager
 def _readable(path: str | Path) -> Iterator[IO[bytes]]:
-    path = Path(path)
+    path = local_path(path)
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory; name a file in it")
@@ -261,4 +264,4 @@ def _readable(path: str | Path) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; check the name") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -20,7 +20,7 @@ from kfuzz.cli.console import (
     role_option,
     standard_input,
 )
-from kfuzz.files import map_bytes
+from kfuzz.files import local_path, map_bytes
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def command(
     out: list[dict[str, Any]] = []
     fatal = False
     for name in files:
-        judge = _directory if name != "-" and Path(name).is_dir() else _file
+        judge = _directory if name != "-" and local_path(name).is_dir() else _file
         document, is_fatal = judge(name, asked)
         out.append(document)
         fatal = fatal or is_fatal

@@ -204,7 +204,7 @@ def command(
 
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
-        _refuse_with_differential(junit_file, html_file, publish, ask_all, update_expected, path)
+        _refuse_with_differential(junit_file, html_file, publish, ask_all, update_expected, expected_file, path)
         testee = one_testee(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
         chosen_seed = 1 if seed is None else seed
         report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
@@ -289,7 +289,13 @@ def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expe
 
 
 def _refuse_with_differential(
-    junit_file: str | None, html_file: str | None, publish: bool, ask_all: bool, update_expected: bool, path: str | None
+    junit_file: str | None,
+    html_file: str | None,
+    publish: bool,
+    ask_all: bool,
+    update_expected: bool,
+    expected_file: str | None,
+    path: str | None,
 ) -> None:
     options = {
         "--junit": junit_file,
@@ -297,6 +303,7 @@ def _refuse_with_differential(
         "--publish": publish,
         "--all": ask_all,
         "--update-expected": update_expected,
+        "--expected": expected_file,
         "--path": path,
     }
     for option, given in options.items():

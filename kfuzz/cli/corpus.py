@@ -20,6 +20,7 @@ from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import LocalTarget, Target
 from kfuzz.corpora.workload import Workload, load, parse_size, show_size
+from kfuzz.errors import UsageError
 
 if TYPE_CHECKING:
     from kfuzz.corpora.statistics import Check
@@ -193,6 +194,8 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
     """
     target = Target.of(what)
     if not isinstance(target, LocalTarget) or target.root.is_dir():
+        if size is not None:
+            raise UsageError(f"--size is about a workload, and {what} is a corpus; leave it out")
         corpus = verification.Corpus.open(target)
         report = {**_described(corpus.workload, str(target)), **_held(corpus)}
     else:

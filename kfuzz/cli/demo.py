@@ -13,12 +13,14 @@ import click
 
 from kfuzz.cli.console import LocalPath
 from kfuzz.conformance.protocol.testees import all_testees
-from kfuzz.corpora.workload import parse_size
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.kafka import LATEST
 
 ROOT = Path(__file__).resolve().parents[2]
+WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"
 VECTOR = "records/v2/count/negative-one"
 # Judging the others, and building them, takes minutes.
 JUDGED = ("kfuzz", "aiokafka", "kafka-python", f"kafka-clients@{LATEST}")
@@ -29,11 +31,10 @@ INTERRUPT_S = 30
 def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
     """The steps of the demo, each a title and a command. Every command also works on its own."""
     verb = [sys.executable, "-m", "kfuzz.cli.main"]
-    workload = str(ROOT / "spark_jobs" / "workloads" / "demo.toml")
     corpus = str(out / "corpus")
     judged = [word for name in JUDGED for word in ("--testee", name)]
     report = ["--html", str(out / "report.html"), "--json", str(out / "report.json")]
-    generate = ["--workload", workload, "--out", corpus, "--size", size, "--overwrite"]
+    generate = ["--workload", str(WORKLOAD), "--out", corpus, "--size", size, "--overwrite"]
     return [
         ("One vector, byte by byte", [*verb, "show", VECTOR]),
         ("Four implementations against every vector", [*verb, "conform", *judged, *report]),
@@ -49,7 +50,7 @@ def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
 
 
 @click.command()
-@click.option("--out", type=LocalPath(), default="out/demo", show_default=True)
+@click.option("--out", type=LocalPath(), default="out/demo", show_default=True, help="Folder for what the steps make.")
 @click.option("--seconds", type=click.IntRange(1, 3600), default=20, show_default=True, help="How long to fuzz.")
 @click.option("--size", default="256MiB", show_default=True, help="Uncompressed size of the corpus.")
 @click.pass_context
@@ -65,8 +66,10 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
         raise UsageError(
             "the demo needs a checkout of the repository; an installed package lacks testees/ and spark_jobs/"
         )
-    if not parse_size(size):
+    if not (wanted := parse_size(size)):
         raise UsageError(f'--size {size!r} is not a size; give one like "64MiB"')
+    # Refuse now what the last step would refuse after some minutes.
+    Plan(load(WORKLOAD).resized(wanted), "--size")
     out = require_writable(out, directory=True)
     began = time.monotonic()
     failed = []

@@ -90,6 +90,8 @@ def command(
       kfuzz keep out/fuzz/columns/causes/loses-01234567 --regression-only --name empty-value
       kfuzz keep input.hex --target messages --id messages/counts/fetch-request-v18 --dry-run
     """
+    if not crash.exists():
+        raise UsageError(f"{crash} does not exist; check the name")
     found = crash_of_target(crash, target) if target is not None else crash_at(crash)
     if found is None:
         raise UsageError(

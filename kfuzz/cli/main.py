@@ -109,6 +109,17 @@ def main(args: list[str] | None = None) -> Any:
         _main(args, signals)
 
 
+def _sentence(message: str) -> str:
+    """What click says about a wrong option, on one line and in plain words."""
+    return " ".join(message.split()).rstrip(".").replace("a valid integer range", "a whole number")
+
+
+def _complain(sentence: str) -> None:
+    """Print an error. A file's name may have line breaks and escape sequences, which are shown and not printed."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in sentence)
+    click.echo(f"kfuzz: {shown}", err=True)
+
+
 def _main(args: list[str] | None, signals: list[int]) -> None:
     try:
         code = cli.main(args=args, prog_name="kfuzz", standalone_mode=False)
@@ -118,17 +129,17 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         sys.exit(2)
     except click.ClickException as error:
         asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "kfuzz"
-        click.echo(f"kfuzz: {error.format_message().rstrip('.')}; see `{asked} --help`", err=True)
+        _complain(f"{_sentence(error.format_message())}; see `{asked} --help`")
         sys.exit(2)
     except click.exceptions.Abort:
         click.echo(f"kfuzz: {'terminated' if signals else 'interrupted'}", err=True)
         sys.exit(128 + (signals[0] if signals else signal.SIGINT))
     except KfuzzError as error:
-        click.echo(f"kfuzz: {error}", err=True)
+        _complain(str(error))
         sys.exit(2)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"kfuzz: {where}{error.strerror or error}", err=True)
+        _complain(f"{where}{error.strerror or error}")
         sys.exit(2)
     # With standalone_mode off, `ctx.exit(n)` makes cli.main() return n.
     sys.exit(code if isinstance(code, int) else 0)

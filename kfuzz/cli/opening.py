@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.messages import definitions_of
 from kfuzz.errors import UsageError
+from kfuzz.files import local_path
 from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
@@ -98,7 +99,7 @@ def crash_of(name: str) -> Crash | None:
 
 def vector_of(name: str) -> Vector | None:
     """The vector with this id; None if the name is a file or standard input."""
-    if name == "-" or Path(name).exists():
+    if name == "-" or local_path(name).exists():
         return None
     from kfuzz.vectors import find_vector
 

@@ -15,6 +15,7 @@ from kfuzz.files import read_bytes, require_writable, write_whole
 
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.matrix import Run
+    from kfuzz.vectors import Vector
 
 __all__ = ["CAUSES_SHOWN", "command", "print_outcome", "print_run"]
 
@@ -107,9 +108,9 @@ def command(
         report.require_empty(site)
     place = Path(root) if root else default_root()
     suite = load_suite("*", place, kinds=KINDS)
-    run = report.from_json(_document(result), suite)
+    run = _run_in(result, suite)
     if newer:
-        changes = report.changes(run, report.from_json(_document(newer), suite))
+        changes = report.changes(run, _run_in(newer, suite))
         if as_json:
             echo_json(changes.to_json())
         else:
@@ -154,9 +155,19 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
     click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
+def _run_in(file: str, suite: Sequence[Vector]) -> Run:
+    from kfuzz.conformance import report
+
+    document = _document(file)
+    try:
+        return report.from_json(document, suite)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+
+
 def _document(file: str) -> Any:
     try:
-        return json.loads(read_bytes(Path(file)))
+        return json.loads(read_bytes(file))
     except RecursionError:
         raise UsageError(f"{file}: not JSON of `kfuzz conform`: it is nested too deeply; give another file") from None
     except ValueError as error:

@@ -40,6 +40,7 @@ from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
 from kfuzz.kafka import Role
 from kfuzz.records import Limits
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from kfuzz.corpora.stored import Stored
@@ -411,7 +412,7 @@ def missing(title: str, listing: Listing, asked: Asked) -> str:
     """What to say if no entry is the one that is asked for."""
     if asked.index is not None:
         most = f"; --batch takes 0 to {listing.batches - 1}" if listing.batches else ""
-        return f"{title} has {listing.batches} batches{most}"
+        return f"{title} has {counted(listing.batches, 'batch', 'batches')}{most}"
     if asked.at is not None:
         return f"{title} has {len(listing.view)} bytes; --at takes 0 to {len(listing.view) - 1}"
     if asked.offset is not None:

@@ -21,6 +21,8 @@ from kfuzz.files import open_whole, read_bytes, require_writable, write_whole
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"
 JOB = [sys.executable, str(ROOT / "spark_jobs" / "generate_corpus.py")]
+# An argument that is empty, as that of a script whose variable was not set.
+EMPTY = "''"
 BENCHMARKS = [sys.executable, "-m", "benchmarks", "--quick", "--path", "verdict", "--peer", "aiokafka"]
 
 
@@ -137,6 +139,21 @@ def test_the_help_of_every_command_has_an_example_of_it(path: tuple[str, ...]) -
         f"corpus generate {WORKLOAD} --size 1MiB --out garbage",
         f"corpus generate {WORKLOAD} --size 1MiB --out garbage/out",
         "corpus verify dir",
+        f"corpus describe {EMPTY}",
+        f"show {EMPTY}",
+        f"browse {EMPTY}",
+        f"cat {EMPTY}",
+        f"check {EMPTY}",
+        f"salvage {EMPTY} --out out",
+        f"salvage garbage --out {EMPTY}",
+        "salvage garbage --out out --topics orders",
+        "cat garbage --topics orders",
+        f"report {EMPTY}",
+        "report dir",
+        "conform --differential --expected outcomes.txt",
+        "keep nowhere",
+        "export",
+        "demo --size 99999999TiB",
         "testee --profile wrong",
         "demo --size 0",
         "demo --out garbage/out",
@@ -146,12 +163,42 @@ def test_a_wrong_request_gets_one_sentence_and_leaves_nothing(
     line: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    done = kfuzz(*line.split())
+    done = kfuzz(*("" if word == EMPTY else word for word in line.split()))
     assert done.returncode == 2, done.stdout
     # Some verbs say before what they are at; the last line is the refusal.
     assert done.stderr.splitlines()[-1].startswith("kfuzz: ")
+    assert not done.stderr.splitlines()[-1].startswith("kfuzz: : ")
     assert sum(told.startswith("kfuzz: ") for told in done.stderr.splitlines()) == 1
     assert {file.name for file in place.rglob("*")} == {"dir", "garbage", "empty"}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("show --batch x garbage", "Invalid value for '--batch': 'x' is not a whole number; see `kfuzz show --help`"),
+        ("export", "Missing argument 'FUZZER'. Choose from: libfuzzer, afl, go; see `kfuzz export --help`"),
+        ("show a\nb\x1b[31m", r"a\nb\x1b[31m is not a file, and "),
+        ("check s3a://bucket/log", "s3a://bucket/log is on s3a:, which kfuzz cannot read or write; "),
+        ("check /dev/null/x", "/dev/null/x cannot be read: Not a directory\n"),
+        ("keep nowhere", "nowhere does not exist; check the name"),
+        ("messages show Fetsch", "4.4.0 has no message called 'Fetsch'; did you mean FetchRequest?"),
+        ("show records/v2/header/minimal --batch 3", "records/v2/header/minimal: "),
+    ],
+)
+def test_an_error_is_one_line_in_plain_words(
+    line: str, says: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    done = kfuzz(*line.split(" "))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"kfuzz: {says}")
+
+
+def test_a_report_that_is_none_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    (place / "empty").write_text("{}")
+    assert kfuzz("report", "empty").stderr.startswith("kfuzz: empty: not a report of `kfuzz conform --json`: ")
+    assert kfuzz("report", "dir").stderr == "kfuzz: dir is a directory; name a file in it\n"
 
 
 @pytest.mark.parametrize("argv", [[*JOB, "--workload", str(WORKLOAD)], BENCHMARKS], ids=["spark job", "benchmarks"])
@@ -327,5 +374,5 @@ def test_a_place_that_cannot_be_written_is_refused_in_words(
 ) -> None:
     monkeypatch.chdir(place)
     for attempt in (require_writable, lambda path: write_whole(path, b"")):
-        with pytest.raises(UsageError, match=r"name (another place|a file in it)"):
+        with pytest.raises(UsageError, match=r"name (another place|a file)"):
             attempt(name)

@@ -78,7 +78,8 @@ def from_json(document: Any, suite: Sequence[Vector]) -> Run:
     try:
         jsonschema.validate(document, schema)
     except jsonschema.ValidationError as error:
-        raise UsageError(f"not a report of `kfuzz conform --json`: {error.json_path}: {error.message[:160]}") from None
+        what = f"{error.json_path}: {error.message[:160]}"
+        raise UsageError(f"not a report of `kfuzz conform --json`: {what}; name another file") from None
     vectors = {vector.id: vector for vector in suite}
     if missing := [case["id"] for case in document["cases"] if case["id"] not in vectors]:
         raise UsageError(f"the suite has no vector {missing[0]}, which the report names; use the suite of that run")
