@@ -64,8 +64,13 @@ def local_path(place: str | Path) -> Path:
 
 def cannot_write(path: str | Path, error: OSError) -> UsageError:
     """The error to raise when writing ``path`` failed with ``error``: it names the path, the reason and the remedy."""
-    remedy = "free space there or name a place on another disk" if error.errno in FULL else "name another place"
-    return UsageError(f"{path} cannot be written: {error.strerror}; {remedy}")
+    number, reason = error.errno, error.strerror
+    if isinstance(error, shutil.Error):
+        # A folder was copied, and the error has only the texts of those of its files.
+        number = next((one for one in FULL if os.strerror(one) in str(error)), None)
+        reason = os.strerror(number) if number else "not all files can be copied"
+    remedy = "free space there or name a place on another disk" if number in FULL else "name another place"
+    return UsageError(f"{path} cannot be written: {reason}; {remedy}")
 
 
 @contextlib.contextmanager

@@ -19,11 +19,12 @@ from typing import Any, Final
 
 from kfuzz import __version__
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import require_empty, whole_directory, write_whole
+from kfuzz.files import require_empty, whole_directory
 from kfuzz.kafka import CODECS
 from kfuzz.vectors.model import Bomb, Vector, load_suite, suite_version
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from tools.steps import exit_code
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = "vectors.json"
@@ -140,7 +141,8 @@ def make(name: str, folder: Path, made: bytes) -> None:
                 path.write_bytes(path.read_bytes().replace(VERSION, __version__.encode()))
         shutil.copy2(ROOT / "LICENSE", new / "LICENSE")
         (new / package.data).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(new / package.data, made)
+        # An error names the package's own folder.
+        (new / package.data).write_bytes(made)
 
 
 def test(name: str, folder: Path) -> str:
@@ -187,4 +189,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code("packages", main))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import require_tool
 
+from kfuzz.errors import UsageError
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import Bomb
 from tools import packages
@@ -79,6 +80,19 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     assert packages.main(["go", "--out", str(tmp_path)]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert (tmp_path / "go" / "mine.txt").read_text() == "x"
+
+
+def test_a_full_disk_is_told_with_the_folder_of_the_package(
+    made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(source: Path, target: Path, **options: object) -> None:
+        raise shutil.Error([(str(source), str(target), "[Errno 28] No space left on device: 'go.mod'")])
+
+    monkeypatch.setattr(shutil, "copytree", copy)
+    with pytest.raises(UsageError) as told:
+        packages.make("go", tmp_path / "go", made)
+    assert str(told.value).startswith(f"{tmp_path / 'go'} cannot be written: No space left on device; free space")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.full
