@@ -86,13 +86,21 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare kfuzz show and kfuzz cat with Kafka's DumpLogSegments and kcat on the same segment.",
         epilog="example: python -m benchmarks.dumping --path show --size 256MiB",
     )
-    parser.add_argument("--path", nargs="+", choices=PATHS, default=[*PATHS], metavar="NAME", help=", ".join(PATHS))
-    parser.add_argument("--log", nargs="+", choices=LOGS, default=[*LOGS], metavar="NAME", help=", ".join(LOGS))
     parser.add_argument(
-        "--in", dest="place", type=Path, default=Path(tempfile.gettempdir()), help="directory for the segment"
+        "--path", nargs="+", choices=PATHS, default=[*PATHS], metavar="NAME", help=f"{', '.join(PATHS)}; all by default"
+    )
+    parser.add_argument(
+        "--log", nargs="+", choices=LOGS, default=[*LOGS], metavar="NAME", help=f"{', '.join(LOGS)}; both by default"
+    )
+    parser.add_argument(
+        "--in",
+        dest="place",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="directory for the segment (%(default)s)",
     )
     parser.add_argument("--size", default="1GiB", help="bytes of the segment before compression (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of each path (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="little data and one round: tests that it works")
     return parser
 
@@ -105,12 +113,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    size = QUICK_BYTES if options.quick else parse_size(options.size)
+    size = parse_size(options.size)
     if not size or size > SEGMENT_BYTES_MOST:
         raise UsageError(f'--size is {options.size!r}; give a size up to that of a segment, "1GiB"')
     if options.rounds < 1:
         raise UsageError(f"--rounds is {options.rounds}; give at least 1")
     require_writable(options.place, directory=True)
+    if not options.place.is_dir():
+        raise UsageError(f"{options.place} does not exist; make the directory, or name another one with --in")
     try:
         kafka_tool(DUMP)
     except UsageError as error:
@@ -120,7 +130,7 @@ def _run(options: argparse.Namespace) -> None:
     if "kcat" in paths and shutil.which("kcat") is None:
         console().print("kcat is not compared: it is not installed; install Debian's package kcat", soft_wrap=True)
         paths.remove("kcat")
-    console().print(_table(list(_results(options, size, paths))))
+    console().print(_table(list(_results(options, QUICK_BYTES if options.quick else size, paths))))
 
 
 def _results(options: argparse.Namespace, size: int, paths: Sequence[str]) -> Iterator[Result]:

@@ -30,8 +30,10 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.commands import exit_code
 from kfuzz.cli.console import echo_json, json_option
 from kfuzz.display import progress
+from kfuzz.errors import UsageError
 from kfuzz.files import locked
 from kfuzz.fuzz.exporting import DICTIONARY, LIBRARY, Format, export
 
@@ -368,8 +370,8 @@ def measure(decoder: Decoder, start: str, seeds: Sequence[int], cpu_seconds: flo
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[DECODER]...")
-@click.option("--seeds", type=click.IntRange(1, 100), default=5, show_default=True)
-@click.option("--cpu-seconds", type=click.IntRange(1), default=60, show_default=True, help="Of each run.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=5, show_default=True, help="How many runs of each kind.")
+@click.option("--cpu-seconds", type=click.IntRange(1), default=60, show_default=True, help="CPU time of each run.")
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -379,7 +381,14 @@ def measure(decoder: Decoder, start: str, seeds: Sequence[int], cpu_seconds: flo
 )
 @json_option
 def main(names: tuple[str, ...], seeds: int, cpu_seconds: int, folder: Path, as_json: bool) -> None:
-    """Print the coverage that other fuzzers reach with and without what kfuzz exports."""
+    """Print the coverage that other fuzzers reach with and without what kfuzz exports.
+
+    The decoders are kafka-protocol, franz-go and librdkafka; all of them if none is given.
+
+    \b
+    Example:
+      python -m benchmarks.foreign franz-go --seeds 1 --cpu-seconds 10
+    """
     known = {decoder.name: decoder for decoder in DECODERS}
     if unknown := [name for name in names if name not in known]:
         raise click.UsageError(f"there is no decoder {unknown[0]}; take {', '.join(known)}")
@@ -414,5 +423,14 @@ def main(names: tuple[str, ...], seeds: int, cpu_seconds: int, folder: Path, as_
     Console(width=120 if not sys.stdout.isatty() else None).print(table)
 
 
+def _run_main() -> None:
+    try:
+        main(standalone_mode=False)
+    except click.ClickException as error:
+        raise UsageError(error.format_message()) from None
+    except click.Abort:
+        raise KeyboardInterrupt from None
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code("python -m benchmarks.foreign", _run_main))

@@ -23,7 +23,7 @@ from typing import Any, Final
 from kfuzz.errors import KfuzzError
 from kfuzz.files import locked, whole_directory
 from tools.baseline import sample_step
-from tools.steps import StepFailed, call, step
+from tools.steps import StepFailed, call, exit_code, step
 from tools.wheels import copy_sources
 
 __all__ = ["main"]
@@ -197,8 +197,12 @@ def compare(here: Mapping[str, str], there: Mapping[str, str]) -> bool:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0 if all digests are equal, 1 if not, 2 if a tool is missing or a step fails."""
-    parser = argparse.ArgumentParser(prog="python -m tools.arm64", description=__doc__)
-    parser.add_argument("--sample", type=sample_step, default=1, metavar="N", help="only every N-th vector")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.arm64", description=__doc__, epilog="example: python -m tools.arm64 --sample 10"
+    )
+    parser.add_argument(
+        "--sample", type=sample_step, default=1, metavar="N", help="only every N-th vector (%(default)s)"
+    )
     chosen = parser.parse_args(words)
     if platform.machine() == "aarch64":
         print("arm64: this machine is arm64 itself; run this on x86-64", file=sys.stderr)
@@ -233,4 +237,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code("arm64", main))

@@ -147,9 +147,13 @@ def sample_step(text: str) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print one JSON document."""
-    parser = argparse.ArgumentParser(prog="python -m tools.baseline", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.baseline", description=__doc__, epilog="example: python -m tools.baseline --sample 10"
+    )
     parser.add_argument("--columns", action="store_true", help="records as Arrow tables too")
-    parser.add_argument("--sample", type=sample_step, default=1, metavar="N", help="only every N-th vector")
+    parser.add_argument(
+        "--sample", type=sample_step, default=1, metavar="N", help="only every N-th vector (%(default)s)"
+    )
     chosen = parser.parse_args(words)
     shown = {
         "machine": platform.machine(),

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz import records
-from tools.steps import StepFailed, call, step
+from kfuzz.files import require_writable, write_whole
+from tools.steps import StepFailed, call, exit_code, step
 
 __all__ = ["SOURCES", "copy_sources", "main"]
 
@@ -165,9 +166,8 @@ class Bench:
         return f"installed, {size / 1e6:,.0f} MB; {IMPORTS[name].rpartition('import ')[2]}"
 
     def deliver(self) -> str:
-        self.out.mkdir(parents=True, exist_ok=True)
         for path in (self.sdist, self.wheel):
-            shutil.copy2(path, self.out)
+            write_whole(self.out / path.name, path.read_bytes())
         return str(self.out)
 
 
@@ -179,11 +179,17 @@ def extras() -> list[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the steps, each with a line. Returns 1 if one fails."""
-    parser = argparse.ArgumentParser(prog="python -m tools.wheels", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/wheels"), metavar="DIR", help="where the files go")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.wheels", description=__doc__, epilog="example: python -m tools.wheels --only spark s3"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/wheels"), metavar="DIR", help="where the files go (%(default)s)"
+    )
     parser.add_argument("--extras", action="store_true", help="try each extra too; takes gigabytes and minutes")
     parser.add_argument("--only", metavar="EXTRA", nargs="+", choices=extras(), help="try only these extras")
     chosen = parser.parse_args(words)
+    # Refuse now what the last step would refuse after some minutes.
+    require_writable(chosen.out, directory=True)
     failed = []
     with tempfile.TemporaryDirectory(prefix="kfuzz-wheels-") as folder:
         bench = Bench(Path(folder), chosen.out)
@@ -211,4 +217,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code("wheels", main))

@@ -36,6 +36,8 @@ def test_each_path_has_a_line(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["--size", "2GiB"], "--size is '2GiB'; give a size up to that of a segment"),
+        (["--quick", "--size", "many"], "--size is 'many'; give a size"),
+        (["--in", "missing"], "missing does not exist; make the directory, or name another one with --in"),
         (["--rounds", "0"], "--rounds is 0; give at least 1"),
         (["--in", "/dev/null"], "/dev/null"),
     ],
