@@ -11,6 +11,7 @@ means that they differ. docs/dataframes.md explains the columns.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import local_path
+from kfuzz.files import local_path, require_writable
 from kfuzz.spark.generation import generate
 from kfuzz.spark.sessions import session_of_ours
 from kfuzz.spark.source import register
@@ -95,7 +96,8 @@ def run(options: argparse.Namespace) -> int:
     corpus, table = options.out.resolve() / "corpus", options.out.resolve() / "table"
     if table.exists():
         raise UsageError(f"{table} exists; name another directory as --out, or remove it")
-    # Starting a session takes seconds, so refuse first what cannot be planned.
+    # Starting a session takes seconds, so refuse first what cannot be planned or written.
+    require_writable(options.out, directory=True)
     Plan(workload, str(options.workload))
     with session_of_ours(options.master, "kfuzz lake ingest") as spark:
         register(spark)
@@ -113,7 +115,10 @@ def run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments and run; 2 for a wrong request."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="example: python spark_jobs/lake_ingest.py --out out/lake --size 64MiB",
+    )
     parser.add_argument("--out", type=local_path, required=True, help="a new directory that all executors share")
     parser.add_argument("--workload", type=local_path, default=WORKLOAD, help="a workload in TOML (default: mixed)")
     parser.add_argument("--size", default="16MiB", help="uncompressed size of the corpus (default: %(default)s)")
@@ -123,7 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KfuzzError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
+    # py4j logs the traceback of an interrupted call.
+    logging.disable()
     sys.exit(main())

@@ -253,6 +253,9 @@ def _conform(options: argparse.Namespace) -> int:
         raise UsageError(f"--command {options.command!r}: {error}; correct the quotes") from None
     if argv == []:
         raise UsageError("--command is empty; give the command that starts the testee")
+    # Starting a session takes seconds.
+    if missing := [file for file in options.ship if not file.is_file()]:
+        raise UsageError(f"{missing[0]} is not a file; name the files of the testee")
     rows = Corpus.open(options.out).rows
     with _session(options, "kfuzz conform corpus") as spark:
         from kfuzz.spark.conformance import conform

@@ -17,12 +17,14 @@ from kfuzz import records
 from kfuzz.cli.main import cli
 from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, read_bytes, require_writable, write_whole
+from kfuzz.spark.jobs import conform_main
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"
 JOB = [sys.executable, str(ROOT / "spark_jobs" / "generate_corpus.py")]
 # An argument that is empty, as that of a script whose variable was not set.
 EMPTY = "''"
+LAKE = [sys.executable, str(ROOT / "spark_jobs" / "lake_ingest.py")]
 BENCHMARKS = [sys.executable, "-m", "benchmarks", "--quick", "--path", "verdict", "--peer", "aiokafka"]
 
 
@@ -194,6 +196,14 @@ def test_an_error_is_one_line_in_plain_words(
     assert done.stderr.startswith(f"kfuzz: {says}")
 
 
+def test_a_missing_file_of_a_testee_is_told_before_spark_starts(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kfuzz.spark.jobs._session", None)
+    assert conform_main(["--out", str(place), "--ship", str(place / "mine.py")]) == 2
+    assert capsys.readouterr().err.endswith("mine.py is not a file; name the files of the testee\n")
+
+
 def test_a_report_that_is_none_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     (place / "empty").write_text("{}")
@@ -201,7 +211,9 @@ def test_a_report_that_is_none_is_named(place: Path, monkeypatch: pytest.MonkeyP
     assert kfuzz("report", "dir").stderr == "kfuzz: dir is a directory; name a file in it\n"
 
 
-@pytest.mark.parametrize("argv", [[*JOB, "--workload", str(WORKLOAD)], BENCHMARKS], ids=["spark job", "benchmarks"])
+@pytest.mark.parametrize(
+    "argv", [[*JOB, "--workload", str(WORKLOAD)], LAKE, BENCHMARKS], ids=["spark job", "lake", "benchmarks"]
+)
 def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[str], place: Path) -> None:
     done = subprocess.run(
         [*argv, "--out", str(place / "garbage" / "out")], cwd=ROOT, capture_output=True, text=True, timeout=60
