@@ -90,7 +90,7 @@ def judge(script: str, folder: Path, **inputs: str) -> subprocess.CompletedProce
 
 
 def test_the_script_of_the_action_judges_and_leaves_a_report(script: str, tmp_path: Path) -> None:
-    done = judge(script, tmp_path, TESTEE="kfuzz", VECTORS="records/v2/count/* records/v2/header/minimal")
+    done = judge(script, tmp_path, TESTEE="kfuzz", VECTORS="records/v2/count/*\nrecords/v2/header/minimal\n")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "<style>" in (tmp_path / "kfuzz-report.html").read_text()
     cases = (tmp_path / "kfuzz-report.xml").read_text()
