@@ -1,4 +1,4 @@
-"""What the command lines of the benchmarks share."""
+"""What the command lines of the benchmarks and of the tools share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
 
 
-def exit_code(program: str, work: Callable[[], None]) -> int:
-    """Run ``work``. Returns 0, 2 after an error, which is printed as one sentence, or 130 after Ctrl-C."""
+def exit_code(program: str, work: Callable[[], int | None]) -> int:
+    """What ``work`` returns, 0 for None; 2 after an error, which is printed as one sentence; 130 after Ctrl-C."""
     try:
-        work()
+        return work() or 0
     except KfuzzError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
@@ -34,4 +34,3 @@ def exit_code(program: str, work: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130
-    return 0

@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.commands import exit_code
 from kfuzz.errors import KfuzzError
 from kfuzz.files import locked, whole_directory
 from tools.baseline import sample_step
-from tools.steps import StepFailed, call, exit_code, step
+from tools.steps import StepFailed, call, step
 from tools.wheels import copy_sources
 
 __all__ = ["main"]

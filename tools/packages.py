@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.commands import exit_code
 from kfuzz import __version__
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import require_empty, whole_directory
@@ -24,7 +25,6 @@ from kfuzz.kafka import CODECS
 from kfuzz.vectors.model import Bomb, Vector, load_suite, suite_version
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
-from tools.steps import exit_code
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = "vectors.json"

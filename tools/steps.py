@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kfuzz.errors import KfuzzError
-
-__all__ = ["StepFailed", "call", "exit_code", "step"]
+__all__ = ["StepFailed", "call", "step"]
 
 
 class StepFailed(Exception):
@@ -69,18 +66,3 @@ def step(name: str, work: Callable[[], str], remedy: str = "") -> None:
     except StepFailed as error:
         raise StepFailed("; ".join(filter(None, (f"{name}: {error}", remedy)))) from None
     print(f"{name}: {result} ({time.monotonic() - began:.0f} s)", flush=True)
-
-
-def exit_code(name: str, work: Callable[[], int]) -> int:
-    """What ``work`` returns; 130 after Ctrl-C, and 2 after an error that is the user's, which is one sentence."""
-    try:
-        return work()
-    except KfuzzError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"{name}: {where}{error.strerror or error}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        return 130
-    return 2

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks.commands import exit_code
 from kfuzz import records
 from kfuzz.files import require_writable, write_whole
-from tools.steps import StepFailed, call, exit_code, step
+from tools.steps import StepFailed, call, step
 
 __all__ = ["SOURCES", "copy_sources", "main"]
 

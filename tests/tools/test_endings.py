@@ -1,4 +1,4 @@
-"""tools.steps: how a tool ends after an error or an interrupt."""
+"""How a tool or a benchmark ends after an error or an interrupt."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.commands import exit_code
 from kfuzz.errors import UsageError
-from tools.steps import exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 
