@@ -212,7 +212,12 @@ def test_a_report_that_is_none_is_named(place: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "argv", [[*JOB, "--workload", str(WORKLOAD)], LAKE, BENCHMARKS], ids=["spark job", "lake", "benchmarks"]
+    "argv",
+    [
+        pytest.param([*JOB, "--workload", str(WORKLOAD)], id="spark job"),
+        pytest.param(LAKE, id="lake", marks=pytest.mark.spark),
+        pytest.param(BENCHMARKS, id="benchmarks"),
+    ],
 )
 def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[str], place: Path) -> None:
     done = subprocess.run(
