@@ -3,12 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Number of processors for tests and their tools.
+# Number of test processes.
 export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Tests start hundreds of Python processes. Clear this variable, or each of them would compile kfuzz's bytecode again.
 export PYTHONDONTWRITEBYTECODE =
-# Tests often wait for another process, so three run on two processors.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(shell expr $(JOBS) + $(JOBS) / 2) --maxprocesses 8 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: packages release wheels arm64 docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
