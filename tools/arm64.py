@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.commands import exit_code
-from kfuzz.errors import KfuzzError
 from kfuzz.files import locked, whole_directory
 from tools.baseline import sample_step
 from tools.steps import StepFailed, call, step
@@ -39,7 +38,7 @@ VERSION: Final = "3.11"
 PYTHON: Final = f"python{VERSION}"
 # apt-get adds what they need: the C library, zlib, OpenSSL and so on.
 PACKAGES: Final = (f"{PYTHON}-minimal", f"lib{PYTHON}-stdlib")
-# Fetched without what it depends on, which is for programs that embed Python.
+# The packages that it depends on are for programs that embed Python, so they are not fetched.
 HEADERS: Final = f"lib{PYTHON}-dev"
 WHEELS: Final = "manylinux2014_aarch64"
 TRIPLET: Final = "aarch64-linux-gnu"
@@ -78,7 +77,10 @@ Dir::Etc::parts "%(place)s/parts";
 
 
 class Copy:
-    """The parts of kfuzz for arm64. ``place`` keeps what is fetched and compiled; ``work`` is for this run only."""
+    """kfuzz for arm64, and the steps that make it and run it.
+
+    ``place`` keeps what is fetched and compiled for later runs. ``work`` holds the files of this run alone.
+    """
 
     def __init__(self, place: Path, work: Path, sample: int) -> None:
         self.place = place
@@ -197,7 +199,7 @@ def compare(here: Mapping[str, str], there: Mapping[str, str]) -> bool:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0 if all digests are equal, 1 if not, 2 if a tool is missing or a step fails."""
+    """Returns 0 if all digests are equal, 1 if not, 2 if a tool is missing or a step fails, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.arm64", description=__doc__, epilog="example: python -m tools.arm64 --sample 10"
     )
@@ -205,37 +207,36 @@ def main(words: Sequence[str] | None = None) -> int:
         "--sample", type=sample_step, default=1, metavar="N", help="only every N-th vector (%(default)s)"
     )
     chosen = parser.parse_args(words)
+    return exit_code("arm64", lambda: run(chosen.sample))
+
+
+def run(sample: int) -> int:
+    """Make the copy, run it there and here, and compare. Raises ``StepFailed`` if a tool is missing or a step fails."""
     if platform.machine() == "aarch64":
-        print("arm64: this machine is arm64 itself; run this on x86-64", file=sys.stderr)
-        return 2
+        raise StepFailed("this machine is arm64 itself; run this on x86-64")
     for name, remedy in REMEDIES.items():
         if shutil.which(name) is None:
-            print(f"arm64: {name} is not installed; {remedy}", file=sys.stderr)
-            return 2
+            raise StepFailed(f"{name} is not installed; {remedy}")
     found: dict[str, Any] = {}
 
-    def run(name: str, work: Callable[[], Any]) -> str:
+    def keep(name: str, work: Callable[[], Any]) -> str:
         found[name] = work()
         return describe(found[name])
 
-    try:
-        PLACE.mkdir(parents=True, exist_ok=True)
-        with locked(PLACE), tempfile.TemporaryDirectory(prefix=".run-", dir=PLACE) as work:
-            copy = Copy(PLACE, Path(work), chosen.sample)
-            steps: list[tuple[str, Callable[[], str], str]] = [
-                ("Python", copy.fetch_python, "it needs the network, and apt's package sources of Debian 12"),
-                ("dependencies", copy.fetch_wheels, "it needs the network"),
-                ("modules", copy.compile, "mend what the compiler names"),
-                ("here", lambda: run("here", copy.run_here), "try `make build`"),
-                ("there", lambda: run("there", copy.run_there), "remove build/arm64 to fetch Python again"),
-            ]
-            for name, work_of_step, remedy in steps:
-                step(name, work_of_step, remedy)
-    except (StepFailed, KfuzzError, OSError) as error:
-        print(f"arm64: {error}", file=sys.stderr)
-        return 2
+    PLACE.mkdir(parents=True, exist_ok=True)
+    with locked(PLACE), tempfile.TemporaryDirectory(prefix=".run-", dir=PLACE) as work:
+        copy = Copy(PLACE, Path(work), sample)
+        steps: list[tuple[str, Callable[[], str], str]] = [
+            ("Python", copy.fetch_python, "it needs the network, and apt's package sources of Debian 12"),
+            ("dependencies", copy.fetch_wheels, "it needs the network"),
+            ("modules", copy.compile, "mend what the compiler names"),
+            ("here", lambda: keep("here", copy.run_here), "try `make build`"),
+            ("there", lambda: keep("there", copy.run_there), "remove build/arm64 to fetch Python again"),
+        ]
+        for name, work_of_step, remedy in steps:
+            step(name, work_of_step, remedy)
     return 0 if compare(found["here"]["digests"], found["there"]["digests"]) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code("arm64", main))
+    sys.exit(main())

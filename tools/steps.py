@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kfuzz.errors import KfuzzError
+
 __all__ = ["StepFailed", "call", "step"]
 
 
-class StepFailed(Exception):
+class StepFailed(KfuzzError):
     """One sentence that says which step failed and why."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -36,6 +36,16 @@ __all__ = ["command"]
 
 SENTENCES_SHOWN = 20
 REFERENCE = f"kafka-clients@{LATEST}"
+# Options that a differential cannot honour, and the parameters that hold them.
+ABOUT_VECTORS = {
+    "--junit": "junit_file",
+    "--html": "html_file",
+    "--publish": "publish",
+    "--all": "ask_all",
+    "--update-expected": "update_expected",
+    "--expected": "expected_file",
+    "--path": "path",
+}
 
 
 @click.command()
@@ -204,7 +214,7 @@ def command(
 
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
-        _refuse_with_differential(junit_file, html_file, publish, ask_all, update_expected, expected_file, path)
+        _refuse_with_differential(ctx.params)
         testee = one_testee(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
         chosen_seed = 1 if seed is None else seed
         report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
@@ -288,26 +298,10 @@ def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expe
     return with_working_copy(testees[0], path)
 
 
-def _refuse_with_differential(
-    junit_file: str | None,
-    html_file: str | None,
-    publish: bool,
-    ask_all: bool,
-    update_expected: bool,
-    expected_file: str | None,
-    path: str | None,
-) -> None:
-    options = {
-        "--junit": junit_file,
-        "--html": html_file,
-        "--publish": publish,
-        "--all": ask_all,
-        "--update-expected": update_expected,
-        "--expected": expected_file,
-        "--path": path,
-    }
-    for option, given in options.items():
-        if given:
+def _refuse_with_differential(given: Mapping[str, Any]) -> None:
+    """``given``: the command's parameters by their names in Python."""
+    for option, name in ABOUT_VECTORS.items():
+        if given[name]:
             raise UsageError(f"{option} is about the vectors; leave it out with --differential")
 
 

@@ -44,7 +44,11 @@ def test_wheels_refuses_a_place_that_cannot_be_written_before_it_builds(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["nope"], "there is no decoder nope; take "), (["--seeds", "0"], "0 is not")]
+    ("words", "said"),
+    [
+        (["nope"], "there is no decoder nope; take "),
+        (["--seeds", "0"], "0 is not"),
+    ],
 )
 def test_the_fuzzers_of_others_refuse_wrong_use_in_one_line(words: list[str], said: str) -> None:
     command = [sys.executable, "-m", "benchmarks.foreign", *words]
