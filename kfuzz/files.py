@@ -9,21 +9,25 @@ import mmap
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from kfuzz.errors import UsageError
 
 __all__ = [
     "cannot_write",
     "copy_if_changed",
+    "file_kind",
     "local_path",
     "locked",
     "map_bytes",
+    "open_regular",
     "open_whole",
     "read_bytes",
+    "read_small",
     "remove_empty",
     "require_empty",
     "require_writable",
@@ -35,6 +39,15 @@ __all__ = [
 
 # The disk is full, the quota is used up, or the file reached its size limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FILE_KINDS = (
+    (stat.S_ISREG, "a regular file"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
 # At least two letters before the colon: one letter is a Windows drive. One slash, because `Path` drops the second.
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
 
@@ -270,3 +283,48 @@ def _readable(path: str | Path) -> Iterator[IO[bytes]]:
         raise UsageError(f"{path} does not exist; check the name") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
+    """Open a file inside a folder that somebody else made; ``UsageError`` unless it is a regular file.
+
+    A link could lead out of the folder, and a pipe or a device could keep the reader for ever. ``follow`` allows a
+    link, for a path that the user named; what it leads to must still be a regular file.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for its writer. A regular file does not know the flag.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist; check the name") from None
+    except (OSError, ValueError) as error:
+        # What Linux says of a link that it must not follow ("too many levels of symbolic links") explains nothing.
+        if getattr(error, "errno", None) == errno.ELOOP:
+            raise UsageError(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read: {reason}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        kind = file_kind(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
+        raise UsageError(f"{path} is {kind}; kfuzz reads regular files only there")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_small(path: str | Path, *, bytes_max: int, follow: bool = False) -> bytes:
+    """The bytes of a small regular file: a checkpoint, a mark, a description. ``UsageError`` if it is larger."""
+    with open_regular(path, follow=follow) as file:
+        try:
+            data = file.read(bytes_max + 1)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > bytes_max:
+        raise UsageError(f"{path} is larger than {bytes_max} bytes, so it is not what its name says")
+    return data
+
+
+def file_kind(mode: int) -> str:
+    """What a path leads to, by its ``st_mode``: ``a regular file``, ``a directory``, ``a link``, ``a pipe``, …"""
+    for is_kind, kind in FILE_KINDS:
+        if is_kind(mode):
+            return kind
+    return "no file"

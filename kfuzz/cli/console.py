@@ -19,6 +19,7 @@ from kfuzz.display import progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.kafka import INTERNAL_TOPICS
+from kfuzz.text import json_printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -107,8 +108,8 @@ def internal_topic(path: str, records_of: str | None) -> str | None:
 
 
 def json_text(value: Any) -> str:
-    """``value`` as one JSON document with sorted keys."""
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    """``value`` as one JSON document with sorted keys. Its text is harmless on a terminal."""
+    return json_printable(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
 
 
 def echo_json(value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ import click
 from kfuzz import __version__
 from kfuzz.cli.console import Group, keep_going_without_reader
 from kfuzz.errors import KfuzzError
+from kfuzz.text import printable
 
 # Python searches for unreachable cycles whenever this many more objects were created than freed. Its default of 700 is
 # too low here: kfuzz makes hundreds of thousands of records and JSON objects, which form no cycles. With the default,
@@ -105,8 +107,16 @@ def main(args: list[str] | None = None) -> Any:
         click.echo("kfuzz: standard output is closed; kfuzz needs it open", err=True)
         sys.exit(2)
     gc.set_threshold(NEW_OBJECTS_MAX)
+    _accept_any_character()
     with _terminable() as signals, keep_going_without_reader():
         _main(args, signals)
+
+
+def _accept_any_character() -> None:
+    """Print an escape for a character that the encoding of an output lacks; Python would end with a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _sentence(message: str) -> str:
@@ -116,8 +126,7 @@ def _sentence(message: str) -> str:
 
 def _complain(sentence: str) -> None:
     """Print an error. A file's name may have line breaks and escape sequences, which are shown and not printed."""
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in sentence)
-    click.echo(f"kfuzz: {shown}", err=True)
+    click.echo(f"kfuzz: {printable(sentence)}", err=True)
 
 
 def _main(args: list[str] | None, signals: list[int]) -> None:
