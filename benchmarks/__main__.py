@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -19,6 +20,7 @@ from benchmarks.message_peers import MESSAGE_PEERS, MessagePeer
 from benchmarks.mixed import MixedSet
 from benchmarks.paths import MESSAGE_PATHS, PATHS, RECORD_PATHS, Run, run_message_path, run_path
 from benchmarks.peers import PEERS, Peer, PeerMissing
+from benchmarks.remote import VENV_PYTHON
 from benchmarks.report import to_table, write
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
@@ -39,6 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--path", nargs="+", choices=PATHS, metavar="NAME", help=", ".join(PATHS))
     parser.add_argument(
         "--peer", nargs="+", choices=ALL_PEERS, default=ALL_PEERS, metavar="NAME", help=", ".join(ALL_PEERS)
+    )
+    parser.add_argument(
+        "--old", type=Path, metavar="CHECKOUT", help="compare with the kfuzz that `make build` made there, and no peer"
     )
     parser.add_argument("--quick", action="store_true", help="few batches and rounds: tests that it works, not speed")
     parser.add_argument(
@@ -63,7 +68,9 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
-    run = QUICK if options.quick else Run(ROUNDS, LAP_MS)
+    run = replace(QUICK if options.quick else Run(ROUNDS, LAP_MS), old=options.old and options.old.resolve())
+    if run.old and not (run.old / VENV_PYTHON).is_file():
+        raise UsageError(f"{options.old} has no {VENV_PYTHON}; run `make build` there first")
     portable = ", KFUZZ_PORTABLE=1" if os.environ.get("KFUZZ_PORTABLE") == "1" else ""
     console.print(f"Python {platform.python_version()}, {run.rounds} rounds{portable}")
     rows: list[Ratio] = []
@@ -72,14 +79,14 @@ def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
             mixed = MixedSet(QUICK_BATCHES if options.quick else BATCHES)
             console.print(f"{mixed.census.records} records")
             peers = []
-            for peer in _installed(options, PEERS, console):
+            for peer in () if run.old else _installed(options, PEERS, console):
                 stack.callback(peer.close)
                 peers.append(peer)
             for path in paths:
                 _say(path)
                 rows += run_path(path, mixed, peers, run)
         if paths := _asked(options, MESSAGE_PATHS, MESSAGE_PEERS):
-            message_peers = list(_installed(options, MESSAGE_PEERS, console))
+            message_peers = [] if run.old else list(_installed(options, MESSAGE_PEERS, console))
             for path in paths:
                 _say(path)
                 rows += run_message_path(path, message_peers, run)

@@ -62,6 +62,9 @@ MESSAGE_PATHS: Final = tuple(
 )
 PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 
+# The contestants that run in another checkout.
+OLD: Final = "old"
+OLD_AGAIN: Final = "old against old"
 # Records in a log and batches in a set of calls: with these, a pass takes about a millisecond.
 UNIFORM_RECORDS: Final = 10_000
 CALLS: Final = 500
@@ -70,11 +73,15 @@ TRANSACTIONAL_BATCH_RECORDS: Final = 8
 
 @dataclass(frozen=True)
 class Run:
-    """The amount of work: ``rounds`` rounds, laps of ``lap_ms``, and the ``share`` of each uniform set that is used."""
+    """The amount of work: ``rounds`` rounds, laps of ``lap_ms``, and the ``share`` of each uniform set that is used.
+
+    With ``old``, a checkout, kfuzz is compared with the kfuzz there, and with nothing else.
+    """
 
     rounds: int
     lap_ms: int = LAP_MS
     share: float = 1.0
+    old: Path | None = None
 
 
 class _Meeting(NamedTuple):
@@ -92,13 +99,23 @@ def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], run: Run) -> lis
     """
     if path in CORPUS_PATHS:
         with TemporaryDirectory(prefix="kfuzz-bench-") as folder:
-            return compare(path, *_corpus(path, Path(folder) / "corpus", run.share), run.rounds, run.lap_ms)
+            return _measured(path, _corpus(path, Path(folder) / "corpus", run.share), run)
     if path == REPLAY_PATH:
-        if all(peer.name != replay_work.PEER for peer in peers):
+        if run.old is None and all(peer.name != replay_work.PEER for peer in peers):
             return []
         with TemporaryDirectory(prefix="kfuzz-bench-") as folder:
-            return compare(path, *_replay(Path(folder) / "log", run.share), run.rounds, run.lap_ms)
-    return compare(path, *_meeting(path, mixed, peers, run.share), run.rounds, run.lap_ms)
+            return _measured(path, _replay(Path(folder) / "log", run.share), run)
+    return _measured(path, _meeting(path, mixed, peers, run.share), run)
+
+
+def _measured(path: str, meeting: _Meeting, run: Run) -> list[Ratio]:
+    jobs, contests, expected = meeting
+    if run.old is not None:
+        ours = jobs["kfuzz"].make
+        jobs = {"kfuzz": Job(ours)} | {name: Job(ours, root=run.old) for name in (OLD, OLD_AGAIN)}
+        # How far two equal contestants differ is the noise in the first ratio.
+        contests = [Contest("kfuzz", OLD, (OLD,)), Contest(OLD_AGAIN, OLD_AGAIN, (OLD,))]
+    return compare(path, jobs, contests, expected, run.rounds, run.lap_ms)
 
 
 def _meeting(path: str, mixed: MixedSet, peers: Sequence[Peer], share: float) -> _Meeting:
@@ -157,7 +174,7 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], run: Run) -> list[
     if way == "dicts":
         jobs["marshal"] = Job(partial(message_work.bare_dicts, messages))
         contests.insert(0, _MARSHAL)
-    return compare(path, jobs, contests, messages.census, run.rounds, run.lap_ms)
+    return _measured(path, _Meeting(jobs, contests, messages.census), run)
 
 
 # The cost of the objects alone: CPython makes them from its own format, which needs no check.

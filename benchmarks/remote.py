@@ -18,10 +18,12 @@ from typing import Any, Final
 from benchmarks.measure import Census, Contest, Lap, Ratio, Work, measure
 from kfuzz.errors import KfuzzError
 
-__all__ = ["ContestantFailed", "Job", "Remote", "compare", "made"]
+__all__ = ["VENV_PYTHON", "ContestantFailed", "Job", "Remote", "compare", "made"]
 
 # The folder from which ``benchmarks`` and ``kfuzz`` can be imported.
 ROOT: Final = Path(__file__).resolve().parents[1]
+# Where `make build` puts a checkout's Python.
+VENV_PYTHON: Final = Path(".venv/bin/python")
 
 
 class ContestantFailed(KfuzzError):
@@ -31,11 +33,12 @@ class ContestantFailed(KfuzzError):
 @dataclass(frozen=True)
 class Job:
     """``make`` makes a contestant's work. It runs in a new process, or with ``here`` in this one: such work starts its
-    own process.
+    own process. ``root`` is the checkout whose kfuzz it measures; None is this one.
     """
 
     make: Callable[[], Work]
     here: bool = False
+    root: Path | None = None
 
 
 def made(kind: Callable[[], Any], way: str, *arguments: object) -> Work:
@@ -47,10 +50,11 @@ def made(kind: Callable[[], Any], way: str, *arguments: object) -> Work:
 class Remote:
     """Work that ``make`` makes in a new process. The census begins at once, so that contestants run it in parallel."""
 
-    def __init__(self, title: str, make: Callable[[], Work]) -> None:
+    def __init__(self, title: str, make: Callable[[], Work], root: Path | None = None) -> None:
         self.title = title
+        python = sys.executable if root is None else str(root / VENV_PYTHON)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contestant"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [python, "-m", "benchmarks.contestant"], cwd=root or ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._send(make)
         self._send("census")
@@ -107,7 +111,7 @@ def compare(
     with ExitStack() as stack:
         works: dict[str, Work] = {}
         for name, job in jobs.items():
-            work = job.make() if job.here else Remote(f"{path}: {name}", job.make)
+            work = job.make() if job.here else Remote(f"{path}: {name}", job.make, job.root)
             stack.callback(work.close)
             works[name] = work
         return measure(path, works, contests, expected, rounds, lap_ms)

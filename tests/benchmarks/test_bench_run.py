@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ from benchmarks.__main__ import main
 from benchmarks.measure import Contest, InProcess, Lap, NotTheSameWork, measure
 from benchmarks.mixed import Census, Content, MixedSet
 from benchmarks.paths import ENCODE_MESSAGES, RECORD_PATHS
+from benchmarks.remote import ROOT, VENV_PYTHON
 from benchmarks.report import to_markdown
 from kfuzz import records
 from kfuzz.errors import UsageError
@@ -68,6 +70,29 @@ def test_a_quick_run_writes_paths_of_records_against_every_python_peer(tmp_path:
     chart = ElementTree.parse(tmp_path / "results.svg").getroot()
     labels = {element.text for element in chart.iter("{http://www.w3.org/2000/svg}text")}
     assert {f"{path} / {peer}" for path, _, peer in expected} <= labels
+
+
+def test_kfuzz_is_compared_with_that_of_another_checkout(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    python = other / VENV_PYTHON
+    python.parent.mkdir(parents=True)
+    ran = tmp_path / "ran"
+    python.write_text(f'#!/bin/sh\npwd >>{ran}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    for name in ("benchmarks", "kfuzz"):
+        (other / name).symlink_to(ROOT / name)
+    arguments = ["--quick", "--path", "call-1", "decode-messages-small", "--old", str(other), "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    assert [(row["path"], row["peer"]) for row in rows_of(tmp_path)] == [
+        (path, peer) for path in ("call-1", "decode-messages-small") for peer in ("old", "old against old")
+    ]
+    # Two contestants for each path run there.
+    assert ran.read_text().split() == [str(other)] * 4
+
+
+def test_another_checkout_that_was_not_built_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick", "--path", "call-1", "--old", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert "run `make build` there first" in capsys.readouterr().err
 
 
 def test_results_become_a_table_with_a_line_for_each_path() -> None:
