@@ -346,7 +346,7 @@ def test_too_much_memory_without_a_line_is_one_cause_in_each_format() -> None:
 
 def test_a_line_of_source_is_one_cause_whatever_the_error_says() -> None:
     [cause] = causes({"at": "a.go:1"}, {"at": "a.go:1", "finding": "", "error": "other"})
-    assert cause.what == "crc-mismatch: read # records (a.go:1)"
+    assert cause.what == "crc-mismatch: read 3 records (a.go:1)"
 
 
 def test_an_error_of_one_line_is_one_cause_whether_it_escapes_or_not() -> None:
