@@ -19,9 +19,10 @@ from kfuzz.fuzz.faults import Faults
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.samples import Sampler
-from kfuzz.fuzz.seeding import read_hex, shapes
+from kfuzz.fuzz.seeding import read_hex, regressions, shapes
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.fuzz.truth import Truth, harm_of, named_testee
+from kfuzz.fuzz.truth import Truth, asked_once, harm_of, named_testee
+from kfuzz.kafka import LATEST
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.schemas import schema
 from kfuzz.records import Record, RecordBatch
@@ -188,6 +189,14 @@ def test_a_disagreement_is_reproduced_with_the_reader(tmp_path: Path) -> None:
     words = ("fuzz", "messages", "--truth", "kfuzz", "--reproduce", file)
     done = kfuzz(*words)
     assert (done.returncode, done.stdout) == (0, f"messages: {file} does not break it\n")
+
+
+@pytest.mark.java
+@pytest.mark.skipif(not regressions(TARGETS["messages"]), reason="no message is kept that once differed")
+def test_messages_that_once_differed_are_read_as_kafka_reads_them() -> None:
+    kafka = named_testee(f"kafka-clients@{LATEST}")
+    kept = regressions(TARGETS["messages"])
+    assert [file.name for file, data in kept if asked_once(kafka, TARGETS["messages"], data)] == []
 
 
 def test_an_interrupted_campaign_asks_no_more(tmp_path: Path) -> None:
