@@ -566,7 +566,7 @@ class _Campaign:
         self.result.compared = found.inputs
         for cause, item in found.smallest:
             self._faults.add_difference(
-                cause, harm_of(item), item.reason, self._truth.input_of(item), self._truth.label
+                cause, harm_of(item), self._truth.told(item), self._truth.input_of(item), self._truth.label
             )
 
     def _merge(self) -> None:

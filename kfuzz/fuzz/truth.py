@@ -86,6 +86,13 @@ class Truth:
             return selector(definition, item.request["version"]) + item.data
         return unpack(item.data) if self._target.compresses else item.data
 
+    def told(self, item: Disagreement) -> str:
+        """What is wrong with kfuzz's reading, if the testee is right. A disagreement tells what is wrong with its."""
+        rest = item.reason.removeprefix(f"{item.error}; ")
+        if rest == item.reason or item.harm in SWAPPED:
+            return rest
+        return f"as {self.label} reads it, {item.reason}"
+
     @staticmethod
     def knows(target: Target) -> bool:
         """Whether a testee can be asked about the inputs of this target."""
