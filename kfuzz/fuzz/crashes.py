@@ -33,7 +33,7 @@ from kfuzz.fuzz.truth import ROLES as ROLE_OF
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import ROLES, Role
 
-__all__ = ["DIFFERENTIAL", "Crash", "as_it_is", "crash_at", "crash_of_target", "with_killing_fields"]
+__all__ = ["DIFFERENTIAL", "Crash", "as_differential", "as_it_is", "crash_at", "crash_of_target", "with_killing_fields"]
 
 # What may only happen in an instrumented build.
 NATIVE: Final = frozenset({KILLS.name, HANGS.name, MEMORY.name})
@@ -166,6 +166,13 @@ def with_killing_fields(crash: Crash) -> Crash:
     return replace(crash, kills=killing_fields_again(made, target, faults, fault))
 
 
+def as_differential(crash: Crash) -> Crash:
+    """A disagreement about record batches as if `kfuzz conform --differential` had found it; any other crash stays."""
+    if crash.testee and crash.body is not None and crash.body.message is None:
+        return replace(crash, target=DIFFERENTIAL, data=crash.body.data)
+    return crash
+
+
 def as_it_is(crash: Crash) -> Crash:
     """The crash after another run: under the oracle that found it, with the code as it is now.
 
@@ -185,7 +192,7 @@ def as_it_is(crash: Crash) -> Crash:
         raise _is_mended(crash, f"kfuzz and {crash.testee} agree")
     if crash.target == MESSAGES:
         return crash
-    return replace(crash, target=DIFFERENTIAL, data=found.data, body=Body(found.data), answer=outcome_of(found.answer))
+    return replace(as_differential(crash), answer=outcome_of(found.answer))
 
 
 def _is_mended(crash: Crash, what: str) -> UsageError:

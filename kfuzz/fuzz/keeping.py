@@ -22,7 +22,7 @@ from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.fuzz.bodies import Body, skipped
-from kfuzz.fuzz.crashes import DIFFERENTIAL, Crash, as_it_is
+from kfuzz.fuzz.crashes import DIFFERENTIAL, Crash, as_differential, as_it_is
 from kfuzz.fuzz.seeding import CORPUS
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.kafka import LATEST, ROLES
@@ -108,6 +108,7 @@ def kept_vector(
 
     Raises ``UsageError`` for what cannot be kept so, and :class:`Disagrees` if Kafka contradicts kfuzz.
     """
+    crash = as_differential(crash)
     if crash.target not in ABOUT_BYTES:
         raise UsageError(
             f"an input of {crash.target} tests kfuzz's own tools, and no decoder can be asked about it; "

@@ -232,15 +232,16 @@ def test_the_class_of_harm_is_that_of_kfuzz(harm: str, own_harm: str) -> None:
     assert harm_of(Disagreement(0, "", {}, harm=harm)) == own_harm
 
 
+@pytest.mark.parametrize(("target", "data", "questions"), [("record-batch", GOOD, 1), ("messages", MESSAGE, 2)])
 def test_what_another_reader_reads_otherwise_is_a_cause_of_the_campaign(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee, target: str, data: bytes, questions: int
 ) -> None:
-    stub(tmp_path, monkeypatch, "sleep 0.1", target="record-batch")
-    monkeypatch.setattr(campaign, "seeds", lambda target, say: [GOOD])
-    [result] = campaign.run(["record-batch"], 5, out=tmp_path / "out", truth=liar)
-    assert result.compared == 1
-    [cause] = result.causes
-    assert (cause.harm, cause.data, cause.count) == ("accepts", GOOD, 1)
-    assert "liar@1: rejected" in cause.summary
-    assert Path(cause.file).read_bytes() == GOOD
-    assert cause.truth == "liar@1"
+    stub(tmp_path, monkeypatch, "sleep 0.1", target=target)
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [data])
+    [result] = campaign.run([target], 5, out=tmp_path / "out", truth=liar)
+    # A message is also written again.
+    assert result.compared == len(result.causes) == questions
+    for cause in result.causes:
+        assert (cause.harm, cause.data, cause.count, cause.truth) == ("accepts", data, 1, "liar@1")
+        assert "rejected" in cause.summary
+        assert Path(cause.file).read_bytes() == data
