@@ -347,7 +347,6 @@ def test_inputs_of_kfuzzs_own_tools_are_only_regressions(
     ("target", "data", "sentence"),
     [
         ("record-batch", hostile(), "does not fail on this kfuzz: the target record-batch passes"),
-        ("columns", hostile(), "does not fail on this kfuzz: the target columns passes"),
         ("messages", bytes(17) + b"\x7f", "its first 3 bytes select no message"),
         ("compressed-batch", b"no batch", "it does not begin with a whole batch that has a codec"),
         ("compression", b"", "it is empty"),
