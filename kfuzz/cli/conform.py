@@ -16,6 +16,7 @@ from kfuzz.cli.completion import complete_globs, complete_testees
 from kfuzz.cli.console import echo_json, progress
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
+from kfuzz.conformance.judge.expected import load_own
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import CHOSEN, chosen
@@ -259,6 +260,11 @@ def command(
         testees = (_working_copy(testees, path, bool(names), update_expected),)
     if expected_file is not None and len(testees) != 1:
         raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
+    if update_expected and expected_file is not None and load_own("", Path(expected_file)).seal.count:
+        raise UsageError(
+            f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "
+            "leave out --expected, or name another file"
+        )
     # Who names vectors wants answers about these.
     choose = not ask_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):

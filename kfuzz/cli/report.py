@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,12 @@ import click
 from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, require_writable, write_whole
+from kfuzz.text import printable
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.matrix import Run
+    from kfuzz.conformance.report import Changes
     from kfuzz.vectors import Vector
 
 __all__ = ["CAUSES_SHOWN", "command", "print_outcome", "print_run"]
@@ -68,7 +72,8 @@ def command(
     """Show the result of `kfuzz conform --json RESULT.json`: what each implementation does wrong, worst first.
 
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
-    only the changes are shown: causes that are new, and causes that are gone.
+    only the changes are shown: causes that are new, causes that are gone, and outcomes that changed. It may be of
+    another version of the implementation. Only questions that both results answer are compared.
 
     With --html, the whole result is one page with filters and search, which needs no network. It shows everything,
     unless --publish is given. With --site, DIR gets the same page with its data in files of their own. A site is for
@@ -88,6 +93,7 @@ def command(
       kfuzz report result.json --html public.html --publish
       kfuzz report result.json --site public/matrix
       kfuzz report monday.json tuesday.json
+      kfuzz report library-1.0.json library-1.1.json
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
@@ -108,15 +114,15 @@ def command(
         report.require_empty(site)
     place = Path(root) if root else default_root()
     suite = load_suite("*", place, kinds=KINDS)
-    run = _run_in(result, suite)
     if newer:
-        changes = report.changes(run, _run_in(newer, suite))
+        changes = _changes(result, newer, suite)
         if as_json:
             echo_json(changes.to_json())
         else:
             for sentence in changes.sentences():
                 click.echo(sentence)
         ctx.exit(1 if changes else 0)
+    run = _run_in(result, suite)
     public = published(run, Places.beside(place)) if publish or site else run
     run = public if publish else run
     if html_file:
@@ -155,12 +161,33 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
     click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
-def _run_in(file: str, suite: Sequence[Vector]) -> Run:
+def _changes(older: str, newer: str, suite: Sequence[Vector]) -> Changes:
     from kfuzz.conformance import report
 
-    document = _document(file)
+    documents = [_document(older), _document(newer)]
+    left_out: list[str] = []
+    changes = report.changes(
+        *(_run_of(document, file, suite, left_out) for document, file in zip(documents, (older, newer), strict=True))
+    )
+    notes = []
+    versions = [str(document["kfuzz"]) for document in documents]
+    if versions[0] != versions[1]:
+        notes.append(f"kfuzz {versions[0]} judged {older}, kfuzz {versions[1]} {newer}: their vectors may differ too")
+    if gone := list(dict.fromkeys(left_out)):
+        others = " and others" if len(gone) > 1 else ""
+        notes.append(f"{counted(len(gone), 'vector')} not in this suite, left out: {gone[0]}{others}")
+    return replace(changes, notes=(*map(printable, notes), *changes.notes))
+
+
+def _run_in(file: str, suite: Sequence[Vector]) -> Run:
+    return _run_of(_document(file), file, suite)
+
+
+def _run_of(document: Any, file: str, suite: Sequence[Vector], left_out: list[str] | None = None) -> Run:
+    from kfuzz.conformance import report
+
     try:
-        return report.from_json(document, suite)
+        return report.from_json(document, suite, left_out=left_out)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
 

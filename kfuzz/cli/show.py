@@ -441,7 +441,9 @@ def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterato
     for finding in dump.findings:
         yield f"{finding.severity}: {finding}"
     yield dump.outcome
-    yield from () if crash is None or not crash.harm else killing_lines(crash.kills)
+    # Nobody looks for one in a message that another reader reads otherwise.
+    has_fields = crash is not None and crash.harm and not (crash.testee and crash.body and crash.body.message)
+    yield from killing_lines(crash.kills) if crash is not None and has_fields else ()
 
 
 def dump_json(dump: Dump) -> dict[str, Any]:
@@ -475,10 +477,11 @@ def crash_json(crash: Crash) -> dict[str, Any]:
 def cause_lines(crash: Crash) -> list[str]:
     """The cause of a crash, before its dump."""
     from kfuzz.conformance.judge.harm import harm_named
+    from kfuzz.fuzz.crashes import DIFFERENTIAL
 
     if not crash.harm:
         return []
-    of = f"{crash.testee} as {crash.role}" if crash.testee else crash.target
+    of = f"{crash.testee} as {crash.role}" if crash.target == DIFFERENTIAL else crash.target
     at = f" ({crash.at})" if crash.at else ""
     return [f"cause {crash.id} of {of}, {harm_named(crash.harm).title}: {crash.summary}{at}"]
 

@@ -59,7 +59,8 @@ class Fault:
     ``summary``, ``at`` and ``details`` tell what happened and where, ``count`` how many inputs it broke.
     ``input_hex`` is the smallest one, ``file`` holds it, and ``known`` names the vectors and seeds among the inputs.
     ``kills``: the fields without which the smallest input does not break the target in this way, the most telling one
-    first; empty if they were not found.
+    first; empty if they were not found. ``truth``: the testee that reads the inputs otherwise; empty if they break the
+    target itself.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Fault:
     file: str = ""
     known: tuple[str, ...] = ()
     kills: tuple[KillingField, ...] = ()
+    truth: str = ""
 
     @property
     def data(self) -> bytes:
@@ -145,9 +147,11 @@ class Faults:
         """The smallest input of a fault of this campaign."""
         return self._now[id].data
 
-    def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes) -> None:
-        """Count a cause of a differential: kfuzz and a testee read its inputs differently. ``data`` is the smallest."""
-        fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex())
+    def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes, truth: str) -> None:
+        """Count a cause of a differential: kfuzz and the testee ``truth`` read its inputs differently. ``data`` is the
+        smallest one.
+        """
+        fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex(), truth=truth)
         earlier = self._now.get(cause.id)
         self._now[cause.id] = fault if earlier is None else earlier.merged(fault)
         self._differences.add(cause.id)

@@ -94,6 +94,24 @@ def test_somebody_s_own_file_of_outcomes_withholds_nothing_and_touches_no_other(
     assert "toy/misread" not in changed.stdout
 
 
+def test_a_committed_file_is_expected_by_its_name_and_its_seal_counts(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED, MISREAD, {"id": "toy/trap"}])
+    assert conform(suite, "--update-expected").returncode == 0
+    file = tmp_path / "committed.txt"
+    text = (suite / "expected" / "dies@1.txt").read_text()
+    assert "withheld 1 scrypt:" in text
+    file.write_text(text)
+    done = conform(suite, "--expected", str(file))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "as expected")
+    file.write_text(text.replace("withheld 1", "withheld 2"))
+    done = conform(suite, "--expected", str(file))
+    assert done.returncode == 1
+    assert "2 in the file of expected outcomes, 1 in this run" in done.stdout
+    done = conform(suite, "--expected", str(file), "--update-expected")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "has a `withheld` line" in done.stderr
+
+
 def test_an_own_file_belongs_to_one_testee(good: Path) -> None:
     done = conform(good, "--expected", "out.txt", "--testee", "kfuzz")
     assert (done.returncode, done.stdout) == (2, "")

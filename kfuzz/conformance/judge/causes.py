@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, PAYLOAD_AT, Case, Cell
 from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, PANICS, RANK, REFUSES, worst
 from kfuzz.kafka import CODECS
+from kfuzz.text import printable
+from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
@@ -245,8 +247,12 @@ class Cause:
 
     @property
     def id(self) -> str:
-        """Eight hex digits that depend on the key alone, so that they are the same in every run."""
-        return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:8]
+        """Eight hex digits that depend on the key alone, so that they are the same in every run.
+
+        The implementation's version does not count: the same fault of two versions has one id.
+        """
+        label, *fault = self.key
+        return hashlib.sha256("\0".join((label.rpartition("@")[0] or label, *fault)).encode()).hexdigest()[:8]
 
     @property
     def harm(self) -> str:
@@ -272,10 +278,23 @@ class Cause:
         return masked(self.smallest.error)
 
     @property
+    def damage(self) -> str:
+        """The damage of the smallest input by its name, and how many other kinds there are; empty for good inputs."""
+        own = self.smallest.finding
+        others = len({one.finding for one in self.deviations} - {own, ""})
+        if not others:
+            return own
+        more = counted(others, f"{'other ' if own else ''}kind")
+        return f"{own or 'undamaged input'} and {more} of damage"
+
+    @property
     def what(self) -> str:
-        """The finding, the text and the line of source, as far as there are any, for people."""
-        what = f"{self.finding}: {self.text}" if self.finding else self.text
-        return f"{what} ({self.at})" if self.at else what
+        """What the smallest input shows, as one printable line for people: its damage, its own error, and the line of
+        source, as far as there are any.
+        """
+        what = _shortened(printable(" ".join(self.smallest.error.split())))
+        what = f"{self.damage}: {what}" if self.damage else what
+        return f"{what} ({printable(self.at)})" if self.at else what
 
     @property
     def count(self) -> int:
@@ -299,6 +318,10 @@ def masked(error: str) -> str:
     text = _NULLITY.sub(r"a field is \1; expected \2", text)
     for pattern in (_QUOTED, _NUMBER, _HEX):
         text = pattern.sub("#", text)
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Line",
     "Seal",
     "Standing",
+    "labels_in",
     "load",
     "load_own",
     "parse",
@@ -46,9 +47,10 @@ WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld"))
 # Which budget a greedy reader exceeds first, time or memory, depends on the machine.
 _BUDGET: Final = {"timeout": "budget", "memory": "budget"}
-_SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
+_SEAL = re.compile(r"withheld\s+([1-9][0-9]{0,8})\s+scrypt:([0-9a-f]{64})")
 # Slow on purpose, so that nobody can find a set of two or more cells by trying all sets.
 _SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
+_HEADING: Final = re.compile(r"# Outcomes of (\S+) other than pass\.")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
 
@@ -182,11 +184,22 @@ def load(label: str, directory: Path, embargo: Path) -> Expectations:
 
 
 def load_own(label: str, file: Path) -> Expectations:
-    """The expectations for the testee ``label`` in a user's own ``file``. Nothing is withheld."""
+    """The expectations for the testee ``label`` in a ``file`` of the user's choice.
+
+    A file of ``vectors/expected/`` may have a seal, which is one of the version that its heading names.
+    """
     listed, seal = _parse(file, LISTABLE)
-    if seal.count:
-        raise UsageError(f"{file}: a `withheld` line belongs in vectors/expected/; remove it")
-    return Expectations(label, listed, exist=file.exists())
+    if seal.count and (heading := _HEADING.match(read_bytes(file).decode("utf-8", "replace"))):
+        label = heading[1]
+    return Expectations(label, listed, seal=seal, exist=file.exists())
+
+
+def labels_in(directory: Path, name: str) -> list[str]:
+    """The labels of the testee ``name`` whose outcomes ``directory`` has, the latest version last."""
+    if not directory.is_dir():
+        return []
+    found = [file.stem for file in directory.iterdir() if file.suffix == ".txt" and file.stem.startswith(f"{name}@")]
+    return sorted(found, key=lambda label: [int(part) for part in re.findall(r"[0-9]+", label.removeprefix(name))])
 
 
 def withholdable(cells: Mapping[Key, Cell], expectations: Expectations) -> dict[Key, str]:

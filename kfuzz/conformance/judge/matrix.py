@@ -33,7 +33,7 @@ class Places:
 
     expected: Path
     embargo: Path
-    # A user's own file with the outcomes of one testee. Nothing in it is withheld.
+    # A file of the user's choice with the outcomes of one testee.
     own: Path | None = None
 
     @classmethod
@@ -44,6 +44,10 @@ class Places:
     def load(self, label: str) -> Expectations:
         """The expected outcomes of the testee ``label``."""
         return expected.load_own(label, self.own) if self.own else expected.load(label, self.expected, self.embargo)
+
+    def labels_of(self, name: str) -> list[str]:
+        """The versions of the testee ``name`` (as labels) whose outcomes are here, the latest one last."""
+        return [] if self.own else expected.labels_in(self.expected, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +231,23 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     handshake = outcome.handshake
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
-    pinned = "" if testee.pinned is None else testee.pinned.label if testee.pinned.version else handshake.label
+    pinned = "" if testee.pinned is None else _pinned(testee.pinned, handshake, places)
     # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
     column = judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
     return replace(column, version=testee.version) if pinned else column
+
+
+def _pinned(testee: Testee, handshake: Handshake, places: Places) -> str:
+    """The label of the pinned version. Where its handshake alone would name it, it is the one with expected outcomes,
+    because a working copy may have another version.
+    """
+    if testee.version:
+        return testee.label
+    known = places.labels_of(testee.name)
+    return handshake.label if handshake.label in known or not known else known[-1]
 
 
 def judged(
@@ -270,7 +284,11 @@ def judged(
     stand = expected.stand_beside if pinned else expected.stand
     standings = {case.key: stand(case, cells[case.key], expectations, sealed=sealed) for case in cases}
     if pinned:
+        notes.append(_compared_with(handshake, pinned, expectations, places))
         notes += _beside(pinned, cells, standings, expectations)
+    elif not expectations.exist and (others := places.labels_of(handshake.name)):
+        file = places.expected / f"{others[-1]}.txt"
+        notes.append(f"no file has expected outcomes of this version; --expected {file} compares with {others[-1]}")
     return Judged(
         name=handshake.name,
         version=handshake.version,
@@ -309,12 +327,21 @@ def _published(testee: Judged, expectations: Expectations) -> Judged:
     return replace(testee, standings=standings, expectations=expectations, published=True)
 
 
+def _compared_with(handshake: Handshake, pinned: str, expectations: Expectations, places: Places) -> str:
+    """A sentence that says whose outcomes a working copy is compared with."""
+    if not expectations.exist:
+        return f"nothing says what {pinned} does, so every deviation counts as worse"
+    whose = f"in {places.own}" if places.own else f"of {pinned}, the pinned version"
+    own = "" if handshake.label == pinned else f"; the working copy says that it is {handshake.version}"
+    return f"compared with the outcomes {whose}{own}"
+
+
 def _beside(
     pinned: str, cells: Mapping[Key, Cell], standings: Mapping[Key, Standing], expectations: Expectations
 ) -> list[str]:
     """Sentences about the outcomes that are not those of the pinned version: worse ones, better ones, a count."""
     if not expectations.exist:
-        return [f"nothing says what {pinned} does, so every deviation counts as worse"]
+        return []
     changed: dict[str, list[str]] = {"worse": [], "better": []}
     for key, standing in standings.items():
         line = expectations.of(key)

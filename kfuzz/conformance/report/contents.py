@@ -87,6 +87,20 @@ class Contents:
         return self.run.causes
 
     @cached_property
+    def _names(self) -> dict[tuple[str, ...], str]:
+        """The name of each cause in addresses, by its key: its id, and a number if it is that of several versions."""
+        seen: Counter[str] = Counter()
+        names = {}
+        for cause in self.causes:
+            seen[cause.id] += 1
+            names[cause.key] = cause.id if seen[cause.id] == 1 else f"{cause.id}-{seen[cause.id]}"
+        return names
+
+    def name_of(self, cause: Cause) -> str:
+        """The name of a cause in the page's addresses; no other cause of the page has it."""
+        return self._names[cause.key]
+
+    @cached_property
     def judged(self) -> list[Judged]:
         """The implementations that could be asked, those with the worst causes first."""
         counts: dict[str, Counter[str]] = {testee.label: Counter() for testee in self.run.testees}
@@ -182,7 +196,7 @@ class Contents:
             "unexpected": [[keys[key] for key in testee.unexpected if key in keys] for testee in self.judged],
             "causes": [
                 [
-                    cause.id,
+                    self.name_of(cause),
                     labels.index(cause.smallest.implementation),
                     LETTERS[cause.harm],
                     [keys[one.input, one.role] for one in cause.deviations],

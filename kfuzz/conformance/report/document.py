@@ -67,8 +67,9 @@ def to_json(run: Run) -> dict[str, Any]:
     }
 
 
-def from_json(document: Any, suite: Sequence[Vector]) -> Run:
-    """The run of a document that ``to_json`` made. Its vectors must be in ``suite``.
+def from_json(document: Any, suite: Sequence[Vector], *, left_out: list[str] | None = None) -> Run:
+    """The run of a document that ``to_json`` made. Its vectors must be in ``suite``; if ``left_out`` is given, those
+    that are not are added to it, and the run is without them.
 
     Raises ``UsageError`` if the document is none, or if a vector is not in the suite.
     """
@@ -81,14 +82,35 @@ def from_json(document: Any, suite: Sequence[Vector]) -> Run:
         what = f"{error.json_path}: {error.message[:160]}"
         raise UsageError(f"not a report of `kfuzz conform --json`: {what}; name another file") from None
     vectors = {vector.id: vector for vector in suite}
-    if missing := [case["id"] for case in document["cases"] if case["id"] not in vectors]:
-        raise UsageError(f"the suite has no vector {missing[0]}, which the report names; use the suite of that run")
-    cases = [_case(vectors[case["id"]], case["role"]) for case in document["cases"]]
+    missing = dict.fromkeys(case["id"] for case in document["cases"] if case["id"] not in vectors)
+    if left_out is not None:
+        left_out += missing
+    elif missing:
+        raise UsageError(
+            f"the suite has no vector {next(iter(missing))}, which the report names; use the suite of that run"
+        )
+    known = [case for case in document["cases"] if case["id"] in vectors]
+    _check_cells(document["testees"], known)
     return Run(
-        tuple(cases),
-        tuple(_testee(testee, document["cases"]) for testee in document["testees"]),
+        tuple(_case(vectors[case["id"]], case["role"]) for case in known),
+        tuple(_testee(testee, known) for testee in document["testees"]),
         tuple(document["dropped"]),
     )
+
+
+def _check_cells(testees: Sequence[Json], cases: Sequence[Json]) -> None:
+    """Raise ``UsageError`` unless each testee that was asked has one outcome for each question."""
+    labels = [testee["label"] for testee in testees]
+    keys = [(case["id"], case["role"]) for case in cases]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UsageError(f"two testees of the report have the name {twice[0]}; name another file")
+    if len(set(keys)) < len(keys):
+        raise UsageError("the report has a question twice; name another file")
+    for testee in testees:
+        for case in cases:
+            if "broken" not in testee and testee["label"] not in case["cells"]:
+                where = f"{case['id']} {case['role']}"
+                raise UsageError(f"the report has no outcome of {testee['label']} for {where}; name another file")
 
 
 def _case(vector: Vector, role: str) -> Case:
@@ -136,12 +158,19 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "id": cause.id,
         "testee": smallest.implementation,
         "harm": cause.harm,
+        "title": cause.what,
         "finding": cause.finding,
         "text": cause.text,
         "at": cause.at,
         "why": harm_named(cause.harm).why(smallest.role),
         "new": cause.is_new,
-        "smallest": {"id": smallest.input, "role": smallest.role, "size_bytes": smallest.size_bytes},
+        "smallest": {
+            "id": smallest.input,
+            "role": smallest.role,
+            "size_bytes": smallest.size_bytes,
+            "finding": smallest.finding,
+            "error": smallest.error,
+        },
         "requirements": list(smallest.requirements),
         "cases": [[one.input, one.role] for one in cause.deviations],
     }
