@@ -8,10 +8,7 @@ connection, the broker must accept a good batch, or it counts as ended; then the
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +16,7 @@ from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.client.cluster import Cluster, ClusterFailed
-from kfuzz.client.link import SILENT
+from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.client.settings import Address
 from kfuzz.conformance.judge.compare import Case, Cell
@@ -154,24 +151,23 @@ class _Worker:
         try:
             await self.cluster.open()
             try:
-                for config, those in _by_config(cases):
-                    await self._group(config, those)
+                async with asyncio.timeout(self.deadline - time.monotonic()) as whole:
+                    for config, those in _by_config(cases):
+                        await self._group(config, those)
             except _Ended as ended:
                 self.ended = str(ended)
+            except TimeoutError:
+                if not whole.expired():
+                    raise
+                self.ended = f"{self.settings.duration_s:g} s are over, and not all vectors were asked; add --duration"
         except (ConnectionLost, BrokerError, ClusterFailed) as error:
             raise UsageError(f"{error}; look at the broker") from None
         finally:
             await self._drop()
             await self.cluster.close()
 
-    def _permit(self, address: Address) -> None:
-        if self.settings.open_to_others:
-            return
-        try:
-            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise UsageError(f"{address.host} has no address; give HOST:PORT of a broker") from None
-        if not all(ipaddress.ip_address(place[0]).is_loopback for *_, place in found):
+    def _permit(self, address: Address, hosts: Sequence[str]) -> None:
+        if not self.settings.open_to_others and not are_of_this_machine(hosts):
             raise UsageError(f"{address} is not this machine; add --yes if hostile bytes may go there")
 
     # -- topics
@@ -242,8 +238,6 @@ class _Worker:
     # -- vectors
 
     async def _one(self, case: Case, config: Config) -> None:
-        if time.monotonic() > self.deadline:
-            raise _Ended(f"{self.settings.duration_s:g} s are over, and not all vectors were asked; add --duration")
         try:
             seen = await self._ask(case)
         except (ConnectionLost, ClusterFailed) as error:
@@ -308,14 +302,13 @@ class _Worker:
         was_away = False
         while True:
             try:
-                _, writer = await asyncio.open_connection(address.host, address.port)
-                writer.close()
+                async with asyncio.timeout(self.settings.timeout_ms / 1000):
+                    (await connected(address, self._permit)).close()
                 return was_away
             except OSError as error:
                 was_away = True
                 if time.monotonic() > deadline:
-                    why = os.strerror(error.errno) if error.errno else str(error)
-                    raise ConnectionLost(f"{address} cannot be reached: {why}") from None
+                    raise ConnectionLost(f"{address} cannot be reached: {why(error)}") from None
                 await asyncio.sleep(PAUSE_S)
 
     def _settle(self, case: Case, seen: Observed) -> None:
