@@ -102,7 +102,8 @@ class _Sent(NamedTuple):
 class Link:
     """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
 
-    ``in_flight``: how many requests may wait for their answers, for :meth:`room`. ``permit`` is called before it connects.
+    ``in_flight``: how many requests may wait for their answers, for :meth:`room`. ``permit`` is called
+    before it connects.
     """
 
     def __init__(
@@ -171,8 +172,8 @@ class Link:
             return
         if not are_of_this_machine(hosts):
             raise UsageError(
-                f"the password of {security.user} would go to {address} without encryption; add --tls, or --allow-plain "
-                f"{address.host} if nobody can listen on the way"
+                f"the password of {security.user} would go to {address} without encryption; add --tls, or "
+                f"--allow-plain {address.host} if nobody can listen on the way"
             )
 
     async def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
@@ -289,7 +290,7 @@ class Link:
         )
 
     async def room(self) -> None:
-        """Wait for a time when there may be room, or until the link is lost, or for a moment if the broker throttles."""
+        """Wait for a time when there may be room, or until the link is lost; or a moment if the broker throttles."""
         if self.lost is not None:
             return
         delay = self.muted_until - time.monotonic()

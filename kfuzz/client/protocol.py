@@ -22,13 +22,13 @@ __all__ = [
     "BrokerError",
     "ConnectionLost",
     "ProduceForm",
-    "throttle_ms",
     "correlation_id",
     "error_name",
     "first_error",
     "in_common",
     "request",
     "response",
+    "throttle_ms",
 ]
 
 SIZE: Final = struct.Struct(">i")

@@ -100,7 +100,8 @@ def read(
 
     ``message`` is a definition, or the name of a message of the latest release. Profile ``kafka`` refuses what the
     generated classes of that release refuse. ``strict`` refuses everything that a writer must not write. For
-    ``defaults`` and ``elements_max`` see :func:`decode`. Raises ``UsageError`` for an unknown message, version or profile.
+    ``defaults`` and ``elements_max`` see :func:`decode`. Raises ``UsageError`` for an unknown message, version or
+    profile.
 
     >>> from kfuzz.messages import read
     >>> reading = read("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a02310000"))
