@@ -27,6 +27,8 @@ CONTROL_IN_FLIGHT: Final = 1000
 BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
 TOPIC_EXISTS: Final = 36
+# The number of topics among the things that have settings.
+TOPIC: Final = 2
 UNKNOWN_TOPIC: Final = 3
 INVALID_TIMEOUT: Final = 50
 NO_COORDINATOR: Final = 15
@@ -254,6 +256,17 @@ class Cluster:
         code, message = first_error(await link.ask("DeleteTopics", values))
         if code:
             raise BrokerError("the topics cannot be deleted", code, message)
+
+    async def config(self, topic: str, name: str) -> str | None:
+        """The value of a topic's setting; None if the broker does not tell it."""
+        resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": [name]}
+        try:
+            link = await self._any()
+            answer = await link.ask("DescribeConfigs", {"resources": [resource]})
+        except (UsageError, ConnectionLost):
+            return None
+        found = (one["value"] for result in answer["results"] for one in result["configs"] or () if one["name"] == name)
+        return next(found, None)
 
     async def _refresh(self, names: Collection[str]) -> dict[str, int]:
         """Ask where the partitions of topics are; the number of partitions by topic."""

@@ -58,6 +58,7 @@ NEWEST: Final[Mapping[str, int]] = {
     "Metadata": 12,
     "CreateTopics": 7,
     "DeleteTopics": 5,
+    "DescribeConfigs": 4,
     "SaslHandshake": 1,
     "SaslAuthenticate": 2,
 }

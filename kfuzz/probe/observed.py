@@ -21,6 +21,7 @@ __all__ = [
     "RECOMPRESSED",
     "REFUSED",
     "SAME",
+    "TOO_LARGE",
     "Observed",
     "stored_as",
 ]

@@ -150,9 +150,9 @@ async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[
             # A sender that waits for the broker does not look at the clock.
             timer = asyncio.get_running_loop().call_later(min(settings.duration_s or inf, DURATION_S_MAX), end)
             await _run_all([sender.run() for sender in senders], cluster, end, report, progress)
-            timer.cancel()
             if not settings.acks and report.failure is None:
                 await _run_all([_drained(cluster, report)], cluster, end, report, progress)
+            timer.cancel()
         report.seconds = time.monotonic() - began
     finally:
         await cluster.close()

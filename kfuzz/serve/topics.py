@@ -149,7 +149,8 @@ class Topics:
         """Add a topic, or replace the one with its name. ``UsageError`` if the name is not legal."""
         if not is_legal(topic.name):
             raise UsageError(
-                f"{foreign_text(repr(topic.name))} is no name of a topic; take 1 to {NAME_LENGTH_MAX} letters, digits and any of . _ -"
+                f"{foreign_text(repr(topic.name))} is no name of a topic; take 1 to {NAME_LENGTH_MAX} letters, digits "
+                "and any of . _ -"
             )
         self.by_name[topic.name] = self.by_id[topic.id] = topic
 

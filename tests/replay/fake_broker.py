@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -58,7 +59,8 @@ class FakeBroker:
     - ``trouble(topic, partition, number)`` is asked for each batch; ``number`` counts from 0 for each partition.
     - ``rewrite(api, values)`` gets each answer before it is encoded, and may return other values, or the bytes to send
       instead of a frame.
-    - ``throttle_ms``: in each answer to Produce. ``receive_bytes``: how much is read at a time.
+    - ``throttle_ms``: in each answer to Produce. ``pause_s``: after each byte of an answer.
+    - ``receive_bytes``: how much is read at a time.
     - ``versions`` replaces what is offered.
     """
 
@@ -66,6 +68,7 @@ class FakeBroker:
     trouble: Trouble = lambda topic, partition, number: None
     rewrite: Callable[[str, Any], Any] = lambda api, values: values
     throttle_ms: int = 0
+    pause_s: float = 0
     receive_bytes: int = 1 << 20
     versions: dict[str, tuple[int, int]] = field(default_factory=lambda: dict(OFFERED))
     context: ssl.SSLContext | None = None
@@ -126,7 +129,9 @@ class FakeBroker:
                     one.close()
                     return
                 if isinstance(answer, bytes):
-                    one.sendall(answer)
+                    for piece in map(bytes, zip(answer)) if self.pause_s else (answer,):
+                        one.sendall(piece)
+                        time.sleep(self.pause_s)
 
     def _frames(self, one: socket.socket) -> Iterator[bytes]:
         held = bytearray()
