@@ -10,7 +10,7 @@ from kfuzz.client.cluster import Cluster
 from kfuzz.client.link import CLOSED, GARBLED, Link
 from kfuzz.client.protocol import ConnectionLost, ProduceForm, error_name, throttle_ms
 from kfuzz.messages.codec import Message
-from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed
+from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed, is_excessive
 from kfuzz.text import foreign_text
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import HEADER_AT, TRANSACTIONAL
@@ -58,6 +58,8 @@ async def ask(cluster: Cluster, place: Place, data: bytes) -> Observed:
     if seen.outcome == REFUSED:
         # There is nothing to fetch, so how that failed says nothing about the vector.
         failure = ""
+    if is_excessive(data, stored):
+        return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, b"", GARBLED)
     return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, stored, failure)
 
 

@@ -36,7 +36,8 @@ AWAY_S = 0.4
 class OddBroker(FakeBroker):
     """``odd``: what to do with these bytes: one of the words above, or an error code. ``refuses``: for all bytes.
 
-    ``tells``: what it answers if it is asked for ``max_message_bytes``; without it, the question is not offered.
+    ``serves``: other bytes that it serves for these. ``tells``: what it answers if it is asked for
+    ``max_message_bytes``; without it, the question is not offered.
     ``host``: where it says that it is. ``denied``: the error with which it creates no topics. ``known``: whether it
     knows the settings of topics.
     """
@@ -51,6 +52,7 @@ class OddBroker(FakeBroker):
     knows_settings: bool = True
     max_message_bytes: int = DEFAULT_TOPIC.max_message_bytes
     tells: str | None = None
+    serves: dict[bytes, bytes] = field(default_factory=dict)
     produced: list[bytes] = field(default_factory=list)
     stored: dict[tuple[str, int], bytes] = field(default_factory=dict)
     trouble_at_fetch: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class OddBroker(FakeBroker):
             return HANG_UP
         made = verdict(data, "broker", topic=Topic(max_message_bytes=self.max_message_bytes))
         error = odd if isinstance(odd, int) else INVALID_RECORD if made.fatal else 0
-        kept = made.stored or data
+        kept = self.serves.get(data) or made.stored or data
         if odd in (CLOSE_AT_FETCH, SILENT_AT_FETCH):
             self.trouble_at_fetch[place] = str(odd)
         if odd == DAMAGE:

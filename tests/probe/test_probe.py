@@ -29,9 +29,10 @@ from kfuzz.conformance.judge.compare import Cell
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.kafka import BROKER_RELEASE, Codec
 from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, summary
 from kfuzz.probe.observed import CHANGED, EDITED, RECOMPRESSED, SAME, stored_as
+from kfuzz.records import Record
 from kfuzz.records.appending import recompress, stamp_log_append_time
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.vectors import Vector, default_root, load_suite
@@ -275,6 +276,31 @@ def test_the_words_of_a_broker_are_bounded_in_the_report() -> None:
     text = cells(done)[BAD].answer["text"]
     assert text.endswith("(cut from 30004 characters)")
     assert len(text.encode()) <= 4096
+
+
+def _bomb(codec: Codec, records_: list[Record]) -> bytes:
+    return records.encode([records.RecordBatch(0, len(records_) - 1, records_, compression=codec)])
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        lambda: records.encode([records.RecordBatch(0, 0, [])]) * 2000,
+        lambda: _bomb("none", [Record(i, 0, None, None) for i in range(250_000)]),
+        lambda: _bomb("zstd", [Record(0, 0, None, None, [(b"", None)] * 1_200_000)]),
+        lambda: _bomb("zstd", [Record(0, 0, None, bytes(3 << 20))]),
+        lambda: bytes(5 << 20),
+    ],
+)
+def test_a_broker_that_serves_much_more_than_it_got_costs_little(served: Callable[[], bytes]) -> None:
+    data = bytes_of(GOOD)
+    with OddBroker(serves={data: served()}) as broker:
+        done = probed(broker, GOOD)
+    cell = cells(done)[GOOD]
+    assert (cell.outcome, cell.text) == (
+        "protocol-error",
+        "answered with bytes that cannot be read, when the accepted batch was fetched",
+    )
 
 
 def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
