@@ -37,7 +37,7 @@ CLIENT_ID: Final = "kfuzz"
 API_VERSIONS: Final = "ApiVersions"
 ANSWER_SIZE_MAX: Final = 64 << 20
 # The elements of all arrays of an answer together. A partition with three replicas has seven in Metadata.
-ANSWER_ELEMENTS_MAX: Final = 500_000
+ANSWER_ELEMENTS_MAX: Final = 200_000
 # A broker that throttles for longer than this is asked again anyway. Kafka's own quotas look at the last ten seconds.
 THROTTLE_MS_MAX: Final = 60_000
 
