@@ -15,6 +15,7 @@ from kfuzz.conformance.judge.matrix import Places, update_expected
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.probe import Settings, cases_for_broker, probe, summary
+from kfuzz.text import printable
 from kfuzz.vectors import default_root, load_suite
 
 __all__ = ["command"]
@@ -45,6 +46,13 @@ __all__ = ["command"]
 @click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
 @click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
 @click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")
+@click.option(
+    "--allow-plain",
+    "plain_hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Send the password to this host even without --tls; may be repeated.",
+)
 @click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default="")
 @click.option(
     "--causes",
@@ -75,6 +83,7 @@ def command(
     tls: bool,
     tls_ca: Path | None,
     user: str | None,
+    plain_hosts: tuple[str, ...],
     password: str,
     causes_shown: int,
     only_failures: bool,
@@ -99,7 +108,7 @@ def command(
     """
     settings = Settings(
         Address.parse(broker),
-        Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password),
+        Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
         open_to_others=yes,
         timeout_ms=timeout_s * 1000,
         duration_s=duration_s,
@@ -128,7 +137,7 @@ def command(
             whole=not globs,
             publish=publish,
             on_progress=set_done,
-            on_notice=lambda text: click.echo(text, err=True),
+            on_notice=lambda text: click.echo(printable(text), err=True),
         )
     from kfuzz.conformance import report
 
@@ -138,10 +147,10 @@ def command(
         write_whole(json_file, json.dumps(report.to_json(done.run), indent=2, ensure_ascii=False) + "\n")
     if not quiet:
         for line in summary(done.run, len(cases)):
-            click.echo(line)
+            click.echo(printable(line))
         print_outcome(done.run, causes_shown=causes_shown, only_failures=only_failures)
     if done.ended:
-        click.echo(f"kfuzz: {done.ended}", err=True)
+        click.echo(f"kfuzz: {printable(done.ended)}", err=True)
     if updates and done.ended:
         raise UsageError("the expected outcomes are unchanged, because the probe ended early")
     if updates:

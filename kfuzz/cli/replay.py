@@ -22,6 +22,7 @@ from kfuzz.replay import (
     parse_speed,
     replay,
 )
+from kfuzz.text import printable
 from kfuzz.units import parse_duration
 
 __all__ = ["command"]
@@ -69,6 +70,13 @@ def _bytes(text: str) -> int:
 @click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
 @click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
 @click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")
+@click.option(
+    "--allow-plain",
+    "plain_hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Send the password to this host even without --tls; may be repeated.",
+)
 @click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default="")
 @json_option
 @click.pass_context
@@ -98,6 +106,7 @@ def command(
     tls: bool,
     tls_ca: Path | None,
     user: str | None,
+    plain_hosts: tuple[str, ...],
     password: str,
     as_json: bool,
 ) -> None:
@@ -115,7 +124,7 @@ def command(
     """
     settings = Settings(
         bootstrap,
-        security=Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password),
+        security=Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
         connections=connections,
         in_flight=in_flight,
         pipelined=pipeline,
@@ -143,6 +152,6 @@ def command(
         echo_json({"directory": str(directory), "bootstrap": str(bootstrap), **report.to_json()})
     else:
         for line in report.lines(f"{directory} to {bootstrap}"):
-            click.echo(line)
+            click.echo(printable(line))
     # Use the exit code that a shell uses for a signal.
     ctx.exit(128 + report.signal if report.signal else 0 if report.is_clean else 1)

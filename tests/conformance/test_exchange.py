@@ -5,8 +5,10 @@ It is had once, at every version that the broker and the catalogue have in commo
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -221,15 +223,18 @@ def test_a_frame_of_another_size_than_it_says_is_a_flaw() -> None:
 
 
 @contextmanager
-def peer(answer: bytes) -> Iterator[int]:
-    """Whoever listens on the port given takes one request, says ``answer`` and hangs up."""
+def peer(answer: bytes, pause_s: float = 0) -> Iterator[int]:
+    """Whoever listens on the port given takes one request, says ``answer`` byte by byte and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             taken, _ = server.accept()
             with taken:
                 taken.recv(1024)
-                taken.sendall(answer)
+                with contextlib.suppress(ConnectionError):
+                    for byte in answer:
+                        taken.sendall(bytes([byte]))
+                        time.sleep(pause_s)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -248,6 +253,17 @@ def peer(answer: bytes) -> Iterator[int]:
 )
 def test_a_peer_that_does_not_answer_is_told_of(answer: str, says: str) -> None:
     with peer(bytes.fromhex(answer)) as port, Connection(port) as connection, pytest.raises(BrokerFailed, match=says):
+        connection.ask("ApiVersions", 0, {})
+
+
+def test_an_answer_has_to_be_whole_in_time_however_many_bytes_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfuzz.conformance.broker.exchange._ANSWER_TIMEOUT_S", 0.2)
+    slow = bytes.fromhex("00000100") + bytes(30)
+    with (
+        peer(slow, 0.02) as port,
+        Connection(port) as connection,
+        pytest.raises(BrokerFailed, match="no answer to Api"),
+    ):
         connection.ask("ApiVersions", 0, {})
 
 

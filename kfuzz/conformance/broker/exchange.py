@@ -22,6 +22,7 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, MessageReading, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions
+from kfuzz.text import foreign_text
 
 __all__ = ["SETTINGS", "TOPIC", "Connection", "Conversation", "Exchange", "converse", "error_codes", "exchange_of"]
 
@@ -47,6 +48,8 @@ _ANSWER_TIMEOUT_S: Final = 60
 _READY_TIMEOUT_S: Final = 60
 _POLL_S: Final = 0.02
 _MOST_BYTES: Final = 16 * 1024 * 1024
+_PIECE_BYTES: Final = 1 << 20
+_MOST_ELEMENTS: Final = 500_000
 _CLIENT_ID: Final = "kfuzz"
 _TIMEOUT_MS: Final = 30_000
 _TIMESTAMP_MS: Final = 1_700_000_000_000
@@ -116,11 +119,13 @@ def exchange_of(api: str, version: int, request: bytes, response: bytes) -> Exch
     """The exchange with these frames. A bad response raises nothing; ``UsageError`` for an unknown API or version."""
     definition = catalogue().find(f"{api}Response")
     header_version = response_header_version(definition, version)
-    header = read("ResponseHeader", header_version, response[_SIZE.size :])
+    header = read("ResponseHeader", header_version, response[_SIZE.size :], elements_max=_MOST_ELEMENTS)
     data = response[_SIZE.size + header.consumed :]
     body_version = 0 if api == _API_VERSIONS and _is_too_new(definition, version, data) else version
     # If the header is refused, the position of the body is unknown.
-    body = read(definition, body_version, data) if header.fatal is None else MessageReading(0)
+    body = MessageReading(0)
+    if header.fatal is None:
+        body = read(definition, body_version, data, elements_max=_MOST_ELEMENTS)
     return Exchange(api, version, request, response, header_version, header, body_version, body)
 
 
@@ -167,7 +172,7 @@ class Connection:
             self._socket = socket.create_connection(("127.0.0.1", port), _ANSWER_TIMEOUT_S)
         except OSError as error:
             raise BrokerFailed(f"no broker answers on 127.0.0.1:{port}: {error}") from None
-        self._in = self._socket.makefile("rb")
+        self._deadline = 0.0
 
     def __enter__(self) -> Connection:
         return self
@@ -175,7 +180,6 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._in.close()
         self._socket.close()
 
     def ask(self, api: str, version: int, values: Message) -> Exchange:
@@ -196,7 +200,9 @@ class Connection:
             encode("RequestHeader", request_header_version(definition, version), header),
             encode(definition, known, values),
         )
+        self._deadline = time.monotonic() + _ANSWER_TIMEOUT_S
         try:
+            self._socket.settimeout(_ANSWER_TIMEOUT_S)
             self._socket.sendall(request)
             response = self._response()
         except (OSError, EOFError) as error:
@@ -211,10 +217,17 @@ class Connection:
         return size + self._exactly(length)
 
     def _exactly(self, size: int) -> bytes:
-        data = self._in.read(size)
-        if len(data) < size:
-            raise EOFError(f"the broker closed the connection after {len(data)} of {size} bytes")
-        return data
+        data = bytearray()
+        while len(data) < size:
+            # The whole answer has to come in time, not only the next byte.
+            if (left_s := self._deadline - time.monotonic()) <= 0:
+                raise EOFError(f"only {len(data)} of {size} bytes within {_ANSWER_TIMEOUT_S} s")
+            self._socket.settimeout(left_s)
+            piece = self._socket.recv(min(size - len(data), _PIECE_BYTES))
+            if not piece:
+                raise EOFError(f"the broker closed the connection after {len(data)} of {size} bytes")
+            data += piece
+        return bytes(data)
 
 
 # --- the conversation -----------------------------------------------------------------------------------------------
@@ -288,7 +301,8 @@ class _Talk:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while not ready(asked := ask()):
             if time.monotonic() > deadline:
-                raise BrokerFailed(f"after {_READY_TIMEOUT_S} s it still answers {asked.api} with {asked.values}")
+                said = foreign_text(asked.values)
+                raise BrokerFailed(f"after {_READY_TIMEOUT_S} s it still answers {asked.api} with {said}")
             time.sleep(_POLL_S)
         return asked
 

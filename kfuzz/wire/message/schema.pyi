@@ -12,6 +12,9 @@ class Schema(Program):
     def check(self, data: Buffer, /) -> tuple[int, tuple[Note, ...]]:
         """The offset where the message ends (-1 if it is refused), and the notes. No values are made."""
 
+    def elements(self, data: bytes, /) -> int:
+        """How many elements all arrays have together, and tagged fields, up to a refusal. No values are made."""
+
     def decode(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
         """The same and the values, which are None if the message is refused."""
 

@@ -33,6 +33,11 @@ cdef class Schema(Program):
         cdef const uint8_t *end = check_message(&w, &self.root.c, start, n)
         return -1 if end == NULL else end - start, notes_of(&w) if w.seen else NOTHING
 
+    def elements(self, bytes data not None, /):
+        cdef walk_t w
+        check_message(&w, &self.root.c, <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return w.elements
+
     def decode(self, bytes data not None, /):
         return self.decoded(data, False)
 
