@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from kfuzz.cli.completion import complete_globs, complete_testees
-from kfuzz.cli.console import echo_json, progress
+from kfuzz.cli.console import echo_json, json_text, progress
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
@@ -23,6 +22,7 @@ from kfuzz.conformance.protocol.testees import only as one_testee
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.kafka import LATEST, ROLES
+from kfuzz.text import printable
 from kfuzz.vectors import KINDS, default_root, load_suite
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def command(
         print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
     if update_expected:
         for sentence in rewrite_expected(done, places):
-            click.echo(sentence, err=quiet)
+            click.echo(printable(sentence), err=quiet)
         ctx.exit(1 if any(testee.broken for testee in done.testees) else 0)
     ctx.exit(1 if done.failed else 0)
 
@@ -332,7 +332,7 @@ def _report_differences(
     files = differences.keep(found, out / "differential", seed=seed)
     document = differences.to_json(found, seed=seed)
     if json_file and json_file != "-":
-        write_whole(json_file, json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        write_whole(json_file, json_text(document) + "\n")
     click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs per CPU-second", err=True)
     if json_file == "-":
         echo_json(document)
@@ -343,7 +343,7 @@ def _report_differences(
 
 
 def _notice(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 def _write_reports(
@@ -354,7 +354,7 @@ def _write_reports(
     if json_file == "-":
         echo_json(report.to_json(done))
     elif json_file:
-        write_whole(json_file, json.dumps(report.to_json(done), indent=2, ensure_ascii=False) + "\n")
+        write_whole(json_file, json_text(report.to_json(done), sort_keys=False) + "\n")
     if junit_file:
         write_whole(junit_file, report.to_junit(done))
     if html_file:

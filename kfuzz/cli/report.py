@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, require_writable, write_whole
+from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.matrix import Run
@@ -151,27 +152,20 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
             on_progress=set_done,
         )
     for note in done.notes:
-        click.echo(note, err=True)
+        click.echo(printable(note), err=True)
     click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
 def _run_in(file: str, suite: Sequence[Vector]) -> Run:
     from kfuzz.conformance import report
 
-    document = _document(file)
+    document = load_json(
+        read_bytes(file, bytes_max=JSON_BYTES_MAX), file, remedy="give the file that `kfuzz conform --json` wrote"
+    )
     try:
         return report.from_json(document, suite)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
-
-
-def _document(file: str) -> Any:
-    try:
-        return json.loads(read_bytes(file))
-    except RecursionError:
-        raise UsageError(f"{file}: not JSON of `kfuzz conform`: it is nested too deeply; give another file") from None
-    except ValueError as error:
-        raise UsageError(f"{file}: not JSON: {error}; give the file that `kfuzz conform --json` wrote") from None
 
 
 def print_run(run: Run, *, causes_shown: int, only_new: bool) -> None:
@@ -196,10 +190,10 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
         if notes := report.notes_of(testee):
             _print_notes(testee.label, notes)
     for sentence in done.dropped:
-        click.echo(sentence)
+        click.echo(printable(sentence))
     without_cause = report.sentences(done, with_causes=False)
     for sentence in without_cause[:SENTENCES_SHOWN]:
-        click.echo(f"unexpected: {sentence}")
+        click.echo(printable(f"unexpected: {sentence}"))
     if len(without_cause) > SENTENCES_SHOWN:
         click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
     count = len(report.sentences(done))
@@ -214,7 +208,7 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
 def _print_notes(label: str, notes: Sequence[str]) -> None:
     *others, last = notes
     for note in others[:SENTENCES_SHOWN]:
-        click.echo(f"{label}: {note}")
+        click.echo(printable(f"{label}: {note}"))
     if len(others) > SENTENCES_SHOWN:
         click.echo(f"… and {len(others) - SENTENCES_SHOWN} more; --json has them all")
-    click.echo(f"{label}: {last}")
+    click.echo(printable(f"{label}: {last}"))

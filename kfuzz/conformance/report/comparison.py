@@ -9,6 +9,7 @@ from typing import Any
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.report.document import cause_json
+from kfuzz.text import printable
 from kfuzz.units import counted
 
 __all__ = ["Changes", "changes"]
@@ -35,13 +36,16 @@ class Changes:
         }
 
     def sentences(self) -> list[str]:
-        """One sentence per change, worst first, then a count."""
+        """One line per change, worst first, then a count. Each is harmless for a terminal."""
         said = [f"new: {_told(cause)}" for cause in self.appeared]
         said += [f"gone: {_told(cause)}" for cause in self.gone]
         said += [f"other vectors, {old.count} before: {_told(new)}" for old, new in self.moved]
         if not said:
             return ["nothing changed"]
-        return [*said, f"{len(self.appeared)} new, {len(self.gone)} gone, {len(self.moved)} with other vectors"]
+        return [
+            *map(printable, said),
+            f"{len(self.appeared)} new, {len(self.gone)} gone, {len(self.moved)} with other vectors",
+        ]
 
 
 def changes(older: Run, newer: Run) -> Changes:
