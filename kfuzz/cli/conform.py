@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from kfuzz.cli.completion import complete_globs, complete_testees
-from kfuzz.cli.console import echo_json, json_text, progress
+from kfuzz.cli.console import Word, echo_json, json_text, progress
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
@@ -23,6 +23,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.text import printable
+from kfuzz.units import parse_duration
 from kfuzz.vectors import KINDS, default_root, load_suite
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ ABOUT_VECTORS = {
     "--update-expected": "update_expected",
     "--expected": "expected_file",
     "--path": "path",
+    "--budget": "budget_s",
 }
 
 
@@ -118,6 +120,13 @@ ABOUT_VECTORS = {
     help="CPU time for one answer; five times as much on the clock.  [default: 10, or the vector's budget]",
 )
 @click.option(
+    "--budget",
+    "budget_s",
+    type=Word("time", parse_duration),
+    help="Time on the clock for each testee, without its build: 90s, 5m, 1h. After it, a testee is asked no more, and "
+    "the run fails.",
+)
+@click.option(
     "--causes",
     "causes_shown",
     type=click.IntRange(min=1),
@@ -159,6 +168,7 @@ def command(
     jobs: int,
     start_timeout_s: int | None,
     timeout_s: int | None,
+    budget_s: float | None,
     causes_shown: int,
     only_failures: bool,
     root: str | None,
@@ -178,6 +188,8 @@ def command(
     With --path, a testee is built with a working copy of its library, in a folder of its own. The report calls it
     NAME@path, and compares each outcome with that of the pinned version. Exit code 0: none is worse.
 
+    With --budget, the outcomes that are left are not-asked, and expected outcomes of that testee are not updated.
+
     With --differential, kfuzz and one testee (by default the latest kafka-clients) get the same inputs: mutants of
     generated batches and of the vectors. Both must agree on outcome, consumed bytes and contents. They read as a
     consumer, or in the role that --role names; brokers must also store the same bytes.
@@ -196,6 +208,7 @@ def command(
       kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --only-failures
       kfuzz conform --testee franz-go --path ../franz-go
+      kfuzz conform --testee librdkafka --budget 5m
       kfuzz conform --publish --html public/matrix.html
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
@@ -275,6 +288,7 @@ def command(
             jobs=jobs,
             publish=publish,
             answer_timeout_ms=None if timeout_s is None else timeout_s * 1000,
+            budget_s=budget_s,
             on_progress=set_done,
             on_notice=_notice,
         )
@@ -284,7 +298,7 @@ def command(
     if update_expected:
         for sentence in rewrite_expected(done, places):
             click.echo(printable(sentence), err=quiet)
-        ctx.exit(1 if any(testee.broken for testee in done.testees) else 0)
+        ctx.exit(1 if any(testee.broken or testee.stopped for testee in done.testees) else 0)
     ctx.exit(1 if done.failed else 0)
 
 

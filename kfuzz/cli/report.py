@@ -132,6 +132,9 @@ def command(
         echo_json(report.to_json(run))
     else:
         print_run(run, causes_shown=shown, only_new=only_failures)
+        for testee in run.testees:
+            if testee.stopped:
+                click.echo(printable(f"{testee.label} was not asked to the end: {testee.stopped}"))
     ctx.exit(1 if run.failed else 0)
 
 

@@ -144,7 +144,7 @@ class Family:
             # It has ended.
             mark = None
         if mark:
-            return mark == self._name
+            return bool(mark == self._name)
         with contextlib.suppress(OSError, AttributeError):
             if os.getsid(child.pid) == self._pid:
                 return True

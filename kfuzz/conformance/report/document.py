@@ -34,13 +34,13 @@ Json = Mapping[str, Any]
 def sentences(run: Run, *, with_causes: bool = True) -> list[str]:
     """One sentence per reason why the run fails; empty if everything is as expected.
 
-    Without ``with_causes`` only those that no cause shows: a testee that could not be asked, a line that is out of
-    date, an outcome that is better than expected.
+    Without ``with_causes`` only those that no cause shows: a testee that could not be asked, or not to the end, a line
+    that is out of date, an outcome that is better than expected.
     """
     said = []
     for testee in run.testees:
         said += [
-            f"{testee.label}: {sentence}" for sentence in (*([testee.broken] if testee.broken else []), *testee.stale)
+            f"{testee.label}: {sentence}" for sentence in (testee.broken, testee.stopped, *testee.stale) if sentence
         ]
         hidden = [key for key in testee.unexpected if testee.hides(key)]
         if hidden:
@@ -128,6 +128,7 @@ def _testee(testee: Json, cases: Sequence[Json]) -> Judged:
         stale=tuple(map(foreign_text, testee["stale"])),
         notes=tuple(map(foreign_text, testee["notes"])),
         broken=broken,
+        stopped=foreign_text(testee.get("stopped", "")),
     )
 
 
@@ -153,7 +154,7 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
         "stale": list(testee.stale),
         "notes": notes_of(testee),
     }
-    return shown | ({"broken": testee.broken} if testee.broken else {})
+    return shown | {name: why for name in ("broken", "stopped") if (why := getattr(testee, name))}
 
 
 def cause_json(cause: Cause) -> dict[str, Any]:

@@ -18,6 +18,8 @@ def to_junit(run: Run) -> bytes:
         suite = ElementTree.SubElement(root, "testsuite", name=printable(testee.label))
         if testee.broken:
             _junit_test(suite, testee.label, "handshake", "failure", testee.broken)
+        if testee.stopped:
+            _junit_test(suite, testee.label, "budget", "failure", testee.stopped)
         for case in [] if testee.broken else run.cases:
             _junit_case(suite, testee, case)
         for sentence in testee.stale:
