@@ -104,18 +104,16 @@ class _Runner:
         self._work_through(crowd, self._stream)
         self._work_through(measured, lambda session, queue: self._one_by_one(session, queue, doubtful))
         self._settle_doubtful(doubtful)
-        self._leave_out(case for case in asked if case.key not in self.outcome.cells)
+        self._leave_out(asked)
 
-    def _leave_out(self, cases: Iterable[Case]) -> None:
-        """Settle the cases for which there is no time left."""
-        left = list(cases)
+    def _leave_out(self, asked: Sequence[Case]) -> None:
+        """Settle those of the cases for which there was no time."""
+        left = [case for case in asked if case.key not in self.outcome.cells]
         for case in left:
             self._settle(case, Cell(NOT_ASKED, f"the budget of {self.budget_s:g} s was over"))
         if left:
-            done = counted(len(self.outcome.cells) - len(left), "question")
-            self.outcome.stopped = (
-                f"its budget of {self.budget_s:g} s was over after {done}; {len(left)} were not asked"
-            )
+            done = len(asked) - len(left)
+            self.outcome.stopped = f"its budget of {self.budget_s:g} s was over after {done} of {len(asked)} questions"
 
     def _is_over(self) -> bool:
         """Whether the testee's time is over. From then on, a trouble may only mean that there was no time to wait."""

@@ -27,6 +27,7 @@ __all__ = ["FORMAT", "cause_json", "from_json", "notes_of", "sentences", "to_jso
 FORMAT: Final = "kfuzz-report/1"
 NAME_BYTES_MAX: Final = 200
 ERRORS_MAX: Final = 100
+MESSAGE_END: Final = 80
 
 Json = Mapping[str, Any]
 
@@ -82,8 +83,10 @@ def from_json(document: Any, suite: Sequence[Vector]) -> Run:
     # The most telling one of the first errors: there may be millions.
     errors = islice(jsonschema.Draft202012Validator(schema).iter_errors(document), ERRORS_MAX)
     if (error := jsonschema.exceptions.best_match(errors)) is not None:
-        what = foreign_text(f"{error.json_path}: {error.message[:160]}", bytes_max=400)
-        raise _no_report(what)
+        message = error.message
+        # It begins with the wrong value, and ends with what is wanted.
+        message = message if len(message) <= 2 * MESSAGE_END else f"{message[:MESSAGE_END]} … {message[-MESSAGE_END:]}"
+        raise _no_report(foreign_text(f"{error.json_path}: {message}", bytes_max=600))
     vectors = {vector.id: vector for vector in suite}
     if missing := [case["id"] for case in document["cases"] if case["id"] not in vectors]:
         name = foreign_text(missing[0], bytes_max=200)
