@@ -255,10 +255,13 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do."""
+def read_bytes(path: str | Path, *, bytes_max: int | None = None) -> bytes:
+    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do.
+
+    Of more than ``bytes_max`` bytes, only one more is read, so that the caller can refuse them.
+    """
     with _readable(path) as file:
-        return file.read()
+        return file.read(-1 if bytes_max is None else bytes_max + 1)
 
 
 def map_bytes(path: str | Path) -> bytes | mmap.mmap:

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             site = Path(folder) / "site"
             # Its exit code is 1 if outcomes are not as expected, which is no matter here.
-            command = [sys.executable, "-m", "kfuzz", "report", str(options.result), "--site", str(site)]
+            command = [sys.executable, "-P", "-m", "kfuzz", "report", str(options.result), "--site", str(site)]
             if subprocess.run(command, stdout=subprocess.DEVNULL).returncode > 1:
                 return 2
             _photograph(browser, site / "index.html", out, wait_for="table", size=SIZE)

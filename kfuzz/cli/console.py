@@ -107,9 +107,9 @@ def internal_topic(path: str, records_of: str | None) -> str | None:
     return None if records_of == AS_THEY_ARE else records_of
 
 
-def json_text(value: Any) -> str:
-    """``value`` as one JSON document with sorted keys. Its text is harmless on a terminal."""
-    return json_printable(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
+def json_text(value: Any, *, sort_keys: bool = True) -> str:
+    """``value`` as one JSON document. Its text is harmless on a terminal, and valid Unicode."""
+    return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False))
 
 
 def echo_json(value: Any) -> None:

@@ -23,6 +23,7 @@ from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.fuzz.truth import named_testee
+from kfuzz.text import printable
 from kfuzz.units import parse_duration
 
 __all__ = ["command"]
@@ -177,7 +178,7 @@ def command(
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    click.echo(printable(line), err=True)
 
 
 def _list(as_json: bool) -> int:
@@ -224,7 +225,9 @@ def _reproduce(
     elif find is None:
         click.echo(f"{name}: {file} does not break it")
     else:
-        click.echo(f"{name}: {find.summary}\n{find.details}")
+        click.echo(printable(f"{name}: {find.summary}"))
+        for line in find.details.split("\n"):
+            click.echo(printable(line))
     return int(find is not None)
 
 
@@ -321,10 +324,11 @@ def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
     for cause in causes:
         shown = cause.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(cause.input_hex) > SHOWN_HEX_DIGITS else "")
         at = f" ({cause.at})" if cause.at else ""
-        click.echo(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}")
+        click.echo(printable(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}"))
         known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
-        click.echo(f"    {_inputs(cause.count)}{known}{more}; the smallest has {len(cause.data):,} bytes: {shown}")
+        count = f"{_inputs(cause.count)}{printable(known)}{more}"
+        click.echo(f"    {count}; the smallest has {len(cause.data):,} bytes: {shown}")
         if cause.kills:
             click.echo(f"    the field that kills: {cause.kills[0]}; `kfuzz show {cause.file}` marks it")
         asked = f" --truth {cause.truth}" if cause.truth else ""

@@ -400,6 +400,6 @@ def _write_executable(path: Path, environment: dict[str, str]) -> None:
         "#!/bin/sh\n"
         "# atheris numbers the branches of Python code in an order that depends on addresses.\n"
         "fixed=; setarch -R true 2>/dev/null && fixed='setarch -R'\n"
-        f'exec $fixed env {settings} {shlex.quote(sys.executable)} -m kfuzz.fuzz.harness "$0" "$@"\n',
+        f'exec $fixed env {settings} {shlex.quote(sys.executable)} -P -m kfuzz.fuzz.harness "$0" "$@"\n',
         mode=0o777,
     )

@@ -6,7 +6,6 @@ the same name of `kfuzz conform --differential`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY, RANK
 from kfuzz.conformance.protocol.testees import only as one_testee
 from kfuzz.conformance.protocol.words import DECODE_MESSAGE
 from kfuzz.conformance.report.differences import outcome_of
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
@@ -32,6 +32,7 @@ from kfuzz.fuzz.truth import MESSAGES, asked_once
 from kfuzz.fuzz.truth import ROLES as ROLE_OF
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import ROLES, Role
+from kfuzz.text import foreign_text
 
 __all__ = ["DIFFERENTIAL", "Crash", "as_differential", "as_it_is", "crash_at", "crash_of_target", "with_killing_fields"]
 
@@ -101,13 +102,14 @@ def crash_of_target(path: str | Path, target: str) -> Crash:
 def _of_differential(path: Path) -> Crash | None:
     beside = path.with_suffix(".json")
     try:
-        document = json.loads(read_bytes(beside))
+        document = load_json(read_bytes(beside), str(beside))
         cause, testee, kills = document.pop("cause"), document.pop("testee"), document.pop("kills")
         role = document.pop("role", "consumer")
-        if cause["harm"] not in RANK or role not in ROLES:
+        if cause["harm"] not in RANK or role not in ROLES or not isinstance(testee, str):
             return None
+        id, what = foreign_text(cause["id"]), foreign_text(cause["what"])
         fields = tuple(map(KillingField.from_json, kills))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (UsageError, ValueError, LookupError, TypeError, AttributeError):
         return None
     data = read_bytes(path)
     return Crash(
@@ -115,11 +117,11 @@ def _of_differential(path: Path) -> Crash | None:
         DIFFERENTIAL,
         data,
         Body(data),
-        cause["id"],
+        id,
         cause["harm"],
-        cause["what"],
+        what,
         kills=fields,
-        testee=testee,
+        testee=foreign_text(testee),
         role=role,
         answer=document,
     )
@@ -128,8 +130,8 @@ def _of_differential(path: Path) -> Crash | None:
 def _of_message(path: Path) -> Crash | None:
     """The input of the target `messages` for a question about a message, which a differential kept as its request."""
     try:
-        request = json.loads(read_bytes(path))
-        if request["operation"] != DECODE_MESSAGE:
+        request = load_json(read_bytes(path), str(path))
+        if request["operation"] != DECODE_MESSAGE or not isinstance(request["version"], int):
             return None
         definition, version = catalogue().find(request["message"]), request["version"]
         data = selector(definition, version) + bytes.fromhex(request["hex"])

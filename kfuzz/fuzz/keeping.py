@@ -28,6 +28,7 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
+from kfuzz.text import printable
 from kfuzz.vectors.adding import files_with, place_of, vector_with
 from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.coverage import CODES
@@ -212,7 +213,7 @@ def _regression(
     file = folder / crash.target / f"{stem}.hex"
     if file.exists():
         raise UsageError(f"{file} exists; choose another name")
-    sentence = " ".join(text.split())
+    sentence = printable(" ".join(text.split()))
     sentence = sentence[0].upper() + sentence[1:].rstrip(".") + "."
     files = {file: f"# {sentence}\n{crash.data.hex()}\n".encode()}
     if crash.target == DIFFERENTIAL:

@@ -21,6 +21,7 @@ from kfuzz.conformance.judge.causes import deviation
 from kfuzz.conformance.judge.compare import ALL_ROLES, NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
+from kfuzz.text import file_name, printable
 
 __all__ = [
     "Expectations",
@@ -47,7 +48,7 @@ WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld"))
 # Which budget a greedy reader exceeds first, time or memory, depends on the machine.
 _BUDGET: Final = {"timeout": "budget", "memory": "budget"}
-_SEAL = re.compile(r"withheld\s+([1-9][0-9]{0,8})\s+scrypt:([0-9a-f]{64})")
+_SEAL = re.compile(r"withheld\s++([1-9][0-9]{0,8})\s+scrypt:([0-9a-f]{64})")
 # Slow on purpose, so that nobody can find a set of two or more cells by trying all sets.
 _SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
 _HEADING: Final = re.compile(r"# Outcomes of (\S+) other than pass\.")
@@ -172,7 +173,7 @@ def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
 
 def load(label: str, directory: Path, embargo: Path) -> Expectations:
     """The expectations of the testee ``label`` (``name@version``)."""
-    name = f"{label}.txt"
+    name = f"{file_name(label)}.txt"
     listed, seal = _parse(directory / name, LISTABLE)
     embargoed, misplaced = _parse(embargo / name, WITHHOLDABLE)
     if misplaced.count:
@@ -311,8 +312,9 @@ def update(
         _write(own, expectations.label, listed)
         return len(listed), 0
     seal = Seal.of(expectations.label, {line.key: line.outcome for line in embargoed})
-    _write(directory / f"{expectations.label}.txt", expectations.label, listed, seal)
-    embargo_file = embargo / f"{expectations.label}.txt"
+    name = f"{file_name(expectations.label)}.txt"
+    _write(directory / name, expectations.label, listed, seal)
+    embargo_file = embargo / name
     if embargoed or embargo_file.exists():
         _write(embargo_file, expectations.label, embargoed)
     return len(listed), len(embargoed)
@@ -337,7 +339,7 @@ def _explained(
 
 
 def _first_reason(cell: Cell) -> str:
-    text = " ".join(cell.text.split())[:160]
+    text = printable(" ".join(cell.text.split())[:160])
     # For these outcomes the testee's own text is the reason.
     spoken = {"unsupported": "answers unsupported", "fault": "lets escape"}
     return f"{spoken.get(cell.outcome, UNEXPLAINED)}: {text}"

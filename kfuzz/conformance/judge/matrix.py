@@ -63,6 +63,8 @@ class Judged:
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     broken: str = ""
+    # Why it was not asked to the end, if its time was over.
+    stopped: str = ""
     # The report is public, so it must not show withheld outcomes.
     published: bool = False
     # For a working copy: the pinned version (``name@version``) whose outcomes are expected.
@@ -81,7 +83,7 @@ class Judged:
     @property
     def failed(self) -> bool:
         """Whether this testee fails the run."""
-        return bool(self.broken or self.unexpected or self.stale)
+        return bool(self.broken or self.stopped or self.unexpected or self.stale)
 
     def shown(self, key: Key) -> str:
         """The outcome that the report may show."""
@@ -135,6 +137,7 @@ def run(
     publish: bool = False,
     limits: Limits | None = None,
     answer_timeout_ms: int | None = None,
+    budget_s: float | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Run:
@@ -145,6 +148,7 @@ def run(
     ``publish``: the run's reports withhold crashes, hangs and memory faults that have no public line.
     ``jobs``: how many testees run at the same time.
     ``answer_timeout_ms``: the CPU time for one answer in place of the default.
+    ``budget_s``: the time on the clock for each testee, without its build; after it, the testee is asked no more.
     ``on_progress`` gets the number of cells done. ``on_notice`` gets a sentence when a testee keeps the run waiting.
     Both may be called from other threads.
 
@@ -159,7 +163,9 @@ def run(
     chosen = chosen_keys(cases) if choose else None
     tally = _Tally(on_progress)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [pool.submit(_ask, testee, cases, chosen, limits, tally.add, on_notice) for testee in present]
+        futures = [
+            pool.submit(_ask, testee, cases, chosen, limits, budget_s, tally.add, on_notice) for testee in present
+        ]
         try:
             outcomes = [future.result() for future in futures]
         except BaseException:
@@ -206,6 +212,7 @@ def _ask(
     cases: Sequence[Case],
     chosen: frozenset[Key] | None,
     limits: Limits | None,
+    budget_s: float | None,
     on_cell: Callable[[], None],
     on_notice: Callable[[str], None],
 ) -> Outcome:
@@ -222,6 +229,7 @@ def _ask(
         cwd=testee.folder,
         limits=limits,
         chosen=chosen if testee.vectors == CHOSEN else None,
+        budget_s=budget_s,
         on_cell=on_cell,
         on_notice=on_notice,
     )
@@ -237,6 +245,7 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
     column = judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
+    column = replace(column, stopped=outcome.stopped)
     return replace(column, version=testee.version) if pinned else column
 
 
@@ -268,9 +277,11 @@ def judged(
     """
     expectations = places.load(pinned or handshake.label)
     stale = expected.stale(cases, expectations) if whole else []
-    left_out = sum(cell.outcome == NOT_ASKED for cell in cells.values())
+    unasked = [cell for cell in cells.values() if cell.outcome == NOT_ASKED]
+    # Those for which the time was too short say so.
+    left_out = sum(not cell.text for cell in unasked)
     # Only a whole run has all outcomes that the seal covers.
-    whole = whole and not left_out
+    whole = whole and not unasked
     unsealed = expected.unsealed(cells, expectations) if whole else None
     stale += [unsealed] if unsealed else []
     sealed = unsealed is None if whole else expected.may_be_sealed(cells, expectations)
@@ -370,6 +381,9 @@ def update_expected(done: Run, places: Places) -> list[str]:
     for testee in done.testees:
         if testee.broken:
             said.append(f"{testee.label}: its file is unchanged, because it could not be asked")
+            continue
+        if testee.stopped:
+            said.append(f"{testee.label}: its file is unchanged, because {testee.stopped}")
             continue
         listed, embargoed = expected.update(
             done.cases, testee.cells, testee.expectations, places.expected, places.embargo, places.own

@@ -201,7 +201,8 @@ def _sources(folder: Path) -> Iterable[Path]:
 
 def own() -> Testee:
     """kfuzz's own decoder, judged like any other."""
-    return Testee("kfuzz", __version__, (sys.executable, "-m", "kfuzz.cli.main", "testee"))
+    # With -P, a file `kfuzz.py` in the current folder is not run in its place.
+    return Testee("kfuzz", __version__, (sys.executable, "-P", "-m", "kfuzz.cli.main", "testee"))
 
 
 def from_command(command: str) -> Testee:

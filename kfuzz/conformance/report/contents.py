@@ -17,10 +17,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kfuzz.conformance.judge.causes import Cause
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case, shortened
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Judged, Run
-from kfuzz.conformance.report.document import shortened
 from kfuzz.conformance.report.dump import dumped, step_starts
 from kfuzz.conformance.report.threads import address_of
 from kfuzz.errors import UsageError
@@ -265,7 +264,9 @@ class Contents:
 def packed(value: Any) -> str:
     """The value as JSON, compressed with gzip, in base64: what the page's script opens."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    # Half of a surrogate pair, in an answer's contents, becomes JSON's escape.
+    data = text.encode("utf-8", "backslashreplace")
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 def fragment(**state: str) -> str:
