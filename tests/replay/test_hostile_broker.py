@@ -81,10 +81,7 @@ def more_topics(count: int, **topic: Any) -> Callable[[Any], Any]:
             lambda values: {**values, "brokers": [{"nodeId": i, "host": "h", "port": 9} for i in range(BROKERS_MAX)]},
             f"names more than {BROKERS_MAX} brokers",
         ),
-        (
-            more_topics(ANSWER_ELEMENTS_MAX, errorCode=0, name="x", partitions=[]),
-            f"at most {ANSWER_ELEMENTS_MAX} are read here",
-        ),
+        (more_topics(ANSWER_ELEMENTS_MAX, errorCode=0, name="x", partitions=[]), "elements together; at most"),
         (lambda values: b"\x7f\xff\xff\xff" + bytes(100), "an answer of 2147483647 bytes"),
         (lambda values: b"\xff\xff\xff\xff", "an answer of -1 bytes"),
         (lambda values: b"\0\0\0\x08" + b"\x63" * 8, "an answer to no request"),
