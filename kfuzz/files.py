@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from kfuzz.errors import UsageError
+from kfuzz.mapped import Mapped
 
 __all__ = [
     "cannot_write",
@@ -24,6 +25,7 @@ __all__ = [
     "local_path",
     "locked",
     "map_bytes",
+    "map_regular",
     "open_regular",
     "open_whole",
     "read_bytes",
@@ -262,14 +264,28 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def map_bytes(path: str | Path) -> bytes | mmap.mmap:
-    """Like :func:`read_bytes`, but maps the file, so that a large segment takes no memory of its own."""
+    """Like :func:`read_bytes`, but maps the file, so that a large segment takes no memory of its own.
+
+    Ask ``kfuzz.mapped.require_whole`` before a result counts: the file may become shorter while it is read.
+    """
     with _readable(path) as file:
-        # Empty files and pipes cannot be mapped; both report size 0.
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else file.read()
+        return _mapped(file)
+
+
+def map_regular(path: str | Path) -> bytes | mmap.mmap:
+    """Like :func:`map_bytes`, for a file inside a folder that somebody else made; see :func:`open_regular`."""
+    with open_regular(path) as file:
+        return _mapped(file)
+
+
+def _mapped(file: BinaryIO) -> bytes | mmap.mmap:
+    size = os.fstat(file.fileno()).st_size
+    # Empty files and pipes cannot be mapped; both report size 0.
+    return Mapped(file, 0, size) if size else file.read()
 
 
 @contextlib.contextmanager
-def _readable(path: str | Path) -> Iterator[IO[bytes]]:
+def _readable(path: str | Path) -> Iterator[BinaryIO]:
     path = local_path(path)
     try:
         if path.is_dir():
@@ -307,7 +323,8 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
         kind = file_kind(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         raise UsageError(f"{path} is {kind}; kfuzz reads regular files only there")
-    return os.fdopen(descriptor, "rb")
+    # So the file knows its name.
+    return open(path, "rb", opener=lambda *_: descriptor)
 
 
 def read_small(path: str | Path, *, bytes_max: int, follow: bool = False) -> bytes:

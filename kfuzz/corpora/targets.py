@@ -14,7 +14,6 @@ upload, so a failed attempt would leave half a file under its final name.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
 import shutil
@@ -26,10 +25,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write, local_path, require_writable
+from kfuzz.mapped import Mapped, require_whole
 
 __all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "as_they_end", "in_parallel"]
 
@@ -298,7 +298,7 @@ class LocalTarget(Target):
                 return
             except OSError as error:
                 raise UsageError(f"{self.root / name} cannot be read: {error.strerror}; check its rights") from None
-            yield stack.enter_context(_mapped(file.fileno()))
+            yield stack.enter_context(_mapped(file))
 
     def modified_s(self, name: str) -> float | None:
         try:
@@ -399,13 +399,18 @@ def _write_fully(descriptor: int, data: memoryview | bytes) -> None:
 
 
 @contextlib.contextmanager
-def _mapped(descriptor: int) -> Iterator[memoryview]:
+def _mapped(file: BinaryIO) -> Iterator[memoryview]:
+    """The content of an open file; ``UsageError`` at the end if it became shorter meanwhile."""
+    size = os.fstat(file.fileno()).st_size
     # An empty file cannot be mapped.
-    if os.fstat(descriptor).st_size == 0:
+    if size == 0:
         yield memoryview(b"")
         return
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-        yield view
+    with Mapped(file, 0, size) as data, memoryview(data) as view:
+        try:
+            yield view
+        finally:
+            require_whole(data)
 
 
 class RemoteTarget(Target):
@@ -461,7 +466,7 @@ class RemoteTarget(Target):
             if not self._copy(name, copy):
                 yield None
                 return
-            with _mapped(copy.fileno()) as view:
+            with _mapped(cast(BinaryIO, copy)) as view:
                 yield view
 
     def _copy(self, name: str, copy: Any) -> bool:

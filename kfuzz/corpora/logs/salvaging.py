@@ -16,12 +16,13 @@ from typing import IO, Final
 
 from kfuzz import records
 from kfuzz.corpora.log_walk import IndexWalk
-from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, mapped, opened
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, opened
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, open_whole, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
+from kfuzz.mapped import mapped, require_whole
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.search import find_batch, has_batch
@@ -141,6 +142,7 @@ def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]
         while True:
             with open_whole(copy) as out:
                 _write(out, view, kept)
+                require_whole(view)
             walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, open_transactions)
             refused = _walked(copy, walk)
             if refused is None:
@@ -197,7 +199,12 @@ def _next_batch(view: memoryview, bad: int, starts: Starts, finding: Finding | N
 def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:
     for start, end in kept:
         for at in range(start, end, STEP_BYTES):
-            out.write(view[at : min(at + STEP_BYTES, end)])
+            try:
+                out.write(view[at : min(at + STEP_BYTES, end)])
+            except OSError:
+                # The system cannot read the pages that a file has lost.
+                require_whole(view)
+                raise
 
 
 def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:

@@ -7,7 +7,6 @@ never wrong. The time index cannot be checked in this way.
 
 from __future__ import annotations
 
-import mmap
 import re
 import struct
 from collections.abc import Iterator
@@ -34,7 +33,6 @@ __all__ = [
     "entries",
     "find_segments",
     "increasing",
-    "mapped",
     "opened",
     "partition_of",
 ]
@@ -102,13 +100,6 @@ def opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def mapped(file: BinaryIO, start: int, end: int) -> memoryview:
-    """The bytes of ``file`` from ``start`` to ``end``, mapped. There must be at least one."""
-    first = start - start % mmap.ALLOCATIONGRANULARITY
-    data = mmap.mmap(file.fileno(), end - first, access=mmap.ACCESS_READ, offset=first)
-    return memoryview(data)[start - first :]
 
 
 def batch_bytes(data: memoryview) -> int:

@@ -25,11 +25,11 @@ from kfuzz.corpora.logs.segments import (
     Starts,
     batch_bytes,
     entries,
-    mapped,
     opened,
     partition_of,
 )
 from kfuzz.kafka import INT32_MAX
+from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import CONTROL, TRANSACTIONAL
@@ -159,7 +159,9 @@ class FileAhead(Ahead):
                 size, _, _ = next_frame(view, 0)
                 needed = batch_bytes(view)
                 if size == 0 and len(view) < needed <= self.segment.size - self.at:
-                    moved = self.took(mapped(file, self.at, self.at + needed))
+                    view = mapped(file, self.at, self.at + needed)
+                    moved = self.took(view)
+            require_whole(view)
             if moved == 0:
                 # Bad bytes: go on where the offset index knows a batch.
                 known = Starts(self.segment, file).next(self.at)
