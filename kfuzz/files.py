@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import NotRegular, UsageError
 from kfuzz.mapped import Mapped
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "read_small",
     "remove_empty",
     "require_empty",
+    "require_no_link",
     "require_writable",
     "sync_directory",
     "whole_directory",
@@ -302,10 +303,11 @@ def _readable(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
-    """Open a file inside a folder that somebody else made; ``UsageError`` unless it is a regular file.
+    """Open a file inside a folder that somebody else made; ``NotRegular`` unless it is a regular file.
 
     A link could lead out of the folder, and a pipe or a device could keep the reader for ever. ``follow`` allows a
-    link, for a path that the user named; what it leads to must still be a regular file.
+    link, for a path that the user named; what it leads to must still be a regular file. ``UsageError`` if it cannot be
+    opened.
     """
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer. A regular file does not know the flag.
@@ -316,13 +318,16 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
     except (OSError, ValueError) as error:
         # What Linux says of a link that it must not follow ("too many levels of symbolic links") explains nothing.
         if getattr(error, "errno", None) == errno.ELOOP:
-            raise UsageError(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
+            raise NotRegular(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
+        # Only a socket cannot be opened at all; a device may lack its driver.
+        if getattr(error, "errno", None) in (errno.ENXIO, errno.ENODEV):
+            raise NotRegular(f"{path} is a socket or a device; kfuzz reads regular files only there") from None
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         kind = file_kind(os.fstat(descriptor).st_mode)
         os.close(descriptor)
-        raise UsageError(f"{path} is {kind}; kfuzz reads regular files only there")
+        raise NotRegular(f"{path} is {kind}; kfuzz reads regular files only there")
     # So the file knows its name.
     return open(path, "rb", opener=lambda *_: descriptor)
 
@@ -337,6 +342,18 @@ def read_small(path: str | Path, *, bytes_max: int, follow: bool = False) -> byt
     if len(data) > bytes_max:
         raise UsageError(f"{path} is larger than {bytes_max} bytes, so it is not what its name says")
     return data
+
+
+def require_no_link(root: Path, name: str | Path) -> None:
+    """``NotRegular`` if ``name`` or a folder on the way to it from ``root`` is a link: it may lead anywhere.
+
+    To be called before anything in a folder that somebody else may have filled is read, written or removed.
+    """
+    path = root
+    for part in Path(name).parts:
+        path /= part
+        if path.is_symlink():
+            raise NotRegular(f"{path} is a link, which kfuzz does not follow; remove it, or name another folder")
 
 
 def file_kind(mode: int) -> str:

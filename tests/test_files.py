@@ -31,7 +31,7 @@ def _socket(path: Path) -> None:
         (os.mkdir, "is a directory"),
         (lambda path: os.symlink("/dev/zero", path), "is a link"),
         (lambda path: os.symlink(__file__, path), "is a link"),
-        (_socket, "cannot be read"),
+        (_socket, "is a socket"),
         (lambda path: None, "does not exist"),
     ],
 )
