@@ -17,7 +17,7 @@ import click
 from kfuzz import __version__
 from kfuzz.cli.console import Group, keep_going_without_reader
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.mapped import cut_file
+from kfuzz.mapped import cut_file, forget_files
 from kfuzz.text import printable
 
 # Python searches for unreachable cycles whenever this many more objects were created than freed. Its default of 700 is
@@ -109,6 +109,7 @@ def main(args: list[str] | None = None) -> Any:
         sys.exit(2)
     gc.set_threshold(NEW_OBJECTS_MAX)
     _accept_any_character()
+    forget_files()
     with _terminable() as signals, keep_going_without_reader():
         _main(args, signals)
 

@@ -230,7 +230,9 @@ def inspect(target: Target, workload: Workload, *, overwrite: bool = False, resu
     target.check_writable()
     listing = target.list()
     for name, kind in listing.others.items():
-        raise UsageError(f"{target}/{name} is {kind}, which is no part of a corpus; remove it or name another directory")
+        raise UsageError(
+            f"{target}/{name} is {kind}, which is no part of a corpus; remove it or name another directory"
+        )
     # A driver that was killed at its very start leaves a lock, or half of a file whose name begins with "_".
     others = [name for name in listing.files if not is_lock(name) and not (name[:2] == "._" and name[-4:] == ".tmp")]
     if WORKLOAD in others:

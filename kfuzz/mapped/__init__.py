@@ -7,14 +7,13 @@ must ask :func:`require_whole` before a result of its bytes counts. The command 
 from __future__ import annotations
 
 import mmap
-import os
 import weakref
 from typing import BinaryIO, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.mapped.guard import Guard
 
-__all__ = ["Mapped", "became_shorter", "cut_file", "mapped", "require_whole"]
+__all__ = ["Mapped", "became_shorter", "cut_file", "forget_files", "mapped", "require_whole"]
 
 
 class Mapped(mmap.mmap):
@@ -65,13 +64,13 @@ class Mapped(mmap.mmap):
             self._end_watch()
 
     def _end_watch(self) -> None:
-        if self.is_cut:
+        if self in OPEN and self.is_cut:
             CUT.append(self.name)
         # Once it is unmapped, the memory may belong to somebody else.
         self._guard.pause()
 
 
-# The mappings that are open, and the paths of files that were found cut when their mapping ended.
+# The mappings that are open, and the paths of files that were cut when their mapping ended.
 OPEN: Final[weakref.WeakSet[Mapped]] = weakref.WeakSet()
 CUT: Final[list[str]] = []
 
@@ -90,13 +89,15 @@ def require_whole(data: object) -> None:
         raise became_shorter(data.name)
 
 
-def cut_file() -> str | None:
-    """A sentence about a file that became shorter while this process had mapped it; None if there is none.
-
-    Files whose mapping has ended are told once.
-    """
-    names = [*CUT, *(one.name for one in OPEN if not one.closed and one.is_cut)]
+def forget_files() -> None:
+    """From now on, :func:`cut_file` is about files that are mapped later."""
     CUT.clear()
+    OPEN.clear()
+
+
+def cut_file() -> str | None:
+    """A sentence about a file that became shorter while this process had mapped it; None if there is none."""
+    names = [*CUT, *(one.name for one in OPEN if not one.closed and one.is_cut)]
     return str(became_shorter(names[0])) if names else None
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
-from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, opened
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments
 from kfuzz.errors import DecodeError, EncodeError, UsageError
 from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
 from kfuzz.mapped import became_shorter, mapped, require_whole
@@ -144,7 +144,7 @@ def steps(segments: Sequence[Segment], *, convert: bool = False, limits: Limits 
     """
     for segment in segments:
         if segment.size:
-            with opened(segment.path) as file:
+            with segment.open() as file:
                 yield from _Reader(segment, file, convert, limits or Limits()).steps()
 
 

@@ -23,7 +23,6 @@ from kfuzz.corpora.logs.segments import (
     Starts,
     batch_bytes,
     find_segments,
-    opened,
 )
 from kfuzz.corpora.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.corpora.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
@@ -184,7 +183,7 @@ def read_slice(
     if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
         selection = replace(selection, last_offset=stable - 1)
     rows = RowMaker(part.segment, wanted, selection, isolation)
-    with opened(part.segment.path) as file:
+    with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 
 
