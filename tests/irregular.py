@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["IRREGULAR", "SECRET"]
+__all__ = ["IRREGULAR", "SECRET", "make_socket"]
 
 # The first line of a file outside, which nothing may print.
 SECRET: Final = "the first line of somebody's file"
 
 
-def _socket(path: Path) -> None:
+def make_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         # The whole path may be too long for a socket's name.
         before = Path.cwd()
@@ -37,5 +37,5 @@ IRREGULAR: Final[dict[str, tuple[Callable[[Path], None], str]]] = {
     "link to a device": (lambda path: path.symlink_to("/dev/zero"), "a link"),
     "link to a file": (_link_to_file, "a link"),
     "link to nothing": (lambda path: path.symlink_to("nowhere"), "a link"),
-    "socket": (_socket, "a socket"),
+    "socket": (make_socket, "a socket"),
 }

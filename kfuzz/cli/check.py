@@ -150,6 +150,8 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
                 asked.say(f"{one.path}: {finding.severity}: {finding}{more}")
+    if not counts.segments + counts.others:
+        raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
     for line in _summary(name, counts):
         asked.say(line)
     asked.unread.extend(counts.unread)

@@ -61,8 +61,8 @@ class Segment:
     """A segment file. ``topic`` and ``partition`` are None if the file is in no partition folder.
 
     ``base_offset`` is the number in the file's name, or None. ``next_offset`` is the base offset of the partition's
-    next segment, or None for the last one. ``size`` is in bytes. ``named`` says that the user named the file itself: then
-    it may be a link.
+    next segment, or None for the last one. ``size`` is in bytes. ``is_link`` is for a file that
+    the user named: such a link is followed.
     """
 
     path: Path
@@ -71,11 +71,11 @@ class Segment:
     base_offset: int | None
     next_offset: int | None
     size: int
-    named: bool = False
+    is_link: bool = False
 
     def open(self) -> BinaryIO:
         """The file, open for reading; ``UsageError`` with the reason if that fails."""
-        return open_regular(self.path, follow=self.named)
+        return open_regular(self.path, follow=self.is_link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +124,16 @@ def find_segments(
     ``topics`` is a glob over the topics of a log directory. Kafka's own topics, which begin with ``__``, are left out
     unless the glob begins with ``__``. Segments are in the order of topic, partition and offset.
 
-    Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment or
-    of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing is
-    an error.
+    Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
+    or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
+    is an error.
 
     Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
     """
     path = local_path(path)
     try:
         if path.is_file():
-            return _of_topic([replace(_segment(path, None), named=True)], path, topics)
+            return _of_topic([replace(_segment(path, None), is_link=path.is_symlink())], path, topics)
         if not path.is_dir():
             raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
         if direct := _partition(path, pass_over):
