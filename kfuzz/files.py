@@ -258,10 +258,20 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do."""
+def read_bytes(path: str | Path, *, bytes_max: int = -1) -> bytes:
+    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do.
+
+    ``UsageError`` also if there are more than ``bytes_max`` bytes; -1 is no bound.
+    """
     with _readable(path) as file:
-        return file.read()
+        return _read_up_to(file, path, bytes_max)
+
+
+def _read_up_to(file: BinaryIO, path: str | Path, bytes_max: int) -> bytes:
+    data = file.read() if bytes_max < 0 else file.read(bytes_max + 1)
+    if len(data) > bytes_max >= 0:
+        raise UsageError(f"{path} is larger than {bytes_max} bytes, so it is not what its name says")
+    return data
 
 
 def map_bytes(path: str | Path) -> bytes | mmap.mmap:
@@ -336,12 +346,9 @@ def read_small(path: str | Path, *, bytes_max: int, follow: bool = False) -> byt
     """The bytes of a small regular file: a checkpoint, a mark, a description. ``UsageError`` if it is larger."""
     with open_regular(path, follow=follow) as file:
         try:
-            data = file.read(bytes_max + 1)
+            return _read_up_to(file, path, bytes_max)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > bytes_max:
-        raise UsageError(f"{path} is larger than {bytes_max} bytes, so it is not what its name says")
-    return data
 
 
 def require_no_link(root: Path, name: str | Path) -> None:

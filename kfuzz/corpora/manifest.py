@@ -81,6 +81,14 @@ class Row:
     invalid: int
     codec_versions: str
 
+    def require_types(self) -> None:
+        """``TypeError`` if a value has another type than its field: the row came from a file."""
+        for field in fields(self):
+            kind, _, null = str(field.type).partition(" | ")
+            value = getattr(self, field.name)
+            if type(value).__name__ != kind and not (null and value is None):
+                raise TypeError(field.name)
+
     def files(self) -> Iterator[tuple[str, int | None]]:
         """The segment's files as (path relative to the corpus, size in bytes). The size is None except for the log."""
         stem = self.path.removesuffix(".log")

@@ -60,7 +60,7 @@ def test_check_skips_it_and_judges_the_rest(corpus: Path, kind: str, name: str) 
     assert ", 1 skipped\n" in done.stdout
     (document,) = json.loads(kfuzz("check", corpus, "--json").stdout)
     assert document["skipped_files"] == 1
-    assert [one for one in document["files"] if "skipped" in one][0]["file"] == str(odd)
+    assert next(one for one in document["files"] if "skipped" in one)["file"] == str(odd)
 
 
 @kinds
