@@ -49,6 +49,8 @@ __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 PLANNED = ("path", "first_offset", "last_offset")
 # Further problems usually repeat the first ones.
 PROBLEMS_PER_SEGMENT = 20
+# So many segments may be missing; each is reported.
+MISSING_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +82,36 @@ class Corpus:
 
     @staticmethod
     def open(out: str | Path | Target) -> Corpus:
-        """Open the corpus in ``out``; ``UsageError`` if it is not a corpus or its manifest cannot be read."""
+        """Open the corpus in ``out``; ``UsageError`` if it is not a corpus or its manifest cannot be read.
+
+        ``UsageError`` also if the manifest or the workload is about many more segments than there are: both can claim
+        any number, and each row takes time and memory.
+        """
         target = Target.of(out)
         text, name = target.read(WORKLOAD), f"{target}/{WORKLOAD}"
         if text is None:
             raise UsageError(f"{target} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
         workload = parse(text.decode(errors="replace"), name)
-        return Corpus(target, workload, Plan(workload, name), Manifest(target.child(MANIFEST)))
+        corpus = Corpus(target, workload, Plan(workload, name), Manifest(target.child(MANIFEST)))
+        claimed = max(len(corpus.plan), len(corpus.rows))
+        if claimed > MISSING_MAX and claimed > MISSING_MAX + (held := _held(target)):
+            raise UsageError(
+                f"{target} has {held} segments, but its manifest has {len(corpus.rows)} rows and its workload "
+                f"{len(corpus.plan)} segments; generate it again"
+            )
+        return corpus
 
     def segments(self) -> Iterator[tuple[Segment, Row]]:
         """The segments that have a row in the manifest, with that row."""
         for row in self.rows:
             if 0 <= row.segment_id < len(self.plan):
                 yield self.plan[row.segment_id], row
+
+
+def _held(target: Target) -> int:
+    """The number of segments in the directories of a corpus."""
+    listings = target.list_all(target.list().directories)
+    return sum(name.endswith(".log") for _, listing in listings for name in listing.files)
 
 
 def verify(
