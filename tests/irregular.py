@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["IRREGULAR", "SECRET", "make_socket"]
+import pytest
+
+__all__ = ["IRREGULAR", "SECRET", "kinds", "make_socket"]
 
 # The first line of a file outside, which nothing may print.
 SECRET: Final = "the first line of somebody's file"
@@ -39,3 +41,6 @@ IRREGULAR: Final[dict[str, tuple[Callable[[Path], None], str]]] = {
     "link to nothing": (lambda path: path.symlink_to("nowhere"), "a link"),
     "socket": (make_socket, "a socket"),
 }
+
+# For a test with an argument `kind`.
+kinds = pytest.mark.parametrize("kind", IRREGULAR)

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from kfuzz import messages, records
 from kfuzz.errors import KfuzzError
-from kfuzz.files import map_bytes
+from kfuzz.files import map_regular
+from kfuzz.mapped import require_whole
 from kfuzz.wire.cursor import uvarint_of
 
 __all__ = ["topic_configs"]
@@ -61,10 +62,12 @@ def _records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _of_file(path: Path, start: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for batch in records.batches(map_bytes(path)):
+    data = map_regular(path)
+    for batch in records.batches(data):
         for record in batch.records if not batch.control else ():
             if record.offset >= start and record.value is not None and (found := _of_frame(record.value)):
                 yield found
+    require_whole(data)
 
 
 def _of_frame(data: bytes) -> tuple[str, dict[str, Any]] | None:

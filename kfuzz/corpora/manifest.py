@@ -91,6 +91,12 @@ class Row:
             if type(value).__name__ != kind and not (null and value is None):
                 raise TypeError(field.name)
 
+    def sums(self) -> dict[str, int]:
+        """The CRC-32C of each of the segment's files, by its name in the partition's directory."""
+        found = (self.crc32c, self.index_crc32c, self.timeindex_crc32c, self.txnindex_crc32c, self.snapshot_crc32c)
+        names = [name.rpartition("/")[2] for name, _ in self.files()]
+        return dict(zip(names, (one for one in found if one is not None), strict=True))
+
     def files(self) -> Iterator[tuple[str, int | None]]:
         """The segment's files as (path relative to the corpus, size in bytes). The size is None except for the log."""
         stem = self.path.removesuffix(".log")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz
-from irregular import IRREGULAR, SECRET
+from irregular import IRREGULAR, SECRET, kinds
 from made_corpora import digests
 
 from kfuzz.corpora import logs
@@ -20,7 +20,6 @@ from kfuzz.errors import UsageError
 
 FIRST = f"{0:020d}"
 WORKLOAD = Workload(topics=(Topic("orders", partitions=2),), size=256 * KIB, segment_bytes=128 * KIB, seed=8)
-kinds = pytest.mark.parametrize("kind", IRREGULAR)
 
 
 @pytest.fixture(scope="module")
