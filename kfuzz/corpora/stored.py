@@ -225,10 +225,14 @@ class _Index:
         number = at // self.layout.size
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
         # Report only the first entry with this code. All entries behind it are often wrong too.
-        if all(one.code != code for one in self.made.findings):
+        if not self.has(code):
             self.made.findings.append(
                 stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
             )
+
+    def has(self, code: str) -> bool:
+        """Whether this was found."""
+        return any(one.code == code for one in self.made.findings)
 
     def rising(self, *columns: str) -> None:
         """Entries in which a column does not rise."""
@@ -307,9 +311,10 @@ def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored
             index.find("index-last-offset-low", last[0], "offset", last[1][1], index.base)
     index.rising("timestamp")
     before = -1
-    for at, (_, offset) in index.entries():
+    for at, (_, offset) in index.entries() if not index.has("index-not-rising") else ():
         if offset < before:
             index.find("index-not-rising", at, "offset", offset, before)
+            break
         before = offset
     if index.made.count and (log := index.segment()) is not None:
         end = _last_offset(index.path, log)
