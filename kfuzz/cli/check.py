@@ -51,6 +51,8 @@ def command(
     producers. log: a segment that a broker must be able to load at its start. In the role log, records that cannot be
     read are not an error.
 
+    Links in a directory are skipped, as are pipes and devices.
+
     Exit code 0: no file has a fatal finding; 1: at least one has; 2: a file cannot be opened. A partial batch at the
     end of a file is reported, but it is not an error.
 

@@ -125,8 +125,9 @@ def read(
     records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
     offset: where the oldest open transaction began.
 
-    Raises ``UsageError`` if a file cannot be read, and for an unknown column, mode or isolation. The generator reads
-    files when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
+    Raises ``UsageError`` if a file cannot be read or becomes shorter while it is read, and for an unknown column, mode
+    or isolation. The generator reads files when it is asked for batches. Batches that you keep must not outlive their
+    bytes: columns of a file that is truncated later read as zeros.
 
     >>> import pathlib, tempfile
     >>> from kfuzz import records
