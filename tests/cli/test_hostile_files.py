@@ -159,6 +159,7 @@ def test_toml_from_others_is_one_sentence(tmp_path: Path, content: bytes) -> Non
     file = tmp_path / "workload.toml"
     file.write_bytes(content)
     is_one_sentence(kfuzz("corpus", "generate", file, "--out", tmp_path / "out"))
+    file.rename(tmp_path / "_workload.toml")
     is_one_sentence(kfuzz("corpus", "verify", tmp_path))
     good = tmp_path / "good.toml"
     good.write_text(render(Workload(topics=(Topic("t"),), size=64 * KIB)))

@@ -131,16 +131,26 @@ def test_nullable_columns_are_those_that_a_row_may_have_without_value() -> None:
 def claiming(folder: Path, *, rows: int, text: str = "") -> None:
     """A manifest of one part with this many equal rows, in few bytes."""
     row = read_manifest(folder)[0]
-    arrays = []
+    columns = {}
     for one in schema():
         value = text if text and one.name == "fingerprint" else getattr(row, one.name)
         if one.name == "segment_id":
-            arrays.append(pa.array(np.arange(rows), one.type))
+            columns[one.name] = pa.array(np.arange(rows), one.type)
         else:
-            arrays.append(pa.repeat(pa.scalar(value, one.type), rows))
+            indices = pa.array(np.zeros(rows, np.int32), mask=np.full(rows, value is None))
+            values = pa.array([0 if value is None and one.type == pa.int64() else value], one.type)
+            packed = pa.DictionaryArray.from_arrays(indices, values)
+            columns[one.name] = packed if one.type == pa.string() else packed.dictionary_decode()
     for old in folder.glob("part-*"):
         old.unlink()
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema()), folder / "part-00000.parquet", compression="zstd")
+    found = pa.table(columns)
+    required = [one.with_nullable(schema().field(one.name).nullable) for one in found.schema]
+    pq.write_table(
+        pa.Table.from_arrays(found.columns, schema=pa.schema(required)),
+        folder / "part-00000.parquet",
+        compression="zstd",
+        store_schema=False,
+    )
 
 
 @pytest.mark.parametrize("verb", ["verify", "install", "statistics"])
@@ -173,7 +183,7 @@ def test_a_workload_with_more_segments_than_there_are_is_refused(tmp_path: Path)
     out = tmp_path / "out"
     generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
     huge = Workload(topics=(Topic("t", partitions=1000),), size=1 << 50, segment_bytes=1 << 20)
-    (out / "workload.toml").write_text(render(huge))
+    (out / "_workload.toml").write_text(render(huge))
     done = kfuzz("corpus", "verify", out)
     assert (done.returncode, done.stdout) == (2, "")
     assert "has 1 segments, but its manifest has 1 rows and its workload 10" in done.stderr
@@ -204,4 +214,4 @@ def test_kept_rows_that_are_none_are_written_again(tmp_path: Path, line: bytes) 
 
 
 def planned_fingerprint(out: Path) -> str:
-    return parse((out / "workload.toml").read_text(), "workload").fingerprint[:16]
+    return parse((out / "_workload.toml").read_text(), "workload").fingerprint[:16]

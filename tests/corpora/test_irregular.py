@@ -132,7 +132,7 @@ def test_verify_reports_it(corpus: Path, kind: str, name: str) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("name", ["workload.toml", "_manifest/part-00000.parquet"])
+@pytest.mark.parametrize("name", ["_workload.toml", "_manifest/part-00000.parquet"])
 def test_a_corpus_without_its_own_description_is_refused(corpus: Path, kind: str, name: str) -> None:
     put(corpus / name, kind)
     done = kfuzz("corpus", "verify", corpus)
