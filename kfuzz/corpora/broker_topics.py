@@ -38,7 +38,8 @@ def topic_configs(log_dir: Path) -> dict[str, dict[str, str]] | None:
                 configs.pop(ids.pop(values["topicId"], ""), None)
             elif values["resourceType"] == TOPIC:
                 _set(configs.setdefault(values["resourceName"], {}), values["name"], values["value"])
-    except (KfuzzError, OSError, KeyError):
+    # ValueError: a snapshot whose name is no offset.
+    except (KfuzzError, OSError, KeyError, ValueError):
         return None
     return configs if ids else None
 

@@ -45,8 +45,8 @@ INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 }
 # Kafka maps an index as a whole, so it has at most so many bytes.
 INDEX_BYTES_MAX: Final = 2**31 - 1
-# 200,000 producers, or some 100,000 partitions.
-OTHER_BYTES_MAX: Final = 8 << 20
+# 350,000 producers, or some 200,000 partitions.
+OTHER_BYTES_MAX: Final = 16 << 20
 PIECE_BYTES: Final = 1 << 20
 FORMATS: Final = {2: "h", 4: "i", 8: "q"}
 # A file that Kafka is going to delete or to put in place of another has one more suffix.
@@ -268,7 +268,7 @@ def _beside(path: Path, suffix: str) -> bytes | mmap.mmap | None:
 
 def _require_size(path: Path, data: bytes | mmap.mmap, bytes_max: int) -> None:
     if len(data) > bytes_max:
-        raise UsageError(f"{path} has {len(data)} bytes; no such file of Kafka's has more than {bytes_max}")
+        raise UsageError(f"{path} has {len(data)} bytes; kfuzz reads such a file up to {bytes_max} bytes")
 
 
 def _piece(data: bytes | mmap.mmap, start: int, end: int) -> bytes:
