@@ -9,13 +9,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.files import local_path
 from kfuzz.kafka import ISOLATIONS
+from kfuzz.text import printable
 from kfuzz.units import utc_text
 
 if TYPE_CHECKING:
@@ -107,7 +110,8 @@ def command(
 
     Keys and values in Kafka's own topics, such as __consumer_offsets, are objects: the type, the version and the data.
 
-    Exit code 0: all was read; 1: something is damaged; 2: wrong use.
+    Exit code 0: all was read; 1: something is damaged or was skipped; 2: wrong use. Links inside a log directory are
+    skipped, as are pipes and devices.
 
     \b
     Examples:
@@ -141,12 +145,14 @@ def command(
 
 @contextlib.contextmanager
 def _stored(path: str) -> Iterator[str]:
-    """The path of the file; standard input is copied to a temporary one, because a log is read at any place."""
-    if path != "-":
+    """The path of the file; standard input and pipes are copied to a temporary one, as a log is read at any place."""
+    is_pipe = path != "-" and local_path(path).is_fifo()
+    if path != "-" and not is_pipe:
         yield path
         return
     with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
-        shutil.copyfileobj(standard_input(), file, COPY_BYTES)
+        with local_path(path).open("rb") if is_pipe else contextlib.nullcontext(standard_input()) as given:
+            shutil.copyfileobj(given, file, COPY_BYTES)
         file.flush()
         yield file.name
 
@@ -156,6 +162,11 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
 
     damaged = 0
 
+    def pass_over(path: Path, what: str) -> None:
+        nonlocal damaged
+        damaged += 1
+        click.echo(f"kfuzz: {printable(f'{path} is skipped: it is {what}')}", err=True)
+
     def on_damage(what: str) -> None:
         nonlocal damaged
         damaged += 1
@@ -164,7 +175,7 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
     out = sys.stdout.buffer
     table = _Table() if as_table else None
     try:
-        for text in json_lines(wanted, on_damage if keep_going else None):
+        for text in json_lines(wanted, on_damage if keep_going else None, pass_over):
             if table is None:
                 out.write(text)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +20,9 @@ from kfuzz.cli.console import (
     role_option,
     standard_input,
 )
+from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes
+from kfuzz.mapped import require_whole
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ def command(
     producers. log: a segment that a broker must be able to load at its start. In the role log, records that cannot be
     read are not an error.
 
+    Links in a directory are skipped, as are pipes and devices.
+
     Exit code 0: no file has a fatal finding; 1: at least one has; 2: a file cannot be opened. A partial batch at the
     end of a file is reported, but it is not an error.
 
@@ -71,17 +75,20 @@ def command(
         fatal = fatal or is_fatal
     if as_json:
         echo_json(out)
+    if asked.unread:
+        raise UsageError(asked.unread[0])
     ctx.exit(1 if fatal else 0)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The options of the verb."""
+    """The options of the verb, and a sentence about each file of a directory that could not be read."""
 
     profile: Profile
     role: Role
     limits: Limits
     as_json: bool
+    unread: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
         if not self.as_json:
@@ -95,15 +102,15 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
 
     data = open_buffer(name)
     if name != "-" and (kind := kind_of(name)):
-        stored = kind.read(Path(name), bytes(data), asked.profile)
+        stored = kind.read(Path(name), data, asked.profile)
+        require_whole(data)
         for finding in stored.findings:
             asked.say(f"{name}: {finding.severity}: {finding}")
         asked.say(f"{name}: {'refused' if stored.is_refused else 'ok'}, {stored.outcome}")
         document = {"file": name, "accepted": not stored.is_refused} | stored.to_json()
-        # `kfuzz show --json` has them.
-        del document["entries"]
         return document | {"entries": stored.count}, stored.is_refused
     reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+    require_whole(data)
     for finding in reading.findings:
         asked.say(f"{name}: {finding.severity}: {finding}")
     tail = f", then a partial tail of {len(data) - reading.consumed} bytes" if reading.partial_tail else ""
@@ -138,13 +145,18 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
             on_bytes=lambda done, total: set_done(done >> 20),
         )
         for one in found:
-            if one.findings:
+            if one.skipped:
+                asked.say(f"{one.path}: skipped: {one.skipped}")
+            if one.findings or one.skipped:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
                 asked.say(f"{one.path}: {finding.severity}: {finding}{more}")
+    if not counts.segments + counts.others:
+        raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
     for line in _summary(name, counts):
         asked.say(line)
+    asked.unread.extend(counts.unread)
     return {"directory": name, "accepted": not counts.refused, "files": bad} | counts.to_json(), counts.refused > 0
 
 
@@ -153,7 +165,7 @@ def _summary(name: str, counts: Counts) -> Iterator[str]:
     yield (
         f"{name}: {'refused' if counts.refused else 'ok'}, {len(counts.partitions)} partitions, "
         f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
-        f"{counts.size} bytes"
+        f"{counts.size} bytes{f', {counts.skipped} skipped' if counts.skipped else ''}"
     )
     if counts.refused:
         yield f"{counts.refused} of the files cannot be read as a whole"

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kfuzz.cli.console import Group, echo_json, json_option, standard_input
+from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.findings import PROFILES, Profile
@@ -328,9 +329,6 @@ def encode_message(name: str, version: int, source: str) -> None:
     # Check the version before waiting for input on a terminal.
     program = schema(message, version)
     given = standard_input()
-    try:
-        form = json.loads(given.read())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"standard input is not JSON: {error}; write one object") from None
+    form = load_json(given.read(JSON_BYTES_MAX + 1), "standard input", remedy="write one object")
     sys.stdout.buffer.write(program.encode(from_json(message, version, form)))
     sys.stdout.buffer.flush()

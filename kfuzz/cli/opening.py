@@ -82,7 +82,7 @@ def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
         return kind
     if Path(name).suffix in BATCH_FILES or not len(data) or next_frame(data, 0)[0] > 0:
         return None
-    return kind_by_content(bytes(data))
+    return kind_by_content(data)
 
 
 def crash_of(name: str) -> Crash | None:

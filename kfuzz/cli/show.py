@@ -223,7 +223,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.find and (crash is None or not crash.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
     if (kind := what.stored_kind(data)) is not None:
-        return stored(name, kind.read(Path(name), bytes(data), asked.profile), asked, as_json=as_json)
+        return stored(name, kind.read(Path(name), data, asked.profile), asked, as_json=as_json)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
         return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
     is_listed = asked.as_list or not (asked.as_dump or what.vector or crash or chosen or is_one_batch(data))
@@ -325,7 +325,7 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
         option = asked.choices[0] if asked.choices else "--batches"
         raise UsageError(f"{option} is about record batches, and {name} has {made.title}; leave it out")
     if as_json:
-        yield json_text({"source": name} | made.to_json())
+        yield from json_document("entries", made.entries_json(), lambda: {"source": name} | made.to_json())
         return
     yield f"{name}: {made.outcome}, {made.size} bytes"
     yield from lines_of(made)

@@ -29,6 +29,7 @@ from kfuzz.client.protocol import (
     error_name,
     throttle_ms,
 )
+from kfuzz.mapped import require_whole
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Count, Report, TopicReport
 from kfuzz.replay.settings import Settings
@@ -228,6 +229,8 @@ class Sender:
 
     def _transmit(self, link: Link, sent: Sent) -> None:
         batch, producer = sent.batch, sent.producer
+        # A socket cannot send pages that the file has lost: the link breaks, and the batch comes here again.
+        require_whole(batch.data)
         if producer is not None:
             sent.sequence = producer.next_sequence
             producer.next_sequence = (producer.next_sequence + batch.records) & SEQUENCE_MASK

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kfuzz.corpora.logs.lines import Lines
 from kfuzz.corpora.logs.reading import FINDING, milliseconds, read_slice, schema
-from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments
+from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments, refuse
 from kfuzz.corpora.logs.slicing import Isolation, slices
 from kfuzz.kafka import INTERNAL_TOPICS
 from kfuzz.messages.internal import FRAMED, decode_internal
@@ -58,14 +58,16 @@ class Request:
     limits: Limits = DEFAULT_LIMITS
 
 
-def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[memoryview]:
+def json_lines(
+    wanted: Request, on_damage: OnDamage | None = None, pass_over: Callable[[Path, str], None] = refuse
+) -> Iterator[memoryview]:
     """Whole lines, about a MiB at a time; each is valid until the next one is asked for.
 
     A record is an object with the names of its columns; its key and value are text, or ``{"hex": "ff00"}`` if they are
-    not UTF-8. With ``on_damage``, reading goes on behind bad bytes; without it, they raise ``RecordsError``. Raises
-    ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
+    not UTF-8. With ``on_damage``, reading goes on behind bad bytes; without it, they raise ``RecordsError``.
+    ``pass_over`` is that of ``find_segments``. Raises ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
     """
-    segments = find_segments(wanted.path, topics=wanted.topics)
+    segments = find_segments(wanted.path, topics=wanted.topics, pass_over=pass_over)
     columns = columns_of(segments) if wanted.columns is None else wanted.columns
     printer = _Printer(wanted, columns, on_damage)
     if wanted.tail is None:

@@ -23,13 +23,12 @@ from kfuzz.corpora.logs.segments import (
     Starts,
     batch_bytes,
     find_segments,
-    mapped,
-    opened,
 )
 from kfuzz.corpora.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.corpora.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
+from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
@@ -126,8 +125,9 @@ def read(
     records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
     offset: where the oldest open transaction began.
 
-    Raises ``UsageError`` if a file cannot be read, and for an unknown column, mode or isolation. The generator reads
-    files when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
+    Raises ``UsageError`` if a file cannot be read or becomes shorter while it is read, and for an unknown column, mode
+    or isolation. The generator reads files when it is asked for batches. Batches that you keep must not outlive their
+    bytes: columns of a file that is truncated later read as zeros.
 
     >>> import pathlib, tempfile
     >>> from kfuzz import records
@@ -184,7 +184,7 @@ def read_slice(
     if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
         selection = replace(selection, last_offset=stable - 1)
     rows = RowMaker(part.segment, wanted, selection, isolation)
-    with opened(part.segment.path) as file:
+    with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 
 
@@ -200,15 +200,20 @@ class _Reader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = self.part.start
-        # The file may have become shorter since it was found.
-        end = min(self.part.end, os.fstat(self.file.fileno()).st_size)
+        end = self.part.end
+        if os.fstat(self.file.fileno()).st_size < end:
+            raise became_shorter(self.part.segment.path)
         window = WINDOW_BYTES
         ahead = FileAhead(self.part.segment) if self.rows.needs_outcomes else None
         while at < end:
             view = mapped(self.file, at, min(at + window, end))
             made = next_part(view, limits=self.limits, payload_bytes=PAYLOAD_BYTES)
-            if (rows := self.rows.of(view, made, at, ahead)) is not None:
+            rows = self.rows.of(view, made, at, ahead)
+            require_whole(view)
+            if rows is not None:
                 yield rows
+                # Whoever took the rows has read the bytes just now.
+                require_whole(view)
             if made.finding is None:
                 at += made.consumed
                 window = WINDOW_BYTES
