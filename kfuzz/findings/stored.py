@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from kfuzz.findings.model import Code, Finding, Profile
+from kfuzz.wire.layout import HEADER_AT
 
-__all__ = ["CODES", "stored_finding"]
+__all__ = ["CODES", "length_wrong", "stored_finding"]
 
 # For each code: Kafka's severity, the requirement that it breaks, and its sentence. Fatal is what a broker does not
 # accept when it starts: it makes an index again, and a snapshot that it refuses is left out.
@@ -53,3 +54,11 @@ def stored_finding(
     known = CODES[code]
     sentence = known.sentence.format(found=found, allowed=allowed, detail=detail)
     return Finding(code, known.severity(profile, "log"), at, path, known.requirement, sentence)
+
+
+def length_wrong(index: int, at: int, after: int, profile: Profile) -> Finding:
+    """The finding about batch ``index`` at byte ``at``, whose length leads behind the end although a batch begins at
+    byte ``after``.
+    """
+    path = f"batch[{index}].batch_length"
+    return stored_finding("batch-length-wrong", path, at + HEADER_AT["batch_length"], profile, found=after - at)
