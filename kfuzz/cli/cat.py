@@ -15,6 +15,7 @@ import click
 
 from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.files import map_bytes
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.units import utc_text
 
@@ -145,9 +146,12 @@ def _stored(path: str) -> Iterator[str]:
     if path != "-":
         yield path
         return
+    from kfuzz.corpora.contents import require_batches
+
     with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
         shutil.copyfileobj(standard_input(), file, COPY_BYTES)
         file.flush()
+        require_batches(path, map_bytes(file.name))
         yield file.name
 
 

@@ -60,6 +60,13 @@ class Named:
             return None
         return stored_kind(self.name, data)
 
+    def require_batches(self, data: bytes | mmap.mmap) -> None:
+        """Raise ``UsageError`` if the bytes of a file are not record batches."""
+        from kfuzz.corpora.contents import require_batches
+
+        if self.vector is None and self.crash is None:
+            require_batches(self.name, data)
+
 
 def named(name: str, message: str | None, version: int | None, source: str) -> Named:
     """What ``name`` is, with the options --message, --version and --definitions."""

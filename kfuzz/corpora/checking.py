@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.annotate.listing import Listing
+from kfuzz.corpora.contents import not_batches
 from kfuzz.corpora.stored import Kind, kind_of
 from kfuzz.errors import UsageError
 from kfuzz.files import map_bytes
@@ -177,6 +178,9 @@ def check_file(
             made.tail = entry.size
     made.batches, made.records, made.refused = listing.batches, listing.records, listing.refused > 0
     made.findings = [(found.finding, found.batches) for found in listing.found.values()]
+    if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
+        made.findings.append((other, 1))
+        made.tail, made.refused = 0, True
     return made
 
 

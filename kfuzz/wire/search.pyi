@@ -17,7 +17,8 @@ class Search:
         """The first byte from ``start`` on, and before ``end``, at which a batch or message with a right CRC begins.
 
         None if there is none. A batch with unused bits in its attributes or a negative record count is passed over,
-        and a message that does not end with its value: Kafka writes none. ``IndexError`` if the bytes are not inside ``data``.
+        and a message that does not end with its value: Kafka writes none. ``IndexError`` if the bytes are not inside
+        ``data``.
         """
 
     def after(self, bad: int, size: int, end: int) -> int:
@@ -25,7 +26,8 @@ class Search:
         not above 0 if it has none.
 
         If a batch follows where its length leads, or the data ends there, that is the place: bytes inside a batch may
-        look like one. Otherwise it is the next batch that :meth:`find` finds, or ``end``.
+        look like one. But if the end of these bytes is nothing but sound batches, the length is wrong, and the first of
+        them is the place. Otherwise it is the next batch that :meth:`find` finds, or ``end``.
         """
 
 def has_batch(data: Buffer, at: int) -> bool:

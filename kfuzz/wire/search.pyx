@@ -10,8 +10,8 @@ from kfuzz.wire.checksum cimport (
 )
 from kfuzz.wire.cursor cimport load32
 from kfuzz.wire.format cimport (
-    AT_ATTRIBUTES, AT_CRC, AT_MAGIC, AT_RECORD_COUNT, HEADER_SIZE, KEY_AT_V0, KEY_AT_V1, LAST_MAGIC, LENGTHS_BYTES,
-    LOG_OVERHEAD, MESSAGE_AT_CRC,
+    AT_ATTRIBUTES, AT_CRC, AT_MAGIC, AT_RECORD_COUNT, CODEC_MASK, HEADER_SIZE, KEY_AT_V0, KEY_AT_V1, LAST_MAGIC,
+    LENGTHS_BYTES, LOG_OVERHEAD, MESSAGE_AT_ATTRIBUTES, MESSAGE_AT_CRC,
 )
 from kfuzz.wire.framing cimport message_size
 from kfuzz.wire.held cimport Held, hold
@@ -92,10 +92,26 @@ cdef class Search:
         return None if found == NOWHERE else found
 
     def after(self, int64_t bad, int64_t size, int64_t end):
-        if size > 0 and (bad + size == self.held.n or self.holds(bad + size)):
-            return bad + size
-        found = self.find(bad + 1, end)
-        return end if found is None else found
+        cdef int64_t behind = bad + size
+        if size <= 0 or (behind != self.held.n and not self.holds(behind)):
+            found = self.find(bad + 1, end)
+            return end if found is None else found
+        if self.is_plain(bad) and not self.holds(bad):
+            found = self.find(bad + 1, behind)
+            if found is not None and self.leads_to(found, behind):
+                return found
+        return behind
+
+    cdef bint is_plain(self, int64_t at) noexcept nogil:
+        """Whether the batch at ``at`` is not compressed: a compressed message has others inside, to its last byte."""
+        cdef const uint8_t *p = self.held.p + at
+        return not p[AT_ATTRIBUTES + 1 if p[AT_MAGIC] == LAST_MAGIC else MESSAGE_AT_ATTRIBUTES] & CODEC_MASK
+
+    cdef bint leads_to(self, int64_t at, int64_t end):
+        """Whether sound batches, one after the other, are all that is between ``at`` and ``end``."""
+        while at < end and self.holds(at):
+            at += message_size(self.held.p + at, end - at) or end
+        return at == end
 
     cdef int64_t look(self, int64_t at, int count) noexcept nogil:
         """The first of ``count`` places from ``at`` on at which a batch begins; NOWHERE or NO_MEMORY."""

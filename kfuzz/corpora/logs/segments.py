@@ -19,9 +19,10 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from kfuzz.corpora.contents import require_batches
 from kfuzz.corpora.stored import INDEXES
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
+from kfuzz.files import local_path, map_bytes
 from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
 __all__ = [
@@ -129,6 +130,7 @@ def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
     path = local_path(path)
     try:
         if path.is_file():
+            require_batches(path, map_bytes(path))
             return _of_topic([_segment(path, None)], path, topics)
         if not path.is_dir():
             raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
