@@ -20,12 +20,13 @@ from kfuzz.errors import UsageError
 from kfuzz.files import map_bytes
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
+from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["Checked", "Code", "Counts", "check_directory", "check_file", "files_of"]
 
-# A segment, or a snapshot of a KRaft log, which holds record batches too.
-SEGMENT: Final = re.compile(r"\d{20}\.log|\d{20}-\d{10}\.checkpoint")
+# A snapshot of a KRaft log holds record batches too.
+SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # How many batches are judged between two calls of ``on_bytes``.
 STEP_BATCHES: Final = 256
 
@@ -90,7 +91,8 @@ class Counts:
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
         self.others += not is_segment
-        if is_segment:
+        # What a cluster begins with is in no partition.
+        if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
         self.records += one.records

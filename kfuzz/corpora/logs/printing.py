@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from kfuzz.control import control_json
 from kfuzz.corpora.logs.lines import Lines
 from kfuzz.corpora.logs.reading import FINDING, milliseconds, read_slice, schema
 from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments
 from kfuzz.corpora.logs.slicing import Isolation, slices
 from kfuzz.kafka import INTERNAL_TOPICS
-from kfuzz.messages.internal import FRAMED, decode_internal
+from kfuzz.messages.internal import FRAMED, decode_internal, topic_of_path
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 
@@ -26,6 +27,8 @@ DEFAULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "v
 # The last records of a partition are looked for in slices of this size, from its end on.
 TAIL_BYTES: Final = 4 << 20
 ALL: Final = (1 << 63) - 1
+# The end of a line whose last column says that it is no control record.
+NOT_CONTROL: Final = b',"control":false}'
 
 # Gets the place and the reason of each stretch of bad bytes.
 OnDamage = Callable[[str], None]
@@ -67,37 +70,64 @@ def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[m
     """
     segments = find_segments(wanted.path, topics=wanted.topics)
     columns = columns_of(segments) if wanted.columns is None else wanted.columns
-    printer = _Printer(wanted, columns, on_damage)
+    # Control records are decoded in every topic, by their keys.
+    adds_control = wanted.isolation == "log" and wanted.records_of != "" and "control" not in columns
+    printer = _Printer(wanted, [*columns, "control"] if adds_control else columns, on_damage)
     if wanted.tail is None:
         parts = slices(segments, printer.selection, isolation=wanted.isolation)
         lines = printer.forwards(parts)
     else:
         parts = slices(segments, printer.selection, isolation=wanted.isolation, slice_bytes=TAIL_BYTES)
         lines = printer.tails(list(parts), wanted.tail)
-    topics = {segment.topic for segment in segments}
-    if wanted.records_of is None and topics.isdisjoint(INTERNAL_TOPICS):
+    topics = {segment.topic or topic_of_path(segment.path) for segment in segments}
+    records_of = wanted.records_of
+    if records_of is None and len(topics) == 1:
+        (records_of,) = topics
+    is_internal = not topics.isdisjoint(INTERNAL_TOPICS) if records_of is None else records_of in INTERNAL_TOPICS
+    if not is_internal and (wanted.isolation != "log" or wanted.records_of == ""):
         return lines
-    only = topics.pop() if len(topics) == 1 else None
-    return _decoded(lines, only if wanted.records_of is None else wanted.records_of)
+    return _decoded(lines, records_of, is_internal=is_internal, adds_control=adds_control)
 
 
-def _decoded(lines: Iterator[memoryview], records_of: str | None) -> Iterator[memoryview]:
-    """The lines with decoded keys and values, if they are of ``records_of``; None: of the topic that a line names."""
+def _decoded(
+    lines: Iterator[memoryview], records_of: str | None, *, is_internal: bool, adds_control: bool
+) -> Iterator[memoryview]:
+    """The lines with the control records decoded, and if a topic ``is_internal``, with its keys and values decoded:
+    those of ``records_of``; None: of the topic that a line names.
+
+    With ``adds_control``, the last column only tells control records, and is left out.
+    """
     for text in lines:
         made = []
         for line in bytes(text).splitlines():
+            # Quotes inside a value have backslashes.
+            is_control = b'"control":true' in line
+            if not is_control and not is_internal:
+                made.append((line.removesuffix(NOT_CONTROL) + b"}" if adds_control else line) + b"\n")
+                continue
             record = json.loads(line)
+            if adds_control:
+                del record["control"]
             topic = record.get("topic") if records_of is None else records_of
-            # The records of markers are control records; they are known if their column is printed.
-            if topic in INTERNAL_TOPICS and not record.get("control"):
+            if is_control and "key" in record:
+                sides = control_json(_bytes(record["key"]), _bytes(record.get("value")))
+                record |= {name: side for name, side in zip(("key", "value"), sides, strict=True) if name in record}
+                line = _as_line(record)
+            elif topic in INTERNAL_TOPICS and not is_control:
                 sides = decode_internal(topic, _bytes(record.get("key")), _bytes(record.get("value")))
                 for name, side in (("key", sides.key), ("value", sides.value)):
                     # Without its key, the kind of a coordinator's record is not known.
                     if record.get(name) is not None and side is not None and ("key" in record or topic in FRAMED):
                         record[name] = side.to_json()
-                line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+                line = _as_line(record)
+            elif adds_control:
+                line = _as_line(record)
             made.append(line + b"\n")
         yield memoryview(b"".join(made))
+
+
+def _as_line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _bytes(value: str | dict[str, str] | None) -> bytes | None:
