@@ -181,11 +181,15 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
 
 def _summary(name: str, counts: Counts) -> Iterator[str]:
     """The lines under a directory: sums, then each code."""
+    from kfuzz.corpora.stored import left_out
+
     yield (
         f"{name}: {'refused' if counts.refused else 'ok'}, {len(counts.partitions)} partitions, "
         f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
         f"{counts.size} bytes"
     )
+    if sentence := left_out(counts.passed):
+        yield sentence
     if counts.refused:
         yield f"{counts.refused} of the files cannot be read as a whole"
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):

@@ -289,7 +289,7 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     yield frames.HEADING
     for frame in sums.counted(found):
         yield from frames.line_of(frame)
-    yield frames.summary(sums)
+    yield from frames.summary(sums)
 
 
 def opened_frame(

@@ -136,15 +136,18 @@ def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any]
     >>> control_json(bytes.fromhex("00000001"), bytes.fromhex("000000000007"))[1]
     {'type': 'EndTxnMarker', 'version': 0, 'data': {'coordinatorEpoch': 7}}
     """
+    shown: dict[str, Any] = {}
+    if key is not None and len(key) >= KEY.size:
+        version, type_ = KEY.unpack_from(key)
+        shown = {"type": ControlRecordType(type_).name if type_ in _KINDS else type_, "version": version}
+        if value is None:
+            return shown, None
     try:
         record = decode_control(key, value)
     except RecordsError as error:
-        side = {"error": str(error)}
-        return side, None if value is None else side
-    known = record.key.type in _KINDS
-    type_ = ControlRecordType(record.key.type).name if known else record.key.type
-    shown = {"type": type_, "version": record.key.version}
-    if value is None or record.value is None or isinstance(record.value, bytes):
+        refused = {"error": str(error)}
+        return shown or refused, None if value is None else refused
+    if record.value is None or isinstance(record.value, bytes):
         return shown, None if value is None else {"hex": value.hex()}
     kind = type(record.value)
     definition = catalogue().find(_NAMES.get(kind, kind.__name__))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kfuzz.annotate.listing import Listing
 from kfuzz.corpora.contents import not_batches
-from kfuzz.corpora.stored import Kind, kind_of
+from kfuzz.corpora.stored import LEAVING, Kind, kind_of, left_out
 from kfuzz.errors import UsageError
 from kfuzz.files import map_bytes
 from kfuzz.findings import Finding, Profile
@@ -75,7 +75,7 @@ class Checked:
 
 @dataclass(slots=True)
 class Counts:
-    """The sums over a directory."""
+    """The sums over a directory, and the folders in it that were passed over."""
 
     partitions: set[Path] = field(default_factory=set)
     segments: int = 0
@@ -85,6 +85,7 @@ class Counts:
     size: int = 0
     refused: int = 0
     codes: dict[str, Code] = field(default_factory=dict)
+    passed: list[Path] = field(default_factory=list)
 
     def add(self, one: Checked) -> None:
         """Count one file."""
@@ -113,6 +114,7 @@ class Counts:
             "records": self.records,
             "size": self.size,
             "refused_files": self.refused,
+            "passed_over": [str(folder) for folder in self.passed],
             "codes": {
                 code: {
                     "severity": found.severity,
@@ -129,18 +131,24 @@ class Counts:
 SEGMENT_TITLE: Final = "log segment"
 
 
-def files_of(directory: str | Path) -> list[Path]:
+def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:
     """The files below ``directory`` that Kafka keeps there and that can be judged, sorted.
 
-    Raises ``UsageError`` if there are none, or if the directory cannot be read.
+    Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files, or
+    if the directory cannot be read.
     """
     found: list[Path] = []
 
     def refuse(error: OSError) -> None:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    for folder, _, names in os.walk(directory, onerror=refuse):
+    passed = [] if passed is None else passed
+    for folder, inner, names in os.walk(directory, onerror=refuse):
+        passed += [Path(folder, name) for name in inner if LEAVING.fullmatch(name)]
+        inner[:] = [name for name in inner if not LEAVING.fullmatch(name)]
         found += [Path(folder, name) for name in names if SEGMENT.fullmatch(name) or kind_of(name)]
+    if not found and (sentence := left_out(passed)):
+        raise UsageError(f"{directory} has nothing else; {sentence}")
     if not found:
         raise UsageError(
             f"{directory} has no log segments and no indexes; they are files such as orders-0/00000000000000000000.log"
@@ -200,7 +208,7 @@ def check_directory(
     ``on_bytes`` gets the bytes that are done and those of all files. Raises ``UsageError`` as :func:`files_of` does. A
     file that is deleted in between, as a running broker does, is left out.
     """
-    files = files_of(directory)
+    files = files_of(directory, counts.passed)
     sizes = [_size(path) for path in files]
     total, done = sum(sizes), 0
     for path, size in zip(files, sizes, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -12,21 +12,26 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kfuzz.control import control_json
+from kfuzz.corpora.contents import TIMES_MS
 from kfuzz.corpora.logs.lines import Lines
 from kfuzz.corpora.logs.reading import FINDING, milliseconds, read_slice, schema
-from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments
+from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments, opened
 from kfuzz.corpora.logs.slicing import Isolation, slices
-from kfuzz.kafka import INTERNAL_TOPICS
+from kfuzz.errors import UsageError
+from kfuzz.kafka import INT32_MAX, INTERNAL_TOPICS
 from kfuzz.messages.internal import FRAMED, decode_internal, topic_of_path
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.units import utc_text
 
-__all__ = ["DEFAULT_COLUMNS", "Request", "columns_of", "json_lines"]
+__all__ = ["DEFAULT_COLUMNS", "Request", "columns_of", "json_lines", "key_like"]
 
 DEFAULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 # The last records of a partition are looked for in slices of this size, from its end on.
 TAIL_BYTES: Final = 4 << 20
 ALL: Final = (1 << 63) - 1
+# So many records are looked at for a key that shows what keys are like.
+KEYS_TRIED: Final = 100
 # The end of a line whose last column says that it is no control record.
 NOT_CONTROL: Final = b',"control":false}'
 
@@ -69,6 +74,7 @@ def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[m
     ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
     """
     segments = find_segments(wanted.path, topics=wanted.topics)
+    _require_offsets(wanted, segments)
     columns = columns_of(segments) if wanted.columns is None else wanted.columns
     # Control records are decoded in every topic, by their keys.
     adds_control = wanted.isolation == "log" and wanted.records_of != "" and "control" not in columns
@@ -110,8 +116,8 @@ def _decoded(
                 del record["control"]
             topic = record.get("topic") if records_of is None else records_of
             if is_control and "key" in record:
-                sides = control_json(_bytes(record["key"]), _bytes(record.get("value")))
-                record |= {name: side for name, side in zip(("key", "value"), sides, strict=True) if name in record}
+                shown = control_json(_bytes(record["key"]), _bytes(record.get("value")))
+                record |= {name: side for name, side in zip(("key", "value"), shown, strict=True) if name in record}
                 line = _as_line(record)
             elif topic in INTERNAL_TOPICS and not is_control:
                 sides = decode_internal(topic, _bytes(record.get("key")), _bytes(record.get("value")))
@@ -124,6 +130,24 @@ def _decoded(
                 line = _as_line(record)
             made.append(line + b"\n")
         yield memoryview(b"".join(made))
+
+
+def key_like(wanted: Request) -> str:
+    """What to say if no record has the key that was asked for, but keys are objects; otherwise an empty text."""
+    if wanted.key is None:
+        return ""
+    any_key = replace(wanted, key=None, most=KEYS_TRIED, tail=None, columns=("topic", "key"))
+    for decoded, plain in zip(_keys(any_key), _keys(replace(any_key, records_of="")), strict=True):
+        if isinstance(decoded, dict) and "type" in decoded:
+            example = json.dumps(decoded, ensure_ascii=False)
+            return (
+                f"no record has this key; keys are bytes here, such as hex:{(_bytes(plain) or b'').hex()} for {example}"
+            )
+    return ""
+
+
+def _keys(wanted: Request) -> list[Any]:
+    return [json.loads(line)["key"] for text in json_lines(wanted) for line in bytes(text).splitlines()]
 
 
 def _as_line(record: dict[str, Any]) -> bytes:
@@ -208,6 +232,25 @@ class _Printer:
 
     def _without_finding(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.select(self._names) if self._on_damage else batch
+
+
+def _require_offsets(wanted: Request, segments: Sequence[Segment]) -> None:
+    """Raise ``UsageError`` for an offset that no segment can have, and that looks like a time in milliseconds."""
+    for option, bound in (("--from", wanted.first), ("--to", wanted.last)):
+        if isinstance(bound, int) and bound in TIMES_MS and all(_ends_before(one, bound) for one in segments):
+            raise UsageError(
+                f"{option} {bound} is an offset, and all offsets are lower; for that time, give "
+                f"{option} {utc_text(bound)}"
+            )
+
+
+def _ends_before(segment: Segment, offset: int) -> bool:
+    base = segment.base_offset
+    if base is None:
+        with opened(segment.path) as file:
+            base = int.from_bytes(file.read(8), "big", signed=True)
+    # An index has the distance of an offset from its segment's in an int32.
+    return base + INT32_MAX < offset
 
 
 def _selection(wanted: Request) -> Selection:

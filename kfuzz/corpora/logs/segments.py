@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfuzz.corpora.contents import require_batches
-from kfuzz.corpora.stored import INDEXES
+from kfuzz.corpora.stored import INDEXES, LEAVING, left_out
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
@@ -38,6 +38,7 @@ __all__ = [
     "mapped",
     "opened",
     "partition_of",
+    "passed_over",
 ]
 
 FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
@@ -145,12 +146,22 @@ def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
     if not found and folders and not matching:
         more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
         raise UsageError(f"no topic in {path} matches {topics!r}; there are {', '.join(names[:NAMES_MOST])}{more}")
+    if not found and (sentence := passed_over(path)):
+        raise UsageError(f"{path} has no other log segments; {sentence}")
     if not found:
         raise UsageError(
             f"{path} has no log segments; they are files such as orders-0/00000000000000000000.log, in folders that "
             "are named after topic and partition"
         )
     return found
+
+
+def passed_over(path: str | Path) -> str:
+    """The folders in the log directory ``path`` that :func:`find_segments` passes over, as a sentence; empty if there
+    are none.
+    """
+    path = local_path(path)
+    return left_out(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else ""
 
 
 def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]:
@@ -195,7 +206,9 @@ def partition_of(segment: Segment) -> list[Segment]:
 
 def _segment(path: Path, next_offset: int | None) -> Segment:
     name = NAME.fullmatch(path.name)
-    folder = FOLDER.fullmatch(path.absolute().parent.name) if name else None
+    parent = path.absolute().parent.name
+    leaving = LEAVING.fullmatch(parent)
+    folder = FOLDER.fullmatch(leaving["partition"] or "" if leaving else parent) if name else None
     return Segment(
         path,
         folder["topic"] if folder else None,
