@@ -147,7 +147,7 @@ def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any]
     except RecordsError as error:
         refused = {"error": str(error)}
         return shown or refused, None if value is None else refused
-    if record.value is None or isinstance(record.value, bytes):
+    if value is None or record.value is None or isinstance(record.value, bytes):
         return shown, None if value is None else {"hex": value.hex()}
     kind = type(record.value)
     definition = catalogue().find(_NAMES.get(kind, kind.__name__))

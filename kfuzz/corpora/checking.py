@@ -134,8 +134,8 @@ SEGMENT_TITLE: Final = "log segment"
 def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:
     """The files below ``directory`` that Kafka keeps there and that can be judged, sorted.
 
-    Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files, or
-    if the directory cannot be read.
+    Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files,
+    or if the directory cannot be read.
     """
     found: list[Path] = []
 

@@ -44,8 +44,8 @@ INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 FORMATS: Final = {2: "h", 4: "i", 8: "q"}
 # A file that Kafka is going to delete or to put in place of another has one more suffix.
 LATER: Final = (".deleted", ".swap", ".cleaned")
-# A partition's folder that a broker deletes, copies to another disk, or does not know: an id and the reason stand behind
-# its name, which may be cut for that. With the others of a directory, its records would be read twice.
+# A partition's folder that a broker deletes, copies to another disk, or does not know: an id and the reason follow its
+# name, which may be cut for that. With the others of a directory, its records would be read twice.
 LEAVING: Final = re.compile(r"((?P<partition>.+-\d{1,10})(\.[0-9a-f]{32})?|.+\.[0-9a-f]{32})-(delete|future|stray)")
 NAMES_MOST: Final = 5
 BASE_OFFSET: Final = re.compile(r"\d{20}")
