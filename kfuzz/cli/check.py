@@ -111,7 +111,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
     after = None
     # Only the end of a whole file may be cut off. The check of a segment has looked already.
-    if reading.partial_tail or any(one.code == LENGTH_WRONG for one in reading.findings):
+    if (reading.partial_tail and asked.role != "log") or any(one.code == LENGTH_WRONG for one in reading.findings):
         after = find_batch(data, reading.consumed + 1, len(data))
     if after is not None and reading.partial_tail:
         reading.findings.append(length_wrong(reading.batch_count, reading.consumed, after, asked.profile))

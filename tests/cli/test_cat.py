@@ -102,13 +102,23 @@ def test_a_reader_that_leaves_ends_it_before_the_damage_at_the_end(log: Path) ->
     assert kfuzz("cat", log).returncode == 1
 
 
-def test_reading_goes_on_behind_a_wrong_length_without_an_index(log: Path) -> None:
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (0x7F000042, "the batch is longer than the {} bytes before the next one"),
+        # This one swallows a whole batch.
+        (None, "the stored CRC is"),
+    ],
+)
+def test_reading_goes_on_behind_a_wrong_length_without_an_index(log: Path, length: int | None, words: str) -> None:
     one = log.read_bytes()
-    log.write_bytes(one + one[:8] + b"\x7f\0\0\x42" + one[12:] + one)
+    length = 2 * len(one) - 12 if length is None else length
+    log.write_bytes(one + one[:8] + length.to_bytes(4, "big") + one[12:] + one + one)
     shown = kfuzz("cat", str(log), "--keep-going", "--columns", "offset")
     assert shown.returncode == 1
-    assert shown.stdout.count("\n") == 10
-    assert f"the batch is longer than the {len(one)} bytes before the next one" in shown.stderr
+    assert shown.stdout.count("\n") == 15
+    assert words.format(len(one)) in shown.stderr
+    assert shown.stderr.count("\n") == 1
 
 
 # A batch of the metadata log, with a control record.

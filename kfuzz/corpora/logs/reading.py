@@ -231,7 +231,7 @@ class _Reader:
         """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
 
         The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. If neither knows a batch, it is the next one with a right CRC. ``at`` is where ``view``
+        length is wrong too. If the index knows no batch, right CRCs tell where the next one is. ``at`` is where ``view``
         begins in the segment.
         """
         bad = at + made.consumed
@@ -240,7 +240,7 @@ class _Reader:
             self.starts = Starts(self.part.segment, self.file)
         known = self.starts.next(bad)
         after = min(end, bad + size if size > 0 else end, end if known is None else known)
-        if size <= 0 and known is None and end == self.part.segment.size:
+        if known is None and end == self.part.segment.size:
             start = self.part.start
             if self.search is None:
                 self.search = Search(mapped(self.file, start, end))
