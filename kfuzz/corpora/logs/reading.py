@@ -231,7 +231,7 @@ class _Reader:
         """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
 
         The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. If the index knows no batch, right CRCs tell where the next one is. ``at`` is where ``view``
+        length is wrong too. If the index knows none, right CRCs tell where the next one is. ``at`` is where ``view``
         begins in the segment.
         """
         bad = at + made.consumed
