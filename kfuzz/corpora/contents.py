@@ -6,6 +6,7 @@ compressed file or an index under another name. This module needs neither numpy 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -58,6 +59,8 @@ TAR_AT: Final = 257
 TAR: Final = b"ustar"
 # So many bytes of a text are looked at.
 TEXT_BYTES: Final = 4096
+# The start of JSON's objects and arrays; a line of a broker's own log begins with a date in brackets.
+JSON: Final = re.compile(r"""\s*(\{\s*["}]|\[\s*([\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]))""")
 # A longer text has more than one word.
 WORD_CHARACTERS: Final = 64
 # A checkpoint is not larger.
@@ -181,7 +184,7 @@ def _text(head: bytes) -> str | None:
         text = head[: error.start].decode("utf-8-sig")
     if not all(char.isprintable() or char in "\t\r\n\f\x1b" for char in text):
         return None
-    if text.lstrip().startswith(("{", "[")):
+    if JSON.match(text):
         return f"is JSON, {OTHER}"
     # One letter again and again is damage.
     return f"is a text, {OTHER}" if len(text) < WORD_CHARACTERS or len(text.split()) > 1 else None

@@ -93,7 +93,7 @@ FOREIGN = {
     "object.json": (b'{"a":1}', "JSON"),
     "lines.ndjson": (b"[1]\n[2]\n", "JSON"),
     "settings.toml": (b"name = 1\n", "a text"),
-    "server.log": (b"[2026-11-24 10:00:00,000] INFO started\n" * 200, "JSON"),
+    "server.log": (b"[2026-11-24 10:00:00,000] INFO started\n" * 200, "a text"),
     "word": (b"hello", "a text"),
     "little.pcap": (b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16), "a pcap capture, which kfuzz does not read yet"),
     "big.pcap": (b"\xa1\xb2\xc3\xd4\0\x02\0\x04" + bytes(16), "a pcap capture, which kfuzz does not read yet"),
