@@ -44,7 +44,8 @@ class Frame:
     ``name`` is that of the message, such as FetchRequest; empty for a frame of an API that no known release has, and
     for one that is cut off. ``definition`` is None if this version of it is not known. ``body_at`` is where the message
     begins. ``findings`` are those of the message and of the record batches inside. ``error`` says why no message could
-    be read. ``is_stray``: it is a response that belongs to no request.
+    be read. ``is_stray``: it is a response that belongs to no request. ``is_early``: its request was sent before the
+    capture began, which is no error.
     """
 
     number: int
@@ -61,6 +62,7 @@ class Frame:
     error: str = ""
     answer: Frame | None = None
     is_stray: bool = False
+    is_early: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -81,14 +83,18 @@ class Frame:
         if self.name.endswith("Request"):
             made["client_id"] = self.client_id
             made["answer"] = None if self.answer is None else self.answer.to_json()
+        if self.is_early:
+            made["early"] = True
         return made | ({"error": self.error} if self.error else {})
 
 
 def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka") -> Iterator[Frame]:
     """The requests in ``requests``, in order, each with its answer in ``responses``, if there is one.
 
-    A response whose correlation id no request has comes last, as a frame without a name. Only the places of responses
-    are in memory. Raises nothing on bad bytes; where a length is wrong, the last frame has the rest of the bytes.
+    A response whose correlation id no request has comes last, as a frame without a name. A capture may begin in the
+    middle of a conversation: the responses before the first one that answers a captured request are early. Only the
+    places of responses are in memory. Raises nothing on bad bytes; where a length is wrong, the last frame has the rest
+    of the bytes.
     """
     view = memoryview(requests).cast("B")
     given = None if responses is None else memoryview(responses).cast("B")
@@ -102,16 +108,26 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
         assert given is not None
         frame.correlation_id = _int(given, frame.at + LENGTH_BYTES, CORRELATION_BYTES)
         waiting[frame.correlation_id].append(frame)
+    first_answer = first_id = None
     for frame in _split(view):
         if not frame.error:
             _take_request(view, frame, profile)
         if given is not None and frame.correlation_id is not None and waiting[frame.correlation_id]:
             frame.answer = waiting[frame.correlation_id].popleft()
             _take_response(given, frame.answer, frame, profile)
+            first_answer = min(frame.answer.at, frame.answer.at if first_answer is None else first_answer)
+        if first_id is None:
+            first_id = frame.correlation_id
         yield frame
     left = [one for many in waiting.values() for one in many]
     for one in left:
-        one.error = f"no request has the correlation id {one.correlation_id}"
+        if first_answer is not None:
+            one.is_early = one.at < first_answer
+        else:
+            # A client counts its requests.
+            one.is_early = first_id is not None and one.correlation_id is not None and one.correlation_id < first_id
+        if not one.is_early:
+            one.error = f"no request has the correlation id {one.correlation_id}"
     for one in (*left, *rest):
         one.is_stray = True
     yield from sorted([*left, *rest], key=lambda one: one.at)
@@ -231,6 +247,8 @@ def line_of(frame: Frame) -> list[str]:
     shown = "".join(char if char.isprintable() else "·" for char in who)
     number = "-" if frame.correlation_id is None else str(frame.correlation_id)
     answer = f"{frame.answer.size} bytes at byte {frame.answer.at}" if frame.answer else ""
+    if frame.is_early:
+        answer = "answers a request before the capture"
     version = str(frame.version) if frame.name else "-"
     lines = [
         f"{frame.number:>8} {frame.at:>12} {frame.size:>9}  {frame.name.removesuffix('Request') or '?':<32} "
@@ -253,22 +271,30 @@ class Sums:
     requests: int = 0
     answers: int = 0
     strays: int = 0
+    early: int = 0
     refused: int = 0
 
     def counted(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """The same frames; each is counted with its answer before it is yielded."""
         for frame in frames:
             self.requests += not frame.is_stray
-            self.strays += frame.is_stray
+            self.strays += frame.is_stray and not frame.is_early
+            self.early += frame.is_early
             self.answers += frame.answer is not None
             self.refused += frame.is_refused + (frame.answer is not None and frame.answer.is_refused)
             yield frame
 
 
-def summary(sums: Sums) -> str:
-    """The line under a list of frames."""
+def summary(sums: Sums) -> list[str]:
+    """The lines under a list of frames."""
     strays = f", {sums.strays} responses to none of them" if sums.strays else ""
-    return f"{sums.requests} requests, {sums.answers} with a response{strays}, {sums.refused} frames cannot be read"
+    lines = [f"{sums.requests} requests, {sums.answers} with a response{strays}, {sums.refused} frames cannot be read"]
+    if sums.early:
+        lines.append(
+            f"the capture begins in the middle of a conversation: {sums.early} responses answer requests before it, so "
+            "they are not read"
+        )
+    return lines
 
 
 @cache

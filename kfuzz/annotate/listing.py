@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kfuzz.annotate.parts import moved
 from kfuzz.findings import Finding, Profile
-from kfuzz.findings.stored import stored_finding
+from kfuzz.findings.stored import length_wrong
 from kfuzz.kafka import CODECS, Role
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, HEADER_AT, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.search import find_batch, has_batch
+from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.search import Search, find_batch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -141,6 +141,7 @@ class Listing:
         # Set by a caller that does not ask for all entries.
         self.is_cut_short = False
         self._options: dict[str, Any] = {"profile": profile, "role": role, "limits": limits}
+        self._search = Search(self.view)
 
     def __iter__(self) -> Iterator[Entry]:
         at = index = 0
@@ -190,17 +191,14 @@ class Listing:
                 if findings:
                     yield Entry("tail", max(index - 1, 0), place, 0, findings=findings)
                 return
-            after = _next_place(self.view, place, size)
+            after = self._search.after(place, size, end)
             if size == 0 and after == end:
                 yield Entry("tail", index, place, end - place, findings=findings)
             elif size > 0 and place + size == after:
                 yield Entry._make(("batch", index, place, size, *fields, findings))
             else:
                 if size == 0:
-                    code, path = "batch-length-wrong", f"batch[{index}].batch_length"
-                    at = place + HEADER_AT["batch_length"]
-                    wrong = stored_finding(code, path, at, self._options["profile"], found=after - place)
-                    findings = (*findings, wrong)
+                    findings = (*findings, length_wrong(index, place, after, self._options["profile"]))
                 yield Entry("unreadable", index, place, after - place, findings=findings)
 
     def _count(self, entry: Entry) -> None:
@@ -233,17 +231,6 @@ def _widened(known: tuple[int, int] | None, low: int, high: int) -> tuple[int, i
 def _moved(findings: list[Finding], start: int, index: int) -> tuple[Finding, ...]:
     """Findings of a part of the data that begins at byte ``start``, about the batch that is number ``index`` of all."""
     return tuple(moved(one, start, f"batch[{index}]{one.path.partition(']')[2]}") for one in findings)
-
-
-def _next_place(view: memoryview, bad: int, size: int) -> int:
-    """Where the next batch begins behind the bad one at ``bad``; the end of the data if there is none.
-
-    Bytes inside a batch may look like one, so the bad batch's length comes first.
-    """
-    if size > 0 and (bad + size == len(view) or has_batch(view, bad + size)):
-        return bad + size
-    found = find_batch(view, bad + 1, len(view))
-    return len(view) if found is None else found
 
 
 def is_one_batch(data: Buffer) -> bool:

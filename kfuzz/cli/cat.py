@@ -16,7 +16,7 @@ import click
 
 from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.files import local_path
+from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.text import printable
 from kfuzz.units import utc_text
@@ -62,8 +62,10 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
-@click.option("--from", "first", type=BOUND, help="The first offset, or the earliest time.")
-@click.option("--to", "last", type=BOUND, help="The last offset, or the latest time.")
+@click.option(
+    "--from", "first", type=BOUND, help="The first offset, or the earliest time: 4711, 2026-11-24, 2026-11-24T10:00."
+)
+@click.option("--to", "last", type=BOUND, help="The last offset, or the latest time. Times are UTC, or have a zone.")
 @click.option("--key", type=KEY, help="Only records with this key; hex:00ff for bytes that are not text.")
 @click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="At most this many records.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="The last N records of each partition.")
@@ -103,12 +105,19 @@ def command(
     """Print the records of a segment file, a partition folder or a log directory; - is standard input.
 
     Each record is an object of JSON on its own line. Keys and values are text. Bytes that are not UTF-8 are printed as
-    {"hex": "ff00"}. Timestamps are milliseconds since 1970. All of a log is read in constant memory.
+    {"hex": "ff00"}. Timestamps are milliseconds since 1970, in a table times in UTC. All of a log is read in constant
+    memory.
+
+    Times after --from and --to are in UTC, unless they have a zone: 2026-11-24T10:00:00+01:00. A number is an offset.
 
     The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch,
     producer_id, producer_epoch, sequence, transactional, control, aborted, segment and position (a byte).
 
     Keys and values in Kafka's own topics, such as __consumer_offsets, are objects: the type, the version and the data.
+    So are those of control records, in every topic, and those in snapshots of the metadata log (.checkpoint).
+
+    Folders that a broker deletes, copies or does not know (their names end with -delete, -future or -stray) are passed
+    over, unless you name one.
 
     Exit code 0: all was read; 1: something is damaged or was skipped; 2: wrong use. Links inside a log directory are
     skipped, as are pipes and devices.
@@ -150,17 +159,22 @@ def _stored(path: str) -> Iterator[str]:
     if path != "-" and not is_pipe:
         yield path
         return
+    from kfuzz.corpora.contents import require_batches
+
     with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
         with local_path(path).open("rb") if is_pipe else contextlib.nullcontext(standard_input()) as given:
             shutil.copyfileobj(given, file, COPY_BYTES)
         file.flush()
+        require_batches(path, map_bytes(file.name))
         yield file.name
 
 
 def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
-    from kfuzz.corpora.logs.printing import json_lines
+    from kfuzz.corpora.logs.printing import json_lines, key_like
+    from kfuzz.corpora.logs.segments import passed_over
 
     damaged = 0
+    is_empty = True
 
     def pass_over(path: Path, what: str) -> None:
         nonlocal damaged
@@ -176,6 +190,7 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
     table = _Table() if as_table else None
     try:
         for text in json_lines(wanted, on_damage if keep_going else None, pass_over):
+            is_empty = False
             if table is None:
                 out.write(text)
             else:
@@ -187,6 +202,10 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
         click.echo(f"kfuzz: {error}; --keep-going reads what follows", err=True)
         return 1
     out.flush()
+    if sentence := passed_over(wanted.path):
+        click.echo(f"kfuzz: {sentence}", err=True)
+    if is_empty and (sentence := key_like(wanted)):
+        click.echo(f"kfuzz: {sentence}", err=True)
     return 1 if damaged else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -38,6 +39,23 @@ source_option = click.option(
 def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
     """A built-in catalogue by its name, or the definitions at a path."""
     return catalogue(source) if source in CARRIED else load(source, tags_may_end=tags_may_end)
+
+
+def definition_of(source: str, name: str, version: int) -> Definition:
+    """The definition of a message that has this version. ``UsageError`` names a built-in catalogue that has it."""
+    try:
+        message = definitions_of(source).find(name)
+        if version in message.valid_versions:
+            return message
+        error = f"{message.name} has no version {version}; its versions are {message.valid_versions}"
+    except UsageError as unknown:
+        error = str(unknown)
+    for other in CARRIED:
+        with contextlib.suppress(UsageError):
+            if other != source and version in catalogue(other).find(name).valid_versions:
+                error += f"; --definitions {other} has it"
+                break
+    raise UsageError(error)
 
 
 @click.group(cls=Group)
@@ -137,9 +155,7 @@ def show_message(name: str, version: int | None, as_json: bool, source: str) -> 
       kfuzz messages show Fetch --version 17
       kfuzz messages show MetadataResponse
     """
-    message = definitions_of(source).find(name)
-    if version is not None and version not in message.valid_versions:
-        raise UsageError(f"{message.name} has no version {version}; its versions are {message.valid_versions}")
+    message = definitions_of(source).find(name) if version is None else definition_of(source, name, version)
     versions = message.valid_versions if version is None else Versions(version, version)
     rows = [row for field in message.fields for row in _rows(message, field, versions, ())]
     if as_json:
@@ -300,9 +316,8 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
       kfuzz messages decode Fetch --version 17 < body.bin
       kfuzz messages decode MetadataResponse --version 12 --profile strict < body.bin
     """
-    message = definitions_of(source).find(name)
-    # Check the version before waiting for input on a terminal.
-    schema(message, version)
+    # The version is checked before waiting for input on a terminal.
+    message = definition_of(source, name, version)
     reading = read(message, version, standard_input().read(), profile=profile)
     for finding in reading.findings:
         click.echo(f"{finding.severity}: {finding}", err=True)
@@ -325,8 +340,8 @@ def encode_message(name: str, version: int, source: str) -> None:
       echo '{"clientSoftwareName": "me"}' | kfuzz messages encode ApiVersions --version 3 | xxd
       kfuzz messages decode Fetch --version 17 < a.bin | kfuzz messages encode Fetch --version 17 | cmp - a.bin
     """
-    message = definitions_of(source).find(name)
-    # Check the version before waiting for input on a terminal.
+    # The version is checked before waiting for input on a terminal.
+    message = definition_of(source, name, version)
     program = schema(message, version)
     given = standard_input()
     form = load_json(given.read(JSON_BYTES_MAX + 1), "standard input", remedy="write one object")

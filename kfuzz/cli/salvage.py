@@ -42,6 +42,7 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
     """
     try:
         from kfuzz.corpora.logs.salvaging import salvage
+        from kfuzz.corpora.logs.segments import passed_over
     except ImportError:
         raise UsageError("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     skipped: list[Path] = []
@@ -57,6 +58,8 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
         lost = sum(one.lost_bytes for one in done)
         kept = sum(one.kept_bytes for one in done)
         click.echo(f"{len(done)} segment{'s' if len(done) != 1 else ''}: kept {kept} bytes, lost {lost} bytes")
+    if sentence := passed_over(path):
+        click.echo(f"kfuzz: {sentence}", err=True)
     ctx.exit(1 if skipped or any(one.lost for one in done) else 0)
 
 

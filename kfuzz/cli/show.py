@@ -38,6 +38,7 @@ from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
+from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
 from kfuzz.records import Limits
 from kfuzz.units import counted
@@ -53,7 +54,7 @@ FIELDS_SHOWN = 8
 KILL_MARKS = ("kills", *["needed to kill"] * (FIELDS_SHOWN - 1))
 
 
-BATCH_CODES = (*CODES, "batch-length-wrong")
+BATCH_CODES = (*CODES, LENGTH_WRONG)
 BYTE = Word("byte", lambda text: _byte(text))
 
 
@@ -224,6 +225,8 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
     if (kind := what.stored_kind(data)) is not None:
         return stored(name, kind.read(Path(name), data, asked.profile), asked, as_json=as_json)
+    if chosen is None:
+        what.require_batches(data)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
         return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
     is_listed = asked.as_list or not (asked.as_dump or what.vector or crash or chosen or is_one_batch(data))
@@ -286,7 +289,7 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     yield frames.HEADING
     for frame in sums.counted(found):
         yield from frames.line_of(frame)
-    yield frames.summary(sums)
+    yield from frames.summary(sums)
 
 
 def opened_frame(

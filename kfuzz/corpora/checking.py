@@ -15,18 +15,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.annotate.listing import Listing
-from kfuzz.corpora.stored import Kind, kind_of
+from kfuzz.corpora.contents import not_batches
+from kfuzz.corpora.stored import LEAVING, Kind, kind_of, left_out
 from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.mapped import require_whole
+from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["Checked", "Code", "Counts", "check_directory", "check_file", "files_of"]
 
-# A segment, or a snapshot of a KRaft log, which holds record batches too.
-SEGMENT: Final = re.compile(r"\d{20}\.log|\d{20}-\d{10}\.checkpoint")
+# A snapshot of a KRaft log holds record batches too.
+SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # How many batches are judged between two calls of ``on_bytes``.
 STEP_BATCHES: Final = 256
 
@@ -79,7 +81,9 @@ class Checked:
 
 @dataclass(slots=True)
 class Counts:
-    """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end."""
+    """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end, and
+    ``passed`` the folders that were passed over.
+    """
 
     partitions: set[Path] = field(default_factory=set)
     segments: int = 0
@@ -91,6 +95,7 @@ class Counts:
     skipped: int = 0
     unread: list[str] = field(default_factory=list)
     codes: dict[str, Code] = field(default_factory=dict)
+    passed: list[Path] = field(default_factory=list)
 
     def add(self, one: Checked) -> None:
         """Count one file."""
@@ -100,7 +105,8 @@ class Counts:
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
         self.others += not is_segment
-        if is_segment:
+        # What a cluster begins with is in no partition.
+        if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
         self.records += one.records
@@ -122,6 +128,7 @@ class Counts:
             "size": self.size,
             "refused_files": self.refused,
             "skipped_files": self.skipped,
+            "passed_over": [str(folder) for folder in self.passed],
             "codes": {
                 code: {
                     "severity": found.severity,
@@ -138,20 +145,28 @@ class Counts:
 SEGMENT_TITLE: Final = "log segment"
 
 
-def files_of(directory: str | Path) -> list[Path]:
-    """The files below ``directory`` that Kafka keeps there, sorted, and links that may lead to such folders.
+def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:
+    """The files below ``directory`` that Kafka keeps there and that can be judged, sorted, and links that may lead to
+    such folders.
 
-    Raises ``UsageError`` if there are none, or if the directory cannot be read.
+
+    Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files,
+    or if the directory cannot be read.
     """
     found: list[Path] = []
 
     def refuse(error: OSError) -> None:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    for folder, folders, names in os.walk(directory, onerror=refuse):
+    passed = [] if passed is None else passed
+    for folder, inner, names in os.walk(directory, onerror=refuse):
+        passed += [Path(folder, name) for name in inner if LEAVING.fullmatch(name)]
+        inner[:] = [name for name in inner if not LEAVING.fullmatch(name)]
         found += [Path(folder, name) for name in names if SEGMENT.fullmatch(name) or kind_of(name)]
         # A link may lead out of the directory, or back into it.
-        found += [path for name in folders if (path := Path(folder, name)).is_symlink()]
+        found += [path for name in inner if (path := Path(folder, name)).is_symlink()]
+    if not found and (sentence := left_out(passed)):
+        raise UsageError(f"{directory} has nothing else; {sentence}")
     if not found:
         raise UsageError(
             f"{directory} has no log segments and no indexes; they are files such as orders-0/00000000000000000000.log"
@@ -193,6 +208,9 @@ def check_file(
     made.batches, made.records, made.refused = listing.batches, listing.records, listing.refused > 0
     made.findings = [(found.finding, found.batches) for found in listing.found.values()]
     require_whole(data)
+    if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
+        made.findings.append((other, 1))
+        made.tail, made.refused = 0, True
     return made
 
 
@@ -211,7 +229,7 @@ def check_directory(
     file that is deleted in between, as a running broker does, is left out. What cannot be judged is skipped, and the
     others are still judged: links, pipes and devices, and files that cannot be read or become shorter meanwhile.
     """
-    files = files_of(directory)
+    files = files_of(directory, counts.passed)
     sizes = [_size(path) for path in files]
     total, done = sum(sizes), 0
     for path, size in zip(files, sizes, strict=True):

@@ -12,7 +12,7 @@ import base64
 import mmap
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,12 +24,13 @@ from kfuzz.errors import MessageError, UsageError
 from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
+from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import frames, next_frame
 from kfuzz.wire.layout import HEADER_AT, MAGIC_AT
 
-__all__ = ["INDEXES", "Kind", "Stored", "entry_struct", "kind_by_content", "kind_of", "lines_of"]
+__all__ = ["INDEXES", "LEAVING", "Kind", "Stored", "entry_struct", "kind_by_content", "kind_of", "left_out", "lines_of"]
 
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
 INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
@@ -51,6 +52,10 @@ PIECE_BYTES: Final = 1 << 20
 FORMATS: Final = {2: "h", 4: "i", 8: "q"}
 # A file that Kafka is going to delete or to put in place of another has one more suffix.
 LATER: Final = (".deleted", ".swap", ".cleaned")
+# A partition's folder that a broker deletes, copies to another disk, or does not know: an id and the reason follow its
+# name, which may be cut for that. With the others of a directory, its records would be read twice.
+LEAVING: Final = re.compile(r"((?P<partition>.+-\d{1,10})(\.[0-9a-f]{32})?|.+\.[0-9a-f]{32})-(delete|future|stray)")
+NAMES_MOST: Final = 5
 BASE_OFFSET: Final = re.compile(r"\d{20}")
 ABORTED_VERSION: Final = 0
 CHECKPOINT_VERSION: Final = 0
@@ -138,6 +143,18 @@ def kind_of(name: str) -> Kind | None:
         return METADATA
     stem, _, suffix = base.rpartition(".")
     return BY_SUFFIX.get(f".{suffix}") if BASE_OFFSET.fullmatch(stem) else None
+
+
+def left_out(folders: Iterable[Path]) -> str:
+    """The folders of ``LEAVING`` among these, as a sentence; empty if there are none."""
+    names = sorted(printable(folder.name) for folder in folders if LEAVING.fullmatch(folder.name))
+    if not names:
+        return ""
+    more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
+    return (
+        f"passed over {', '.join(names[:NAMES_MOST])}{more}: folders that a broker deletes, copies, or does not know; "
+        "name one to read it"
+    )
 
 
 def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:

@@ -76,7 +76,8 @@ cdef class Verdict:
     - ``batch_count``, ``record_count``: the batches before the first unreadable one, and their records. A batch that
       only profile ``strict`` refuses is readable, so it counts.
     - ``consumed``: where the last of these batches ends, in bytes.
-    - ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is not an error.
+    - ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is not an error. For role ``log``,
+      it is one if sound batches follow the cut: ``batch-length-wrong``.
     - ``findings``: everything that is wrong or unusual.
     - ``fatal``: the first finding that refuses the bytes, or None.
     - ``largest_timestamp``: only for role ``broker``: the largest timestamp of the records (milliseconds), which

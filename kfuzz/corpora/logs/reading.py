@@ -34,6 +34,7 @@ from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import TRANSACTIONAL
+from kfuzz.wire.search import Search
 
 __all__ = ["COLUMNS", "MODES", "read", "read_slice", "schema"]
 
@@ -197,6 +198,7 @@ class _Reader:
     limits: Limits
     file: BinaryIO
     starts: Starts | None = None
+    search: Search | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = self.part.start
@@ -234,7 +236,8 @@ class _Reader:
         """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
 
         The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. ``at`` is where ``view`` begins in the segment.
+        length is wrong too. If the index knows none, right CRCs tell where the next one is. ``at`` is where ``view``
+        begins in the segment.
         """
         bad = at + made.consumed
         size, _, _ = next_frame(view, made.consumed)
@@ -242,6 +245,11 @@ class _Reader:
             self.starts = Starts(self.part.segment, self.file)
         known = self.starts.next(bad)
         after = min(end, bad + size if size > 0 else end, end if known is None else known)
+        if known is None and end == self.part.segment.size:
+            start = self.part.start
+            if self.search is None:
+                self.search = Search(mapped(self.file, start, end))
+            after = start + self.search.after(bad - start, size, end - start)
         place = str(self.part.segment.path)
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"

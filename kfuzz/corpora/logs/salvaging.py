@@ -25,7 +25,7 @@ from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.search import find_batch, has_batch
+from kfuzz.wire.search import Search
 
 __all__ = ["Lost", "Salvaged", "salvage"]
 
@@ -167,6 +167,7 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
     """The stretches of ``view`` that a consumer reads. The bytes between them are added to ``made.lost``."""
     kept: list[tuple[int, int]] = []
     starts = Starts(segment, file)  # type: ignore[arg-type]
+    search = Search(view)
     at, end = 0, len(view)
     while at < end:
         verdict = records.check(view[at:])
@@ -175,29 +176,16 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
         bad = at + verdict.consumed
         if bad == end:
             break
-        at = _next_batch(view, bad, starts, verdict.fatal)
+        # The length of a bad batch is believed if a batch follows there. Otherwise the index may know, or the bytes are
+        # searched.
+        known = starts.next(bad)
+        at = search.after(bad, next_frame(view, bad)[0], end if known is None else known)
         reason = verdict.fatal.message if verdict.fatal else f"the last {end - bad} bytes are not a whole batch"
         code = f" [{verdict.fatal.code}]" if verdict.fatal else ""
         if verdict.fatal is None and at < end:
             reason = f"the batch is longer than the {at - bad} bytes before the next one"
         made.lost.append(Lost(bad, at - bad, reason + code))
     return kept
-
-
-def _next_batch(view: memoryview, bad: int, starts: Starts, finding: Finding | None) -> int:
-    """Where the first batch behind the bad one at ``bad`` begins; the end of the data if there is none.
-
-    The bad batch's length is believed if a batch with a right CRC follows there, or the data ends. Otherwise the index
-    may know, or the bytes are searched. Bytes inside a batch may look like one, so the length comes first.
-    """
-    end = len(view)
-    size, _, _ = next_frame(view, bad)
-    if size > 0 and (bad + size == end or has_batch(view, bad + size)):
-        return bad + size
-    known = starts.next(bad)
-    limit = end if known is None else known
-    found = find_batch(view, bad + 1, limit)
-    return limit if found is None else found
 
 
 def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:

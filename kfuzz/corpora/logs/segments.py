@@ -20,9 +20,10 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from kfuzz.corpora.stored import INDEXES
+from kfuzz.corpora.contents import require_batches
+from kfuzz.corpora.stored import INDEXES, LEAVING, left_out
 from kfuzz.errors import NotRegular, UsageError
-from kfuzz.files import file_kind, local_path, open_regular
+from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "find_segments",
     "increasing",
     "partition_of",
+    "passed_over",
     "refuse",
 ]
 
@@ -61,8 +63,8 @@ class Segment:
     """A segment file. ``topic`` and ``partition`` are None if the file is in no partition folder.
 
     ``base_offset`` is the number in the file's name, or None. ``next_offset`` is the base offset of the partition's
-    next segment, or None for the last one. ``size`` is in bytes. ``is_link`` is for a file that
-    the user named: such a link is followed.
+    next segment, or None for the last one. ``size`` is in bytes. ``is_link``: the user named a link; it
+    is followed.
     """
 
     path: Path
@@ -133,6 +135,7 @@ def find_segments(
     path = local_path(path)
     try:
         if path.is_file():
+            require_batches(path, map_bytes(path))
             return _of_topic([replace(_segment(path, None), is_link=path.is_symlink())], path, topics)
         if not path.is_dir():
             raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
@@ -147,12 +150,22 @@ def find_segments(
     if not found and folders and not matching:
         more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
         raise UsageError(f"no topic in {path} matches {topics!r}; there are {', '.join(names[:NAMES_MOST])}{more}")
+    if not found and (sentence := passed_over(path)):
+        raise UsageError(f"{path} has no other log segments; {sentence}")
     if not found:
         raise UsageError(
             f"{path} has no log segments; they are files such as orders-0/00000000000000000000.log, in folders that "
             "are named after topic and partition"
         )
     return found
+
+
+def passed_over(path: str | Path) -> str:
+    """The folders in the log directory ``path`` that :func:`find_segments` passes over, as a sentence; empty if there
+    are none.
+    """
+    path = local_path(path)
+    return left_out(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else ""
 
 
 def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]:
@@ -211,7 +224,9 @@ def partition_of(segment: Segment) -> list[Segment]:
 
 def _segment(path: Path, next_offset: int | None) -> Segment:
     name = NAME.fullmatch(path.name)
-    folder = FOLDER.fullmatch(path.absolute().parent.name) if name else None
+    parent = path.absolute().parent.name
+    leaving = LEAVING.fullmatch(parent)
+    folder = FOLDER.fullmatch(leaving["partition"] or "" if leaving else parent) if name else None
     return Segment(
         path,
         folder["topic"] if folder else None,
