@@ -69,6 +69,8 @@ ABORTED: Final = "aborted"
 # Larger windows are slower: Arrow then asks the system for memory again and again.
 WINDOW_BYTES: Final = 4 << 20
 PAYLOAD_BYTES: Final = 16 << 20
+# A record takes about 130 bytes in the columns, even if it has seven bytes in its batch.
+ROWS_MOST: Final = 1 << 17
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -177,7 +179,8 @@ def read_slice(
     """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
 
     ``selection`` and ``isolation`` must be those that the slice was made with. Errors are those of :func:`read`. The
-    mode is tolerant if ``wanted`` has a column ``finding``.
+    mode is tolerant if ``wanted`` has a column ``finding``. If its column ``headers`` is one of views, that has the
+    bytes of each record's headers.
     """
     require_isolation(isolation)
     stable = part.stable_offset
@@ -206,9 +209,19 @@ class _Reader:
         ahead = FileAhead(self.part.segment) if self.rows.needs_outcomes else None
         while at < end:
             view = mapped(self.file, at, min(at + window, end))
-            made = next_part(view, limits=self.limits, payload_bytes=PAYLOAD_BYTES)
+            made = next_part(
+                view,
+                limits=self.limits,
+                payload_bytes=PAYLOAD_BYTES,
+                rows_most=ROWS_MOST,
+                raw_headers=self.rows.has_raw_headers,
+            )
             if (rows := self.rows.of(view, made, at, ahead)) is not None:
                 yield rows
+            for table in made.more:
+                piece = made._replace(columns=table, counts=[table.num_rows])
+                if (rows := self.rows.of(view, piece, at, ahead)) is not None:
+                    yield rows
             if made.finding is None:
                 at += made.consumed
                 window = WINDOW_BYTES
@@ -265,6 +278,11 @@ class RowMaker:
     def is_tolerant(self) -> bool:
         """Whether damage becomes a row."""
         return FINDING in self.wanted.names
+
+    @property
+    def has_raw_headers(self) -> bool:
+        """Whether no lists of headers are made: they are not wanted, or their bytes are."""
+        return "headers" not in self.wanted.names or self.wanted.field("headers").type == VIEW
 
     @property
     def needs_outcomes(self) -> bool:
