@@ -33,6 +33,7 @@ from kfuzz.findings import Finding
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.text import foreign_text
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import TRANSACTIONAL
 
@@ -280,6 +281,11 @@ class RowMaker:
         return FINDING in self.wanted.names
 
     @property
+    def topic(self) -> str | None:
+        """The topic as valid Unicode: a byte of a folder's name that is not UTF-8 is written as ``\\udcff``."""
+        return None if self.segment.topic is None else foreign_text(self.segment.topic)
+
+    @property
     def has_raw_headers(self) -> bool:
         """Whether no lists of headers are made: they are not wanted, or their bytes are."""
         return "headers" not in self.wanted.names or self.wanted.field("headers").type == VIEW
@@ -293,11 +299,11 @@ class RowMaker:
         """The row of bad bytes that begin at ``position``."""
         segment = self.segment
         known = {
-            "topic": segment.topic,
+            "topic": self.topic,
             "partition": segment.partition,
             "segment": segment.base_offset,
             "position": position,
-            FINDING: str(told),
+            FINDING: foreign_text(str(told)),
         }
         return pa.RecordBatch.from_pylist([known], schema=self.wanted)
 
@@ -320,7 +326,7 @@ class RowMaker:
         heads.choose(table)
         segment = self.segment
         of_segment = {
-            "topic": segment.topic,
+            "topic": self.topic,
             "partition": segment.partition,
             "segment": segment.base_offset,
             FINDING: None,
