@@ -30,7 +30,7 @@ def test_a_control_records_key_and_value_are_named() -> None:
     record = ControlRecord(ControlRecordKey(ControlRecordType.KRAFT_VERSION), KRaftVersionRecord(1))
     texts = control_parts(*encode_control(record))
     assert texts["key"] == "KRAFT_VERSION"
-    assert texts["value"] == "KRaftVersionRecord(kraft_version=1, version=0, tagged_fields=())"
+    assert texts["value"] == 'KRaftVersionRecord version 0: {"version": 0, "kRaftVersion": 1}'
 
 
 @pytest.mark.parametrize(
