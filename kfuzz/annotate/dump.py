@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kfuzz import records
 from kfuzz.annotate.listing import Entry
 from kfuzz.annotate.messages import Annotation
 from kfuzz.annotate.messages import annotate as annotate_message
@@ -19,6 +18,7 @@ from kfuzz.kafka import Role
 from kfuzz.messages.model import Definition
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.records.read.reader import headers
 from kfuzz.text import printable
 
 if TYPE_CHECKING:
@@ -34,17 +34,22 @@ RECORDS_SHOWN = 100
 HEADERS_SHOWN = 20
 KEPT_BYTES = 32 << 20
 PARTS_MAX = 100_000
+FINDINGS_MAX = 1_000
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: there are more parts."""
+    """What to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: there are more parts.
+
+    ``more_findings`` is the number of findings that are not in ``findings``.
+    """
 
     parts: list[Part]
     findings: list[Finding]
     facts: dict[str, Any]
     outcome: str
     is_cut: bool = False
+    more_findings: int = 0
 
 
 def bounds_of(records: int | None = None, around: int | None = None) -> Bounds:
@@ -69,10 +74,22 @@ def dump_records(
     records_shown: int | None = None,
 ) -> Dump:
     """The dump of a file of record batches; for ``records_of`` see ``annotate``."""
-    reading = records.check(data, profile=profile, role=role, limits=limits)
-    tail = ", then a partial tail" if reading.partial_tail else ""
-    state = "refused" if reading.fatal else "read"
-    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
+    findings: list[Finding] = []
+    batch_count = record_count = consumed = found_count = 0
+    is_refused = is_partial = False
+    # `records.check` says the same, and keeps all findings: there may be one for each batch.
+    for at, size, _, count, *_, goes_on, found in headers(data, profile=profile, role=role, limits=limits):
+        if found:
+            found_count += len(found)
+            findings += found[: FINDINGS_MAX - len(findings)]
+            is_refused = is_refused or any(one.severity == "fatal" for one in found)
+        consumed = at
+        if size > 0 and goes_on:
+            batch_count, record_count, consumed = batch_count + 1, record_count + count, at + size
+        is_partial = size == 0 and not goes_on
+    tail = ", then a partial tail" if is_partial else ""
+    state = "refused" if is_refused else "read"
+    counts = f"{batch_count} batches, {record_count} records, {consumed} bytes"
     empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
     parts, is_cut = bounded(
         annotate_records(
@@ -81,10 +98,11 @@ def dump_records(
     )
     return Dump(
         parts,
-        reading.findings,
-        {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
+        findings,
+        {"consumed": consumed, "partial_tail": is_partial},
         f"{empty}{state}: {counts}{tail}",
         is_cut,
+        found_count - len(findings),
     )
 
 

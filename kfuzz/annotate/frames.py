@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.dump import PARTS_MAX, Dump, bounds_of, outcome_of
+from kfuzz.annotate.listing import shortened
 from kfuzz.annotate.messages import Annotation, annotate
 from kfuzz.annotate.parts import Part, is_inside, moved
 from kfuzz.errors import UsageError
@@ -28,7 +29,7 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["HEADING", "Frame", "Sums", "dump_frame", "frames_of", "line_of", "summary"]
+__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary"]
 
 LENGTH_BYTES: Final = 4
 # The API key and the version, in front of every request's header.
@@ -36,9 +37,8 @@ KEY_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
 # A broker answers the requests of a connection in their order.
 WAITING_MAX: Final = 50_000
-HEADING: Final = (
-    f"{'frame':>8} {'byte':>12} {'size':>9}  {'request':<32} {'version':>7} {'correlation':>12}  {'client':<24}  answer"
-)
+# A list is about as wide as this, unless a terminal has fewer columns.
+WIDTH: Final = 140
 
 
 @dataclass(slots=True)
@@ -122,6 +122,8 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
             stray = order.pop(next(iter(order)))
             if stray.correlation_id is not None:
                 waiting[stray.correlation_id].popleft()
+                if not waiting[stray.correlation_id]:
+                    del waiting[stray.correlation_id]
             yield _stray(stray)
         yield frame
     waiting.clear()
@@ -273,22 +275,45 @@ def _moved(part: Part, at: int) -> Part:
     return part if is_inside(f"{part.path}.{part.field}") else replace(part, at=part.at + at)
 
 
-def line_of(frame: Frame) -> list[str]:
-    """The lines of a frame: one, and one more for each finding of it and of its answer."""
+def heading(width: int | None = None) -> str:
+    """The line above a list; ``width`` is that of a terminal."""
+    return _line("frame", "byte", "size", "request", "version", "correlation", "client", "answer", width)
+
+
+def _line(
+    number: object,
+    at: object,
+    size: object,
+    name: str,
+    version: str,
+    correlation: str,
+    client: str,
+    answer: str,
+    width: int | None,
+) -> str:
+    if width is None or width >= WIDTH:
+        return (
+            f"{number:>8} {at:>12} {size:>9}  {name:<32} {version:>7} {correlation:>12}  {client:<24}  {answer}".rstrip()
+        )
+    return shortened(
+        f"{number:>6} {at:>11} {size:>9}  {name:<21.21} {version:>7} {correlation:>11}  {answer}".rstrip(), width
+    )
+
+
+def line_of(frame: Frame, width: int | None = None) -> list[str]:
+    """The lines of a frame: one, and one more for each finding of it and of its answer. ``width`` is a terminal's."""
     who = "" if frame.client_id is None else frame.client_id
     shown = printable(who)
     number = "-" if frame.correlation_id is None else str(frame.correlation_id)
     answer = f"{frame.answer.size} bytes at byte {frame.answer.at}" if frame.answer else ""
     version = str(frame.version) if frame.name else "-"
-    lines = [
-        f"{frame.number:>8} {frame.at:>12} {frame.size:>9}  {frame.name.removesuffix('Request') or '?':<32} "
-        f"{version:>7} {number:>12}  {shown:<24}  {answer}".rstrip()
-    ]
+    name = frame.name.removesuffix("Request") or "?"
+    lines = [_line(frame.number, frame.at, frame.size, name, version, number, shown, answer, width)]
     for one in (frame, frame.answer):
         if one is not None:
             what = "the frame" if one is frame else "the answer"
             what = "a response" if one.is_stray else what
-            lines += [f"{'':10}{found.severity}: {found}" for found in one.findings]
+            lines += [f"{'':10}{found.severity}: {printable(str(found))}" for found in one.findings]
             if one.error:
                 lines.append(f"{'':10}fatal: {what} at byte {one.at}: {one.error}")
     return lines

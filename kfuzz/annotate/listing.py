@@ -16,6 +16,7 @@ from kfuzz.findings.stored import stored_finding
 from kfuzz.kafka import CODECS, Role
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
+from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, HEADER_AT, LOG_APPEND_TIME, TRANSACTIONAL
@@ -25,22 +26,24 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "HEADING",
     "Entry",
     "Found",
     "Listing",
     "codec_name",
+    "heading",
     "is_one_batch",
     "line_of",
     "opened_with_neighbours",
+    "shortened",
     "summary",
     "time_text",
 ]
 
-HEADING: Final = (
-    f"{'batch':>8} {'byte':>12} {'size':>9}  {'offsets':<23} {'records':>7}  {'time':<41}  {'codec':<6}  "
-    "producer/epoch/sequence, flags"
-)
+# A list is as wide as this, unless a terminal has fewer columns. Below the second number it has no times.
+WIDTH: Final = 147
+WIDTH_WITH_TIMES: Final = 110
+# How long one time is.
+TIME: Final = len("2023-11-14T22:13:20.000Z")
 INDENT: Final = " " * 10
 # In the text of a batch's time, the date stands once if both times have it.
 DATE: Final = len("2023-11-14T")
@@ -314,8 +317,41 @@ def time_text(entry: Entry) -> str:
     return f"{first} to {second[DATE:] if first[:DATE] == second[:DATE] else second}"
 
 
-def line_of(entry: Entry) -> list[str]:
-    """The lines of an entry: one, and one more for each finding."""
+def heading(width: int | None = None) -> str:
+    """The line above a list; ``width`` is that of a terminal."""
+    time = "time" if width is None or width >= WIDTH else "first time"
+    return _line("batch", "byte", "size", "offsets", "records", time, "codec", "producer/epoch/sequence, flags", width)
+
+
+def _line(
+    number: object,
+    at: object,
+    size: object,
+    offsets: str,
+    records: object,
+    time: str,
+    codec: str,
+    who: str,
+    width: int | None,
+) -> str:
+    """The columns of a line, as many as a terminal has room for."""
+    if width is None or width >= WIDTH:
+        return f"{number:>8} {at:>12} {size:>9}  {offsets:<23} {records:>7}  {time:<41}  {codec:<6}  {who}".rstrip()
+    if width >= WIDTH_WITH_TIMES:
+        time = time[:TIME]
+        text = f"{number:>8} {at:>12} {size:>9}  {offsets:<23} {records:>7}  {time:<{TIME}}  {codec:<6}  {who}"
+    else:
+        text = f"{number:>6} {at:>11} {size:>9}  {offsets:<21} {records:>7}  {codec:<6}  {who}"
+    return shortened(text.rstrip(), width)
+
+
+def shortened(text: str, width: int | None) -> str:
+    """The text on one line of a terminal."""
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+
+
+def line_of(entry: Entry, width: int | None = None) -> list[str]:
+    """The lines of an entry: one, and one more for each finding. ``width`` is that of a terminal."""
     if entry.kind == "batch":
         if entry.base_offset == entry.last_offset:
             offsets = str(entry.base_offset)
@@ -323,18 +359,16 @@ def line_of(entry: Entry) -> list[str]:
             offsets = f"{entry.base_offset} to {entry.last_offset}"
         who = "" if entry.producer_id == -1 else f"{entry.producer_id}/{entry.producer_epoch}/{entry.base_sequence}"
         flags = flags_of(entry)
-        text = (
-            f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  {offsets:<23} {entry.records:>7}  "
-            f"{time_text(entry):<41}  {codec_name(entry.attributes):<6}  {who}{' ' if who and flags else ''}"
-            f"{', '.join(flags)}"
-        ).rstrip()
+        who = f"{who}{' ' if who and flags else ''}{', '.join(flags)}"
+        time, codec = time_text(entry), codec_name(entry.attributes)
+        text = _line(entry.number, entry.at, entry.size, offsets, entry.records, time, codec, who, width)
         if not entry.findings:
             return [text]
     elif entry.kind == "unreadable":
         text = f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  cannot be read"
     else:
         text = f"{'-':>8} {entry.at:>12} {entry.size:>9}  a partial tail"
-    return [text, *(f"{INDENT}{one.severity}: {one}" for one in entry.findings)]
+    return [text, *(f"{INDENT}{one.severity}: {printable(str(one))}" for one in entry.findings)]
 
 
 def summary(listing: Listing) -> list[str]:
