@@ -6,6 +6,7 @@ memory. ``kfuzz show`` prints it, and opens the batch that is looked for.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -45,6 +46,8 @@ WIDTH_WITH_TIMES: Final = 110
 # How long one time is.
 TIME: Final = len("2023-11-14T22:13:20.000Z")
 INDENT: Final = " " * 10
+# The pages of a mapped file count as memory until they are given back.
+RELEASED_BYTES: Final = 32 << 20
 # In the text of a batch's time, the date stands once if both times have it.
 DATE: Final = len("2023-11-14T")
 FLAGS: Final = (
@@ -134,6 +137,8 @@ class Listing:
         self, data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self.view = memoryview(data).cast("B")
+        self._mapped = data if isinstance(data, mmap.mmap) else None
+        self._released = 0
         self.batches = 0
         self.records = 0
         self.refused = 0
@@ -152,6 +157,8 @@ class Listing:
                 self._count(entry)
                 yield entry
                 at, index = entry.at + entry.size, entry.number + 1
+                if at - self._released > RELEASED_BYTES:
+                    self._released = _released(self._mapped, self._released, at)
 
     def sums_json(self) -> dict[str, Any]:
         """The sums as JSON members."""
@@ -193,7 +200,7 @@ class Listing:
                 if findings:
                     yield Entry("tail", max(index - 1, 0), place, 0, findings=findings)
                 return
-            after = _next_place(self.view, place, size)
+            after = _next_place(self.view, place, size, self._mapped)
             if size == 0 and after == end:
                 yield Entry("tail", index, place, end - place, findings=findings)
             elif size > 0 and place + size == after:
@@ -238,15 +245,34 @@ def _moved(findings: list[Finding], start: int, index: int) -> tuple[Finding, ..
     return tuple(moved(one, start, f"batch[{index}]{one.path.partition(']')[2]}") for one in findings)
 
 
-def _next_place(view: memoryview, bad: int, size: int) -> int:
+def _released(mapped: mmap.mmap | None, start: int, end: int) -> int:
+    """Give back the memory of the mapped bytes from ``start`` to about ``end``; returns where that is."""
+    end -= end % mmap.PAGESIZE
+    # Those pages are read again if they are needed. The call exists on Linux only.
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
+    return end
+
+
+def _next_place(view: memoryview, bad: int, size: int, mapped: mmap.mmap | None = None) -> int:
     """Where the next batch begins behind the bad one at ``bad``; the end of the data if there is none.
 
     Bytes inside a batch may look like one, so the bad batch's length comes first.
     """
     if size > 0 and (bad + size == len(view) or has_batch(view, bad + size)):
         return bad + size
-    found = find_batch(view, bad + 1, len(view))
+    found = _find(view, bad + 1, mapped)
     return len(view) if found is None else found
+
+
+def _find(view: memoryview, start: int, mapped: mmap.mmap | None) -> int | None:
+    """The next batch with a right CRC; the memory of mapped bytes does not grow with the way to it."""
+    for at in range(start, len(view), RELEASED_BYTES):
+        end = min(at + RELEASED_BYTES, len(view))
+        if (found := find_batch(view, at, end)) is not None:
+            return found
+        _released(mapped, at - at % mmap.PAGESIZE, end)
+    return None
 
 
 def is_one_batch(data: Buffer) -> bool:
@@ -256,7 +282,8 @@ def is_one_batch(data: Buffer) -> bool:
         return True
     size = max(next_frame(view, 0)[0], 0)
     return size == len(view) or (
-        (not size or next_frame(view, size)[0] <= 0) and find_batch(view, max(size, 1), len(view)) is None
+        (not size or next_frame(view, size)[0] <= 0)
+        and _find(view, max(size, 1), data if isinstance(data, mmap.mmap) else None) is None
     )
 
 

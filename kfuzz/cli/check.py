@@ -99,10 +99,9 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         for finding in stored.findings:
             asked.say(f"{name}: {finding.severity}: {finding}")
         asked.say(f"{name}: {'refused' if stored.is_refused else 'ok'}, {stored.outcome}")
-        document = {"file": name, "accepted": not stored.is_refused} | stored.to_json()
-        # `kfuzz show --json` has them.
-        del document["entries"]
-        return document | {"entries": stored.count}, stored.is_refused
+        # `kfuzz show --json` has the entries.
+        document = {"file": name, "accepted": not stored.is_refused, "entries": stored.count} | stored.to_json()
+        return document, stored.is_refused
     reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
     for finding in reading.findings:
         asked.say(f"{name}: {finding.severity}: {finding}")

@@ -347,7 +347,7 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
         option = asked.choices[0] if asked.choices else "--batches"
         raise UsageError(f"{option} is about record batches, and {name} has {made.title}; leave it out")
     if as_json:
-        yield json_text({"source": name} | made.to_json())
+        yield from long_json({"source": name} | made.to_json(), "entries", made.entries_json())
         return
     yield f"{printable(name)}: {made.outcome}, {made.size} bytes"
     yield from map(printable, lines_of(made))
@@ -512,17 +512,19 @@ def parts_json(dump: Dump) -> Iterator[dict[str, Any]]:
 
 
 def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
-    """The JSON document of a dump; its parts are not in memory as text."""
-    before, name, after = json_text(facts | {"parts": []}).partition('\n  "parts": []')
-    yield before + name.removesuffix("]")
-    waiting = None
-    for part in parts_json(dump):
-        if waiting is not None:
-            yield waiting + ","
-        waiting = textwrap.indent(json_text(part), "    ")
-    if waiting is not None:
-        yield waiting
-    yield f"  ]{after}"
+    """The JSON document of a dump."""
+    return long_json(facts, "parts", parts_json(dump))
+
+
+def long_json(facts: dict[str, Any], name: str, items: Iterator[Any]) -> Iterator[str]:
+    """The lines of the JSON document with ``items`` under ``name``; they are not in memory as text."""
+    before, begins, after = json_text(facts | {name: []}).partition(f'\n  "{name}": [')
+    waiting = before + begins
+    is_first = True
+    for item in items:
+        yield waiting if is_first else waiting + ","
+        waiting, is_first = textwrap.indent(json_text(item), "    "), False
+    yield waiting + after if is_first else f"{waiting}\n  {after}"
 
 
 # ------------------------------------------------------------------------------------------------- crashes

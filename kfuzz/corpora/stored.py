@@ -101,15 +101,13 @@ class Stored:
         return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON members that say what is in the file."""
-        return {
-            "kind": self.title,
-            "size": self.size,
-            **self.facts,
-            "room": self.room,
-            "entries": [{"at": at} | dict(zip(self.columns, row, strict=True)) for at, row in self.entries()],
-            "findings": [one.to_json() for one in self.findings],
-        }
+        """The JSON members that say what is in the file, except for its entries."""
+        findings = [one.to_json() for one in self.findings]
+        return {"kind": self.title, "size": self.size, **self.facts, "room": self.room, "findings": findings}
+
+    def entries_json(self) -> Iterator[dict[str, Any]]:
+        """The entries as JSON objects."""
+        return ({"at": at} | dict(zip(self.columns, row, strict=True)) for at, row in self.entries())
 
 
 def kind_of(name: str) -> Kind | None:
