@@ -21,6 +21,7 @@ from kfuzz.cli.console import (
     standard_input,
 )
 from kfuzz.files import local_path, map_bytes
+from kfuzz.text import printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class _Asked:
 
     def say(self, line: str) -> None:
         if not self.as_json:
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
