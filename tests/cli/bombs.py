@@ -19,11 +19,24 @@ from typing import Final, NamedTuple
 from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import compress
 from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.layout import CONTROL
 
-__all__ = ["BOMBS", "LOOKS", "Bomb", "Looked", "look"]
+__all__ = [
+    "BOMBS",
+    "LOG_LOOKS",
+    "MEMORY_KIB_MAX",
+    "MIB",
+    "Bomb",
+    "Looked",
+    "headers_bomb",
+    "look",
+    "looks_at",
+    "records_bomb",
+    "words_of",
+]
 
 MIB: Final = 1 << 20
-# A process that only imports has 30 to 60 MB; a verb may take 300 MB of its own.
+# A process that only imports kfuzz and pyarrow has 60 MiB.
 MEMORY_KIB_MAX: Final = 300 * 1024
 
 
@@ -65,10 +78,10 @@ def headers_bomb(codec: str, size: int) -> bytes:
     return batch(record(None, b"v", bytes(size), size // 2), 1, codec=codec)
 
 
-def records_bomb(codec: str, size: int) -> bytes:
+def records_bomb(codec: str, size: int, attributes: int = 0) -> bytes:
     """Records of seven bytes, whose offset deltas are all 0."""
     one = record(None, None)
-    return batch(one * (size // len(one)), size // len(one), codec=codec)
+    return batch(one * (size // len(one)), size // len(one), codec=codec, attributes=attributes)
 
 
 def value_bomb(codec: str, size: int, fill: bytes = b"\0") -> bytes:
@@ -96,32 +109,29 @@ class Bomb(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+def _uvarint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
 def _metadata(elements: int) -> bytes:
-    # MetadataRequest 12: an array of topics, each an id, a null name and no tagged fields.
-    count = bytearray()
-    left = elements + 1
-    while left > 0x7F:
-        count.append(left & 0x7F | 0x80)
-        left >>= 7
-    count.append(left)
-    return bytes(count) + (bytes(16) + b"\0\0") * elements + b"\1\0\0"
+    """MetadataRequest 12: an array of topics, each an id, a null name and no tagged fields."""
+    return _uvarint(elements + 1) + (bytes(16) + b"\0\0") * elements + b"\1\0\0"
 
 
 def _tags(count: int) -> bytes:
-    # ApiVersionsRequest 3 with tagged fields that nobody knows.
-    out = bytearray(b"\2k\2v")
-    body = bytearray()
+    """ApiVersionsRequest 3 with tagged fields that nobody knows."""
+    return b"\2k\2v" + _uvarint(count) + b"".join(_uvarint(tag) + b"\0" for tag in range(count))
 
-    def unsigned(number: int) -> bytes:
-        made = bytearray()
-        while number > 0x7F:
-            made.append(number & 0x7F | 0x80)
-            number >>= 7
-        return bytes(made) + bytes([number])
 
-    for tag in range(count):
-        body += unsigned(tag) + b"\0"
-    return bytes(out + unsigned(count) + body)
+def _fetched(partitions: int) -> bytes:
+    """FetchResponse 12 whose partitions each have a batch without records."""
+    one = struct.pack(">ihqqq", 0, 0, 0, 0, 0) + b"\1" + struct.pack(">i", -1) + _uvarint(62) + batch(b"", 0) + b"\0"
+    head = struct.pack(">ihi", 0, 0, 0) + b"\2" + b"\2t" + _uvarint(partitions + 1)
+    return head + one * partitions + b"\0\0"
 
 
 def _frames(count: int) -> bytes:
@@ -161,15 +171,18 @@ BOMBS: Final = (
     Bomb("batches-odd.log", lambda: batch(b"", 0, attributes=1 << 10) * (60 * MIB // 61)),
     Bomb("batches-damaged.log", lambda: (batch(b"", 0)[:-1] + b"\1") * (60 * MIB // 61)),
     Bomb("garbage.log", lambda: (batch(b"", 0)[:17] + bytes(3)) * (60 * MIB // 20)),
-    Bomb("values-many.log", lambda: b"".join(value_bomb("zstd", 60 * MIB) for _ in range(1)) * 20),
+    Bomb("values-many.log", lambda: value_bomb("zstd", 60 * MIB) * 20),
+    Bomb("control.log", lambda: records_bomb("zstd", 60 * MIB, attributes=CONTROL)),
     Bomb("__consumer_offsets-0/00000000000000000000.log", lambda: _internal(50 * MIB)),
-    Bomb("elements.bin", lambda: _metadata(3_000_000), ("--message", "MetadataRequest", "--version", "12")),
-    Bomb("tags.bin", lambda: _tags(5_000_000), ("--message", "ApiVersionsRequest", "--version", "3")),
+    Bomb("elements.bin", lambda: _metadata(900_000), ("--message", "MetadataRequest", "--version", "12")),
+    Bomb("too-many-elements.bin", lambda: _metadata(3_000_000), ("--message", "MetadataRequest", "--version", "12")),
+    Bomb("fetched.bin", lambda: _fetched(500_000), ("--message", "FetchResponse", "--version", "12")),
+    Bomb("tags.bin", lambda: _tags(10_000), ("--message", "ApiVersionsRequest", "--version", "3")),
     Bomb("frames.bin", lambda: _frames(2_000_000), ("--frames",)),
     Bomb(
         "frame-huge.bin",
         lambda: (lambda body: struct.pack(">i", len(body)) + body)(
-            struct.pack(">hhih", 3, 12, 7, 1) + b"c\0" + _metadata(3_000_000)
+            struct.pack(">hhih", 3, 12, 7, 1) + b"c\0" + _metadata(900_000)
         ),
         ("--frames",),
     ),
