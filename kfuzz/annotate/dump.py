@@ -24,7 +24,7 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["PARTS_MAX", "Dump", "bounded", "bounds_of", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
+__all__ = ["PARTS_MAX", "Dump", "bounds_of", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
 
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
@@ -57,7 +57,7 @@ def bounds_of(records: int | None = None, around: int | None = None) -> Bounds:
     return Bounds(RECORDS_SHOWN if records is None else records, HEADERS_SHOWN, KEPT_BYTES, around)
 
 
-def bounded(parts: Iterator[Part], parts_max: int = PARTS_MAX) -> tuple[list[Part], bool]:
+def _bounded(parts: Iterator[Part], parts_max: int = PARTS_MAX) -> tuple[list[Part], bool]:
     """The first parts, and whether there are more."""
     made = list(islice(parts, parts_max))
     return made, next(parts, None) is not None
@@ -91,10 +91,8 @@ def dump_records(
     state = "refused" if is_refused else "read"
     counts = f"{batch_count} batches, {record_count} records, {consumed} bytes"
     empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
-    parts, is_cut = bounded(
-        annotate_records(
-            data, batches=batches, limits=limits, records_of=records_of, bounds=bounds_of(records_shown)
-        )
+    parts, is_cut = _bounded(
+        annotate_records(data, batches=batches, limits=limits, records_of=records_of, bounds=bounds_of(records_shown))
     )
     return Dump(
         parts,
@@ -118,7 +116,7 @@ def dump_entry(
 ) -> Dump:
     """The dump of one batch of a listing, with at most ``parts_max`` parts; for the others see ``bounds_of``."""
     within = memoryview(data)[: entry.at + entry.size]
-    parts, is_cut = bounded(
+    parts, is_cut = _bounded(
         annotate_records(
             within,
             at=entry.at,

@@ -292,12 +292,10 @@ def _line(
     width: int | None,
 ) -> str:
     if width is None or width >= WIDTH:
-        return (
-            f"{number:>8} {at:>12} {size:>9}  {name:<32} {version:>7} {correlation:>12}  {client:<24}  {answer}".rstrip()
-        )
-    return shortened(
-        f"{number:>6} {at:>11} {size:>9}  {name:<21.21} {version:>7} {correlation:>11}  {answer}".rstrip(), width
-    )
+        text = f"{number:>8} {at:>12} {size:>9}  {name:<32} {version:>7} {correlation:>12}  {client:<24}  {answer}"
+        return text.rstrip()
+    text = f"{number:>6} {at:>11} {size:>9}  {name:<21.21} {version:>7} {correlation:>11}  {answer}"
+    return shortened(text.rstrip(), width)
 
 
 def line_of(frame: Frame, width: int | None = None) -> list[str]:

@@ -109,9 +109,7 @@ def walk(definition: Definition, version: int, data: bytes) -> Walk:
 class _Parts:
     """Turns the places in a message into parts."""
 
-    def __init__(
-        self, definition: Definition, version: int, data: bytes, batches: int | None, bounds: Bounds
-    ) -> None:
+    def __init__(self, definition: Definition, version: int, data: bytes, batches: int | None, bounds: Bounds) -> None:
         self.definition = definition
         self.version = version
         self.data = data
@@ -139,7 +137,8 @@ class _Parts:
         rest = len(self.data) - end
         data, more = self.bounds.kept(self.data, end, len(self.data))
         if cut:
-            yield Part(name, "rest", end, data, f"{rest} bytes, not read" if rest else "nothing is left", cut_bytes=more)
+            text = f"{rest} bytes, not read" if rest else "nothing is left"
+            yield Part(name, "rest", end, data, text, cut_bytes=more)
         elif rest:
             yield Part(name, "rest", end, data, f"{rest} bytes after the message", cut_bytes=more)
 

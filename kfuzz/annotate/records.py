@@ -64,8 +64,8 @@ def annotate(
 
     The first batch begins at byte ``at`` of ``data``, and has the number ``first``. Every path begins with ``under``.
     After ``batches`` batches, one more heading says how many bytes are left. ``records_of`` is one of Kafka's own
-    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded. What ``bounds`` leave out has a part that
-    counts it.
+    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded. What ``bounds`` leave out has a part
+    that counts it.
     """
     view = memoryview(data).cast("B")
     index = 0

@@ -338,7 +338,7 @@ def _sign(findings: Sequence[Finding]) -> str:
 
 
 def _row_text(entry: Entry, width: int) -> str:
-    """Number, offsets, count of records and codec, in so many columns. What has no room is left out, the codec first."""
+    """Number, offsets, count of records and codec. A row with fewer columns lacks the codec, then the last offset."""
     number = f"{entry.number:>7} " if width >= WIDE else f"{entry.number:>4}"
     if entry.kind != "batch":
         what = "cannot be read" if entry.kind == "unreadable" else "a partial tail"

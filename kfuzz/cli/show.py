@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -321,11 +322,11 @@ def opened_frame(
     """The dump of a frame, and of its answer."""
     if frame is None:
         raise UsageError(f"{name} has no frame {asked.frame}; `kfuzz show --frames {name}` lists them")
-    shown = {"profile": asked.profile, "batches": asked.dumped, "records_shown": asked.records_shown}
-    dump = frames.dump_frame(sent, frame, **shown)
+    dump_of = partial(frames.dump_frame, profile=asked.profile, batches=asked.dumped, records_shown=asked.records_shown)
+    dump = dump_of(sent, frame)
     answer = None
     if frame.answer is not None and received is not None:
-        answer = frames.dump_frame(received, frame.answer, **shown)
+        answer = dump_of(received, frame.answer)
     if as_json:
         inside = {} if answer is None else {"answer": dump_json(answer) | {"parts": list(parts_json(answer))}}
         yield from dump_lines({"source": name, "size": len(sent)} | dump_json(dump) | inside, dump)

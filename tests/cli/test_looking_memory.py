@@ -81,7 +81,7 @@ def test_every_look_at_every_bomb_takes_bounded_memory(bomb: Bomb, words: tuple[
 
 @pytest.mark.full
 def test_every_look_at_every_bomb_of_the_suite_takes_bounded_memory(tmp_path: Path) -> None:
-    bombs = [vector for vector in load_suite().vectors if isinstance(vector.source, BombSource)]
+    bombs = [vector for vector in load_suite("*bomb*") if isinstance(vector.source, BombSource)]
     assert len(bombs) > 8
     for i, vector in enumerate(bombs):
         path = tmp_path / f"{i}.log"

@@ -260,8 +260,7 @@ cdef inline uint8_t *put_number(uint8_t *out, int64_t number) noexcept nogil:
 
 
 cdef const uint8_t *take_piece(const uint8_t *p, const uint8_t *end, piece_t *piece) noexcept nogil:
-    """The key or the value of a header at ``p``: its length, then its bytes. Returns its end; NULL if that is not there.
-    """
+    """The key or the value of a header at ``p``: its length, then its bytes. Returns its end, or NULL."""
     cdef uint32_t raw = 0
     cdef uint8_t byte
     cdef int shift = 0

@@ -68,11 +68,12 @@ class Request:
 
 
 def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[memoryview]:
-    """Lines, about a MiB at a time; each is valid until the next one is asked for. Only a line of several MiB is divided.
+    """Lines, about a MiB at a time; each text is valid until the next one is asked for. Only a line of several MiB is
+    divided.
 
     A record is an object with the names of its columns; its key and value are text, or ``{"hex": "ff00"}`` if they are
-    not UTF-8. Nothing is cut, unless ``is_cut`` asks for it. With ``on_damage``, reading goes on behind bad bytes; without it, they raise ``RecordsError``. Raises
-    ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
+    not UTF-8. Nothing is cut, unless ``is_cut`` asks for it. With ``on_damage``, reading goes on behind bad bytes;
+    without it, they raise ``RecordsError``. Raises ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
     """
     segments = find_segments(wanted.path, topics=wanted.topics)
     columns = columns_of(segments) if wanted.columns is None else wanted.columns
