@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kfuzz import records
 from kfuzz.annotate.listing import Entry
 from kfuzz.annotate.messages import Annotation
 from kfuzz.annotate.messages import annotate as annotate_message
@@ -35,6 +36,7 @@ HEADERS_SHOWN = 20
 KEPT_BYTES = 32 << 20
 PARTS_MAX = 100_000
 FINDINGS_MAX = 1_000
+SMALLEST_BATCH = 34
 
 
 @dataclass(frozen=True)
@@ -74,34 +76,43 @@ def dump_records(
     records_shown: int | None = None,
 ) -> Dump:
     """The dump of a file of record batches; for ``records_of`` see ``annotate``."""
-    findings: list[Finding] = []
-    batch_count = record_count = consumed = found_count = 0
-    is_refused = is_partial = False
-    # `records.check` says the same, and keeps all findings: there may be one for each batch.
-    for at, size, _, count, *_, goes_on, found in headers(data, profile=profile, role=role, limits=limits):
-        if found:
-            found_count += len(found)
-            findings += found[: FINDINGS_MAX - len(findings)]
-            is_refused = is_refused or any(one.severity == "fatal" for one in found)
-        consumed = at
-        if size > 0 and goes_on:
-            batch_count, record_count, consumed = batch_count + 1, record_count + count, at + size
-        is_partial = size == 0 and not goes_on
-    tail = ", then a partial tail" if is_partial else ""
-    state = "refused" if is_refused else "read"
-    counts = f"{batch_count} batches, {record_count} records, {consumed} bytes"
+    reading, more = _judged(data, profile, role, limits)
+    tail = ", then a partial tail" if reading.partial_tail else ""
+    state = "refused" if reading.fatal else "read"
+    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
     parts, is_cut = _bounded(
         annotate_records(data, batches=batches, limits=limits, records_of=records_of, bounds=bounds_of(records_shown))
     )
     return Dump(
         parts,
-        findings,
-        {"consumed": consumed, "partial_tail": is_partial},
+        reading.findings,
+        {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
         f"{empty}{state}: {counts}{tail}",
         is_cut,
-        found_count - len(findings),
+        more,
     )
+
+
+def _judged(data: bytes | mmap.mmap, profile: Profile, role: Role, limits: Limits) -> tuple[records.Verdict, int]:
+    """What ``records.check`` says, with the first findings only, and how many more there are."""
+    if len(data) <= FINDINGS_MAX * SMALLEST_BATCH:
+        return records.check(data, profile=profile, role=role, limits=limits), 0
+    made, count = records.Verdict(), 0
+    for at, size, _, found, *_, goes_on, findings in headers(data, profile=profile, role=role, limits=limits):
+        count += len(findings or ())
+        made.findings += (findings or [])[: max(FINDINGS_MAX - len(made.findings), 0)]
+        made.consumed = at
+        if size > 0 and goes_on:
+            made.batch_count, made.record_count, made.consumed = (
+                made.batch_count + 1,
+                made.record_count + found,
+                at + size,
+            )
+        made.partial_tail = size == 0 and not goes_on
+        # Only the last batch has a fatal finding, which says why.
+        made.findings += [one for one in findings or () if one.severity == "fatal" and one not in made.findings]
+    return made, count - len(made.findings)
 
 
 def dump_entry(

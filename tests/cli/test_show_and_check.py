@@ -582,3 +582,18 @@ def test_names_and_contents_reach_a_terminal_as_escapes(tmp_path: Path, words: t
     assert done.returncode in (0, 1, 2)
     assert "Traceback" not in shown
     assert {char for char in shown if not char.isprintable()} <= {"\n"}
+
+
+def test_a_dump_has_the_first_findings_and_counts_the_others(tmp_path: Path) -> None:
+    odd = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v", attributes=1)])])
+    bad = odd[:-1] + b"\x01"
+    file = tmp_path / "odd.log"
+    file.write_bytes(odd * 3000 + bad)
+    made = json.loads(kfuzz("show", "--json", "--dump", file).stdout)
+    judged = records.check(file.read_bytes())
+    assert (len(made["findings"]), made["more_findings"]) == (1001, 2000)
+    assert made["findings"][-1]["code"] == "crc-mismatch"
+    assert (made["consumed"], made["partial_tail"]) == (judged.consumed, judged.partial_tail)
+    shown = kfuzz("show", "--dump", file).stdout
+    assert "… 2801 more findings\n" in shown
+    assert f"refused: {judged.batch_count} batches, {judged.record_count} records, {judged.consumed} bytes" in shown
