@@ -485,9 +485,10 @@ def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterato
     if dump.is_cut:
         yield f"… more fields follow; a dump has {len(dump.parts):,}"
     yield ""
-    for finding in dump.findings[:FINDINGS_SHOWN]:
+    shown = [one for i, one in enumerate(dump.findings) if i < FINDINGS_SHOWN or one.severity == "fatal"]
+    for finding in shown:
         yield f"{finding.severity}: {printable(str(finding))}"
-    if more := dump.more_findings + len(dump.findings[FINDINGS_SHOWN:]):
+    if more := dump.more_findings + len(dump.findings) - len(shown):
         yield f"… {counted(more, 'more finding')}"
     yield dump.outcome
     yield from () if crash is None or not crash.harm else killing_lines(crash.kills)

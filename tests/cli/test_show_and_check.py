@@ -595,5 +595,5 @@ def test_a_dump_has_the_first_findings_and_counts_the_others(tmp_path: Path) -> 
     assert made["findings"][-1]["code"] == "crc-mismatch"
     assert (made["consumed"], made["partial_tail"]) == (judged.consumed, judged.partial_tail)
     shown = kfuzz("show", "--dump", file).stdout
-    assert "… 2801 more findings\n" in shown
+    assert "[crc-mismatch]\n… 2800 more findings\n" in shown
     assert f"refused: {judged.batch_count} batches, {judged.record_count} records, {judged.consumed} bytes" in shown
