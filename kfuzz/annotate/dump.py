@@ -104,11 +104,9 @@ def _judged(data: bytes | mmap.mmap, profile: Profile, role: Role, limits: Limit
         made.findings += (findings or [])[: max(FINDINGS_MAX - len(made.findings), 0)]
         made.consumed = at
         if size > 0 and goes_on:
-            made.batch_count, made.record_count, made.consumed = (
-                made.batch_count + 1,
-                made.record_count + found,
-                at + size,
-            )
+            made.batch_count += 1
+            made.record_count += found
+            made.consumed += size
         made.partial_tail = size == 0 and not goes_on
         # Only the last batch has a fatal finding, which says why.
         made.findings += [one for one in findings or () if one.severity == "fatal" and one not in made.findings]

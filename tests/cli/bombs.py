@@ -205,7 +205,7 @@ LOG_LOOKS: Final = (
     ("show", "--finding", "{}"),
     ("show", "--batch", "0", "{}"),
     ("cat", "{}"),
-    ("cat", "--table", "{}"),
+    ("cat", "--table", "-n", "100000", "{}"),
     ("cat", "-n", "1", "--columns", "offset", "{}"),
     ("cat", "--tail", "1", "{}"),
     ("cat", "--key", "k", "{}"),
@@ -256,7 +256,7 @@ else:
 """
 
 
-def look(words: tuple[str, ...], *, timeout_s: float = 600) -> Looked:
+def look(words: tuple[str, ...]) -> Looked:
     """Run a looking verb in a process of its own."""
     with tempfile.TemporaryFile() as told:
         # A filter, not a file: what a verb prints is not kept.
