@@ -196,3 +196,11 @@ def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_pat
         assert done.stderr.endswith(f"OneResponse.json: {sentence}")
         assert done.stderr.count("\n") == 1
         assert not out.exists()
+
+
+def test_a_decoded_message_has_no_control_characters() -> None:
+    name = "a\x1b[2J\x9b\u202e\x7f"
+    body = encode("ApiVersionsRequest", 3, {"clientSoftwareName": name, "clientSoftwareVersion": "1"})
+    done = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=body)
+    assert {char for char in done.stdout if not char.isprintable()} <= {"\n"}
+    assert json.loads(done.stdout)["clientSoftwareName"] == name
