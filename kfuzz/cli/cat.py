@@ -148,6 +148,7 @@ def command(
             most=count,
             tail=tail,
             records_of="" if records_of == AS_THEY_ARE else records_of,
+            is_cut=as_table,
         )
         ctx.exit(_print(wanted, as_table=as_table, keep_going=keep_going))
 
@@ -184,7 +185,7 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
     def on_damage(what: str) -> None:
         nonlocal damaged
         damaged += 1
-        click.echo(f"kfuzz: {what}", err=True)
+        click.echo(f"kfuzz: {printable(what)}", err=True)
 
     out = sys.stdout.buffer
     table = _Table() if as_table else None
@@ -199,7 +200,7 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
                 break
     except RecordsError as error:
         out.flush()
-        click.echo(f"kfuzz: {error}; --keep-going reads what follows", err=True)
+        click.echo(f"kfuzz: {printable(str(error))}; --keep-going reads what follows", err=True)
         return 1
     out.flush()
     if sentence := passed_over(wanted.path):
@@ -241,8 +242,9 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, list):
         return _cut(" ".join(f"{_cell('', key)}={_cell('', item)}" for key, item in value))
     text = value if isinstance(value, str) else json.dumps(value)
-    # A line break or an escape sequence would break the table, or the terminal.
-    return _cut("".join(char if char.isprintable() else "·" for char in text))
+    # A line break or an escape sequence would break the table, or the terminal. An escape of more than one character
+    # may be cut, so that cells stay short.
+    return _cut(printable(text[: CELL_CHARACTERS + 1]))
 
 
 def _cut(text: str) -> str:

@@ -24,6 +24,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
 from kfuzz.mapped import require_whole
+from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.wire.search import find_batch
 
@@ -95,7 +96,7 @@ class _Asked:
 
     def say(self, line: str) -> None:
         if not self.as_json:
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
@@ -111,8 +112,8 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         for finding in stored.findings:
             asked.say(f"{name}: {finding.severity}: {finding}")
         asked.say(f"{name}: {'refused' if stored.is_refused else 'ok'}, {stored.outcome}")
-        document = {"file": name, "accepted": not stored.is_refused} | stored.to_json()
-        return document | {"entries": stored.count}, stored.is_refused
+        document = {"file": name, "accepted": not stored.is_refused, "entries": stored.count} | stored.to_json()
+        return document, stored.is_refused
     require_batches(name, data)
     reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
     after = None

@@ -45,6 +45,7 @@ __all__ = [
     "records_of_option",
     "role_option",
     "standard_input",
+    "terminal_width",
     "write_lines",
 ]
 
@@ -130,6 +131,11 @@ def page(lines: Iterator[str]) -> None:
                 click.echo_via_pager(itertools.chain(head[:1], rest))
                 return
     write_lines(itertools.chain(head, lines))
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that gets standard output; None if it goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def write_lines(lines: Iterable[str]) -> None:

@@ -23,6 +23,7 @@ from kfuzz.messages.evolution import compare_all
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.schemas import schema
+from kfuzz.text import json_printable, printable
 
 __all__ = ["command"]
 
@@ -168,7 +169,7 @@ def show_message(name: str, version: int | None, as_json: bool, source: str) -> 
     columns = [cells for cells, _ in rows]
     widths = [max((len(row[i]) for row in columns), default=0) for i in range(2)]
     for row in columns:
-        click.echo(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip())
+        click.echo(printable(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()))
 
 
 Row = tuple[tuple[str, str, str], dict[str, Any]]
@@ -266,7 +267,7 @@ def diff(old: str, new: str, as_json: bool) -> None:
         )
     else:
         for change in changes:
-            click.echo(f"{change.weight:<13}{change}")
+            click.echo(printable(f"{change.weight:<13}{change}"))
         warned = f"{weights['warning']} to look at, " if weights["warning"] else ""
         click.echo(f"{weights['incompatible']} incompatible, {warned}{weights['fine']} fine")
     click.get_current_context().exit(1 if weights["incompatible"] else 0)
@@ -291,7 +292,7 @@ def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None
     catalogues = [load(source) for source in sources]
     write_whole(Path(out), condense(catalogues, release))
     count = len({name for one in catalogues for name in one.messages})
-    click.echo(f"{out}: {count} messages of Kafka {release}")
+    click.echo(printable(f"{out}: {count} messages of Kafka {release}"))
 
 
 # ------------------------------------------------------------------------------------------------- decode, encode
@@ -320,10 +321,11 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
     message = definition_of(source, name, version)
     reading = read(message, version, standard_input().read(), profile=profile)
     for finding in reading.findings:
-        click.echo(f"{finding.severity}: {finding}", err=True)
+        click.echo(f"{finding.severity}: {printable(str(finding))}", err=True)
     if reading.message is None:
         click.get_current_context().exit(1)
-    click.echo(json.dumps(to_json(message, version, reading.message), indent=2, ensure_ascii=False))
+    document = json.dumps(to_json(message, version, reading.message), indent=2, ensure_ascii=False)
+    click.echo(json_printable(document))
 
 
 @command.command("encode")

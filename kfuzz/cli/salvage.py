@@ -65,9 +65,9 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
 
 def _print(one: Salvaged) -> None:
     offsets = f", offsets {one.first_offset} to {_last(one)}" if one.batches else ""
-    click.echo(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}")
+    click.echo(printable(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}"))
     for lost in one.lost:
-        click.echo(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
+        click.echo(printable(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}"))
 
 
 def _last(one: Salvaged) -> int | None:

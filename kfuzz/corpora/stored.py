@@ -118,14 +118,9 @@ class Stored:
         return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON members that say what is in the file, except its entries."""
-        return {
-            "kind": self.title,
-            "size": self.size,
-            **self.facts,
-            "room": self.room,
-            "findings": [one.to_json() for one in self.findings],
-        }
+        """The JSON members that say what is in the file, except for its entries."""
+        findings = [one.to_json() for one in self.findings]
+        return {"kind": self.title, "size": self.size, **self.facts, "room": self.room, "findings": findings}
 
     def entries_json(self) -> Iterator[dict[str, Any]]:
         """The entries as JSON objects. An index may have millions."""

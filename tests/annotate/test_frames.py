@@ -11,6 +11,7 @@ import pytest
 from cli_driver import kfuzz
 
 from kfuzz import records
+from kfuzz.annotate import frames
 from kfuzz.annotate.frames import Sums, dump_frame, frames_of, line_of, summary
 from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages import encode
@@ -251,3 +252,20 @@ def test_wrong_use_of_frames_is_one_sentence(words: str, sentence: str, tmp_path
     file.write_bytes(b"".join(SENT))
     done = kfuzz("show", file, *words.split())
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=file)}\n")
+
+
+def test_only_the_next_responses_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "WAITING_MAX", 3)
+    sent = b"".join(request("ApiVersions", 3, number, {}) for number in range(20))
+    # One in five belongs to no request.
+    given = [response("ApiVersions", 3, number if number % 5 else 100 + number, {}) for number in range(20)]
+    found = list(frames_of(sent, b"".join(given)))
+    answered = {one.number: one.answer.correlation_id for one in found if one.answer is not None}
+    assert answered == {number: number for number in range(20) if number % 5}
+    assert [one.correlation_id for one in found if one.is_stray] == [100, 105, 110, 115]
+
+
+def test_a_list_fits_the_terminal() -> None:
+    for frame in frames_of(b"".join(SENT)):
+        assert len(line_of(frame, 80)[0]) <= 80
+    assert len(frames.heading(80)) <= 80

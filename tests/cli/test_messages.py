@@ -210,3 +210,11 @@ def test_a_version_that_another_release_has_is_named_with_it(words: list[str]) -
     assert kfuzz(*words, "--version", "99").stderr.endswith("its versions are 4-18\n")
     gone = kfuzz(*words[:2], "LeaderAndIsr", "--version", "2")
     assert gone.stderr.endswith("; --definitions 3.9.2 has it\n")
+
+
+def test_a_decoded_message_has_no_control_characters() -> None:
+    name = "a\x1b[2J\x9b\u202e\x7f"
+    body = encode("ApiVersionsRequest", 3, {"clientSoftwareName": name, "clientSoftwareVersion": "1"})
+    done = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=body)
+    assert {char for char in done.stdout if not char.isprintable()} <= {"\n"}
+    assert json.loads(done.stdout)["clientSoftwareName"] == name

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -17,6 +18,14 @@ import pytest
 from cli_driver import kfuzz, kfuzz_process
 
 from kfuzz import records
+from kfuzz.control import (
+    ControlRecord,
+    ControlRecordKey,
+    ControlRecordType,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    encode_control,
+)
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
@@ -575,3 +584,123 @@ def test_no_bytes_make_show_or_check_stumble(good: Path, tmp_path: Path) -> None
         file.write_bytes(content)
         assert kfuzz("show", file).returncode == 0
         assert kfuzz("check", file).returncode in (0, 1)
+
+
+# ------------------------------------------------------------------------------------------------- how much is shown
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A batch of 300 records, one of which has 50 headers; and one behind it."""
+    made = [Record(i, 1, b"k", b"v%d" % i, ((b"h", b"x"),) * (50 if i == 1 else 0)) for i in range(300)]
+    file = tmp_path / "long.log"
+    file.write_bytes(records.encode([RecordBatch(0, 299, made), RecordBatch(300, 300, [Record(300, 1, b"k", b"v")])]))
+    return file
+
+
+def test_a_dump_shows_the_first_records_and_counts_the_others(long: Path) -> None:
+    shown = kfuzz("show", "--batch", "0", long).stdout
+    assert "records[99]: " in shown
+    assert "records[100]: " not in shown
+    assert re.search(r"… 200 more records, [\d,]+ bytes$", shown, re.M)
+    assert re.search(r"… 30 more headers, 120 bytes$", shown, re.M)
+    assert "records[299]: " in kfuzz("show", "--batch", "0", "--records", "300", long).stdout
+    around = kfuzz("show", "--offset", "250", long).stdout
+    assert [int(one) for one in re.findall(r"records\[(\d+)\]: ", around)] == [*range(100), 249, 250, 251]
+
+
+def test_a_dump_in_json_says_what_it_leaves_out(long: Path) -> None:
+    made = json.loads(kfuzz("show", "--json", "--batch", "0", long).stdout)
+    assert [(one["path"], one["count"]) for one in made["left_out"]] == [
+        ("batch[0].records[1].headers[20]", 30),
+        ("batch[0].records[100]", 200),
+    ]
+    assert "left_out" not in json.loads(kfuzz("show", "--json", "--batch", "1", long).stdout)
+
+
+def test_a_finding_is_shown_with_few_records(long: Path) -> None:
+    data = bytearray(long.read_bytes())
+    data[17] ^= 1
+    long.write_bytes(data)
+    shown = kfuzz("show", "--finding", long).stdout
+    assert "<-- crc-mismatch" in shown
+    assert "… 297 more records" in shown
+    assert len(shown.splitlines()) < 150
+    # A finding in a record is shown with the records around it.
+    made = [Record(i, 1, b"k", b"v", attributes=int(i == 200)) for i in range(300)]
+    long.write_bytes(records.encode([RecordBatch(0, 299, made)]))
+    shown = kfuzz("show", "--finding", long).stdout
+    assert [int(one) for one in re.findall(r"records\[(\d+)\]: ", shown)] == [0, 1, 2, 199, 200, 201]
+    assert re.search(r"records?.*attributes: 0x01 .*<-- record-attributes-nonzero|attributes: 0x01.*<-- record", shown)
+
+
+def test_a_control_record_is_json(tmp_path: Path) -> None:
+    file = tmp_path / "control.log"
+    file.write_bytes(
+        bytes.fromhex(
+            "000000000000000000000047" + "00000001025de0c5b10020000000000000019a1321221b0000019a1321221b"
+            "ffffffffffffffffffffffffffff000000012a00000008000000031600000000019a132121ec0000"
+        )
+    )
+    text = '{"version": 0, "lastContainedLogTimestamp": "1761257529836"}'
+    assert f"value: SnapshotHeaderRecord version 0: {text}\n" in kfuzz("show", file).stdout
+    value = LeaderChangeMessage(3, (LeaderChangeVoter(3),))
+    key, data = encode_control(ControlRecord(ControlRecordKey(ControlRecordType.LEADER_CHANGE), value))
+    file.write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1, key, data)], control=True)]))
+    text = '{"version": 0, "leaderId": 3, "voters": [{"voterId": 3}], "grantingVoters": []}'
+    shown = kfuzz("show", file).stdout
+    assert "key: LEADER_CHANGE\n" in shown
+    assert f"value: LeaderChangeMessage version 0: {text}\n" in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "{log}"),
+        ("check", "{folder}"),
+        ("check", "--json", "{folder}"),
+        ("show", "{log}"),
+        ("show", "--json", "{log}"),
+        ("show", "--finding", "{log}"),
+        ("show", "--json", "--dump", "{log}"),
+        ("show", "{folder}/00000000000000000000.index"),
+        ("show", "--frames", "{log}"),
+        ("cat", "{folder}", "--keep-going"),
+        ("cat", "{folder}"),
+        ("cat", "{folder}", "--table", "--keep-going"),
+        ("salvage", "{folder}", "--out", "{folder}-out"),
+        ("show", "{folder}/missing"),
+        ("browse", "{log}"),
+    ],
+)
+def test_names_and_contents_reach_a_terminal_as_escapes(tmp_path: Path, words: tuple[str, ...]) -> None:
+    name = b"bad\xff esc\x1b[31m line\nbreak " + "bidi\u202e\x9b-0".encode()
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    folder.mkdir()
+    log = folder / "00000000000000000000.log"
+    good = records.encode(
+        [RecordBatch(0, 0, [Record(0, 1, b"k\x00\x7f", "\x1b\u202e\x85".encode(), ((b"\x9b", b"\n"),))])]
+    )
+    log.write_bytes(good + good[:-1] + b"\x01")
+    (folder / "00000000000000000000.index").write_bytes(bytes(9))
+    done = kfuzz(*(word.replace("{log}", str(log)).replace("{folder}", str(folder)) for word in words))
+    shown = done.stdout + done.stderr
+    assert shown
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in shown
+    assert {char for char in shown if not char.isprintable()} <= {"\n"}
+
+
+def test_a_dump_has_the_first_findings_and_counts_the_others(tmp_path: Path) -> None:
+    odd = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v", attributes=1)])])
+    bad = odd[:-1] + b"\x01"
+    file = tmp_path / "odd.log"
+    file.write_bytes(odd * 3000 + bad)
+    made = json.loads(kfuzz("show", "--json", "--dump", file).stdout)
+    judged = records.check(file.read_bytes())
+    assert (len(made["findings"]), made["more_findings"]) == (1001, 2000)
+    assert made["findings"][-1]["code"] == "crc-mismatch"
+    assert (made["consumed"], made["partial_tail"]) == (judged.consumed, judged.partial_tail)
+    shown = kfuzz("show", "--dump", file).stdout
+    assert "[crc-mismatch]\n… 2800 more findings\n" in shown
+    assert f"refused: {judged.batch_count} batches, {judged.record_count} records, {judged.consumed} bytes" in shown

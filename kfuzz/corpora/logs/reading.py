@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.text import foreign_text
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import TRANSACTIONAL
 from kfuzz.wire.search import Search
@@ -69,6 +71,8 @@ ABORTED: Final = "aborted"
 # Larger windows are slower: Arrow then asks the system for memory again and again.
 WINDOW_BYTES: Final = 4 << 20
 PAYLOAD_BYTES: Final = 16 << 20
+# A record takes about 130 bytes in the columns, even if it has seven bytes in its batch.
+ROWS_MOST: Final = 1 << 17
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -178,7 +182,8 @@ def read_slice(
     """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
 
     ``selection`` and ``isolation`` must be those that the slice was made with. Errors are those of :func:`read`. The
-    mode is tolerant if ``wanted`` has a column ``finding``.
+    mode is tolerant if ``wanted`` has a column ``finding``. If its column ``headers`` is one of views, that has the
+    bytes of each record's headers.
     """
     require_isolation(isolation)
     stable = part.stable_offset
@@ -209,13 +214,21 @@ class _Reader:
         ahead = FileAhead(self.part.segment) if self.rows.needs_outcomes else None
         while at < end:
             view = mapped(self.file, at, min(at + window, end))
-            made = next_part(view, limits=self.limits, payload_bytes=PAYLOAD_BYTES)
-            rows = self.rows.of(view, made, at, ahead)
-            require_whole(view)
-            if rows is not None:
-                yield rows
-                # Whoever took the rows has read the bytes just now.
+            made = next_part(
+                view,
+                limits=self.limits,
+                payload_bytes=PAYLOAD_BYTES,
+                rows_most=ROWS_MOST,
+                raw_headers=self.rows.has_raw_headers,
+            )
+            pieces = (made._replace(columns=table, counts=[table.num_rows]) for table in made.more)
+            for piece in itertools.chain([made], pieces):
+                rows = self.rows.of(view, piece, at, ahead)
                 require_whole(view)
+                if rows is not None:
+                    yield rows
+                    # Whoever took the rows has read the bytes just now.
+                    require_whole(view)
             if made.finding is None:
                 at += made.consumed
                 window = WINDOW_BYTES
@@ -280,6 +293,16 @@ class RowMaker:
         return FINDING in self.wanted.names
 
     @property
+    def topic(self) -> str | None:
+        """The topic as valid Unicode: a byte of a folder's name that is not UTF-8 is written as ``\\udcff``."""
+        return None if self.segment.topic is None else foreign_text(self.segment.topic)
+
+    @property
+    def has_raw_headers(self) -> bool:
+        """Whether no lists of headers are made: they are not wanted, or their bytes are."""
+        return "headers" not in self.wanted.names or self.wanted.field("headers").type == VIEW
+
+    @property
     def needs_outcomes(self) -> bool:
         """Whether it must be known which transactions are aborted."""
         return ABORTED in self.wanted.names or self.isolation == "read_committed"
@@ -288,11 +311,11 @@ class RowMaker:
         """The row of bad bytes that begin at ``position``."""
         segment = self.segment
         known = {
-            "topic": segment.topic,
+            "topic": self.topic,
             "partition": segment.partition,
             "segment": segment.base_offset,
             "position": position,
-            FINDING: str(told),
+            FINDING: foreign_text(str(told)),
         }
         return pa.RecordBatch.from_pylist([known], schema=self.wanted)
 
@@ -315,7 +338,7 @@ class RowMaker:
         heads.choose(table)
         segment = self.segment
         of_segment = {
-            "topic": segment.topic,
+            "topic": self.topic,
             "partition": segment.partition,
             "segment": segment.base_offset,
             FINDING: None,

@@ -24,8 +24,11 @@ class Schema(Program):
     def decode_objects(self, data: bytes, /) -> tuple[int, tuple[Note, ...], StructValue | None]:
         """As ``decode_whole``, with objects instead of dicts and tuples instead of lists."""
 
-    def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
-        """As ``check``, and the places of all parts of the message, up to the byte that is refused."""
+    def places(self, data: bytes, most: int = 0, /) -> tuple[int, tuple[Note, ...], list[Place]]:
+        """As ``check``, and the places of all parts of the message, up to the byte that is refused.
+
+        If ``most`` is not 0, the list ends with so many places.
+        """
 
     def flat(self) -> bytes:
         """The schema as plain numbers for code without Python; ``kfuzz/wire/schema.h`` describes them."""
