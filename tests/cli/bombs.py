@@ -233,7 +233,16 @@ class Looked(NamedTuple):
 # Runs a verb in a process of its own and says how much memory it took. A browser has no terminal here: its document
 # and each page are made as the browser makes them.
 CHILD: Final = """
-import resource, sys, threading
+import atexit, pathlib, sys
+
+def tell():
+    # What getrusage says of a child begins with the memory of its parent.
+    status = pathlib.Path("/proc/self/status")
+    peak = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")] if status.exists() else []
+    sys.stderr.write("\\n".join(["", *peak]))
+    sys.stderr.flush()
+
+atexit.register(tell)
 words = sys.argv[1:]
 if words[0] == "browse":
     import kfuzz.cli.browse as verb
@@ -271,7 +280,9 @@ def look(words: tuple[str, ...]) -> Looked:
             child.returncode = os.waitstatus_to_exitcode(status)
         told.seek(0)
         text = (last + told.read()[-600:]).decode("utf-8", "replace")
-    return Looked(child.returncode, used.ru_maxrss, used.ru_utime + used.ru_stime, size, text)
+    text, _, peak = text.partition("\nVmHWM:")
+    memory_kib = int(peak.split()[0]) if peak else used.ru_maxrss
+    return Looked(child.returncode, memory_kib, used.ru_utime + used.ru_stime, size, text)
 
 
 def looks_at(bomb: Bomb) -> Iterator[tuple[str, ...]]:
