@@ -223,10 +223,14 @@ class _Reader:
                 piece = made._replace(columns=table, counts=[table.num_rows])
                 if (rows := self.rows.of(view, piece, at, ahead)) is not None:
                     yield rows
+                # They keep a payload in memory, which must not be there while the next one is decompressed.
+                del piece, table
+            rows = None
             if made.finding is None:
                 at += made.consumed
                 window = WINDOW_BYTES
                 if made.places:
+                    del made
                     continue
                 # The window may have less than one batch.
                 if len(view) < end - at and len(view) < (needed := batch_bytes(view)) <= end - at:
