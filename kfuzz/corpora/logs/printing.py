@@ -222,13 +222,16 @@ class _Printer:
         start, count = len(parts), 0
         while start and count < most:
             start -= 1
-            count += sum(self._lines.count_of(rows)[0] for rows in self._rows_of(parts[start], self._on_damage))
+            for rows in self._rows_of(parts[start], self._on_damage):
+                count += self._lines.count_of(rows)[0]
+                del rows
         skipped = max(count - most, 0)
         for part in parts[start:]:
             for rows in self._rows_of(part, None):
                 lines, row = self._lines.count_of(rows, skipped)
                 skipped -= lines
                 yield from (text for text, _ in self._of_rows(rows, row, ALL))
+                del rows
 
     def _of_part(self, part: Slice, most: int) -> Iterator[tuple[memoryview, int]]:
         """Lines of a slice, and how many of them end in each text."""
@@ -238,6 +241,7 @@ class _Printer:
                 yield text, count
             if most <= 0:
                 return
+            del rows
 
     def _of_rows(self, rows: pa.RecordBatch, row: int, most: int) -> Iterator[tuple[memoryview, int]]:
         while row < rows.num_rows and most > 0:
@@ -266,6 +270,8 @@ class _Printer:
                     on_damage(str(batch.column(FINDING)[0]))
                 continue
             yield self._without_finding(batch)
+            # It keeps a payload in memory, which must not be there while the next one is decompressed.
+            del batch
 
     def _without_finding(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.select(self._names) if self._on_damage else batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -194,6 +193,16 @@ def read_slice(
         yield from _Reader(part, rows, limits, file).batches()
 
 
+def _unless_cut(view: memoryview, rows: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+    """``rows``, if there are any. Raises ``UsageError`` if the file of ``view`` became shorter before they were made,
+    or while they were read.
+    """
+    require_whole(view)
+    if rows is not None:
+        yield rows
+        require_whole(view)
+
+
 @dataclass(slots=True)
 class _Reader:
     """One pass over a slice."""
@@ -221,18 +230,20 @@ class _Reader:
                 rows_most=ROWS_MOST,
                 raw_headers=self.rows.has_raw_headers,
             )
-            pieces = (made._replace(columns=table, counts=[table.num_rows]) for table in made.more)
-            for piece in itertools.chain([made], pieces):
+            rows = self.rows.of(view, made, at, ahead)
+            yield from _unless_cut(view, rows)
+            for table in made.more:
+                piece = made._replace(columns=table, counts=[table.num_rows])
                 rows = self.rows.of(view, piece, at, ahead)
-                require_whole(view)
-                if rows is not None:
-                    yield rows
-                    # Whoever took the rows has read the bytes just now.
-                    require_whole(view)
+                yield from _unless_cut(view, rows)
+                # They keep a payload in memory, which must not be there while the next one is decompressed.
+                del piece, table
+            rows = None
             if made.finding is None:
                 at += made.consumed
                 window = WINDOW_BYTES
                 if made.places:
+                    del made
                     continue
                 # The window may have less than one batch.
                 if len(view) < end - at and len(view) < (needed := batch_bytes(view)) <= end - at:
