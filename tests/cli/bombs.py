@@ -273,7 +273,7 @@ def look(words: tuple[str, ...]) -> Looked:
             last = b""
             while piece := os.read(child.stdout.fileno(), MIB):
                 size += len(piece)
-                last = piece[-200:]
+                last = (last + piece)[-400:]
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
         told.seek(0)
