@@ -19,13 +19,22 @@ from kfuzz.kafka import Role
 from kfuzz.messages.model import Definition
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
-from kfuzz.records.read.reader import headers
 from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["PARTS_MAX", "Dump", "bounds_of", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
+__all__ = [
+    "FINDINGS_MAX",
+    "PARTS_MAX",
+    "Dump",
+    "bounds_of",
+    "dump_entry",
+    "dump_message",
+    "dump_records",
+    "lines",
+    "outcome_of",
+]
 
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
@@ -36,7 +45,6 @@ HEADERS_SHOWN = 20
 KEPT_BYTES = 32 << 20
 PARTS_MAX = 100_000
 FINDINGS_MAX = 1_000
-SMALLEST_BATCH = 34
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def dump_records(
     records_shown: int | None = None,
 ) -> Dump:
     """The dump of a file of record batches; for ``records_of`` see ``annotate``."""
-    reading, more = _judged(data, profile, role, limits)
+    reading = records.check(data, profile=profile, role=role, limits=limits, findings_max=FINDINGS_MAX)
     tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
@@ -90,27 +98,8 @@ def dump_records(
         {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
         f"{empty}{state}: {counts}{tail}",
         is_cut,
-        more,
+        reading.more_findings,
     )
-
-
-def _judged(data: bytes | mmap.mmap, profile: Profile, role: Role, limits: Limits) -> tuple[records.Verdict, int]:
-    """What ``records.check`` says, with the first findings only, and how many more there are."""
-    if len(data) <= FINDINGS_MAX * SMALLEST_BATCH:
-        return records.check(data, profile=profile, role=role, limits=limits), 0
-    made, count = records.Verdict(), 0
-    for at, size, _, found, *_, goes_on, findings in headers(data, profile=profile, role=role, limits=limits):
-        count += len(findings or ())
-        made.findings += (findings or [])[: max(FINDINGS_MAX - len(made.findings), 0)]
-        made.consumed = at
-        if size > 0 and goes_on:
-            made.batch_count += 1
-            made.record_count += found
-            made.consumed += size
-        made.partial_tail = size == 0 and not goes_on
-        # Only the last batch has a fatal finding, which says why.
-        made.findings += [one for one in findings or () if one.severity == "fatal" and one not in made.findings]
-    return made, count - len(made.findings)
 
 
 def dump_entry(

@@ -102,6 +102,7 @@ class _Asked:
 def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge one file and print it. Returns its JSON, and whether it is refused."""
     from kfuzz import records
+    from kfuzz.annotate.dump import FINDINGS_MAX
     from kfuzz.cli.opening import stored_kind
     from kfuzz.corpora.contents import not_batches, require_batches
 
@@ -115,7 +116,9 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         document = {"file": name, "accepted": not stored.is_refused, "entries": stored.count} | stored.to_json()
         return document, stored.is_refused
     require_batches(name, data)
-    reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+    reading = records.check(
+        data, profile=asked.profile, role=asked.role, limits=asked.limits, findings_max=FINDINGS_MAX
+    )
     after = None
     # Only the end of a whole file may be cut off. The check of a segment has looked already.
     if (reading.partial_tail and asked.role != "log") or any(one.code == LENGTH_WRONG for one in reading.findings):
@@ -129,6 +132,8 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         reading.partial_tail = False
     for finding in reading.findings:
         asked.say(f"{name}: {finding.severity}: {finding}")
+    if reading.more_findings:
+        asked.say(f"{name}: {counted(reading.more_findings, 'more finding')}")
     tail = f", then a partial tail of {len(data) - reading.consumed} bytes" if reading.partial_tail else ""
     state = "refused after" if reading.fatal else "ok,"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
@@ -144,6 +149,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         "partial_tail": reading.partial_tail,
         "accepted": reading.fatal is None,
         "findings": [finding.to_json() for finding in reading.findings],
+        "more_findings": reading.more_findings,
     }, reading.fatal is not None
 
 

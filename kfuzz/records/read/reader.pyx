@@ -5,7 +5,7 @@ needed, so a call on good bytes costs little more than the scan.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport Reading, RecordBatch, Verdict, batch_of, new_verdict
 from kfuzz.wire.cursor cimport load64
@@ -173,8 +173,12 @@ def check(
     role="consumer",
     limits=DEFAULT_LIMITS,
     topic=DEFAULT_TOPIC,
+    int64_t findings_max=INT64_MAX,
 ):
     """Judge ``data`` as :func:`read` does, with the same loop, but create no batches and no records.
+
+    With ``findings_max``, the verdict has at most so many findings, and the first fatal one if that is a later one:
+    each of millions of batches may have some.
 
     >>> from kfuzz import records
     >>> data = bytearray(records.encode([records.RecordBatch(7, 7, [records.Record(7, 1, b"k", b"v")])]))
@@ -187,7 +191,11 @@ def check(
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_of(verdict, data, profile, role, limits, topic, False)
     while reader.look(reader.scan.go_on()):
-        pass
+        # Not after each finding: this copies the list.
+        if len(verdict.findings) >> 1 > findings_max:
+            verdict.leave_out(findings_max)
+    if len(verdict.findings) > findings_max:
+        verdict.leave_out(findings_max)
     verdict.take_sums(reader.scan)
     return verdict
 
