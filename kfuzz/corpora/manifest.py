@@ -310,14 +310,16 @@ def open_parquet(data: bytes, columns: pa.Schema) -> Iterator[pq.ParquetFile | N
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with its texts as plain columns. ``ValueError`` for a text that is longer than ours."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     columns: list[Any] = list(batch.columns)
     for at, column in enumerate(columns):
         if pa.types.is_dictionary(column.type):
-            if (pc.max(pc.binary_length(column.dictionary)).as_py() or 0) > TEXT_BYTES_MAX:
+            # pyarrow would import its module `compute` for these, which takes longer than a task's few rows.
+            texts = column.dictionary.to_pylist()
+            if any(len((text or "").encode()) > TEXT_BYTES_MAX for text in texts):
                 raise ValueError(f"a text has more than {TEXT_BYTES_MAX} bytes")
-            columns[at] = column.dictionary_decode()
+            rows = [None if row is None else texts[row] for row in column.indices.to_pylist()]
+            columns[at] = pa.array(rows, column.type.value_type)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

@@ -54,7 +54,7 @@ SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 # The folders whose compiled modules the targets run. ``mutate`` and ``fuzz`` also mutate inputs.
-INSTRUMENTED = ("wire", "records", "mutate", "fuzz")
+INSTRUMENTED = ("mapped", "wire", "records", "mutate", "fuzz")
 # Files that are not compiled. The compiled modules expect them in the same folder.
 LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")

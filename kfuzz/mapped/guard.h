@@ -120,7 +120,7 @@ static watched_t *watch(const void *start, size_t size, int is_writable)
     watched_t *one = watched_unused;
     if (one != NULL) {
         watched_unused = one->next_unused;
-    } else if ((one = calloc(1, sizeof *one)) == NULL) {
+    } else if ((one = PyMem_RawCalloc(1, sizeof *one)) == NULL) {
         return NULL;
     } else {
         one->next = atomic_load(&watched_all);
