@@ -13,6 +13,7 @@ import itertools
 import json
 import operator
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -314,13 +315,23 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns: list[Any] = list(batch.columns)
     for at, column in enumerate(columns):
         if pa.types.is_dictionary(column.type):
-            # pyarrow would import its module `compute` for these, which takes longer than a task's few rows.
-            texts = column.dictionary.to_pylist()
-            if any(len((text or "").encode()) > TEXT_BYTES_MAX for text in texts):
+            texts = [b"" if text is None else text.encode() for text in column.dictionary.to_pylist()]
+            if any(len(text) > TEXT_BYTES_MAX for text in texts):
                 raise ValueError(f"a text has more than {TEXT_BYTES_MAX} bytes")
-            rows = [None if row is None else texts[row] for row in column.indices.to_pylist()]
-            columns[at] = pa.array(rows, column.type.value_type)
+            columns[at] = _texts([None if row is None else texts[row] for row in column.indices.to_pylist()])
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _texts(rows: Sequence[bytes | None]) -> pa.Array:
+    """A column of texts. pyarrow's own functions would import pandas, which takes longer than a task's few rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    ends = array("i", itertools.accumulate((len(row or b"") for row in rows), initial=0))
+    valid = np.packbits(np.array([row is not None for row in rows], bool), bitorder="little")
+    data = b"".join(row or b"" for row in rows)
+    buffers: list[pa.Buffer | None] = [pa.py_buffer(part) for part in (valid.tobytes(), ends.tobytes(), data)]
+    return pa.Array.from_buffers(pa.string(), len(rows), buffers)
 
 
 def _range_of(file: pq.ParquetFile) -> tuple[int, int]:
