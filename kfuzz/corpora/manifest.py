@@ -322,7 +322,7 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _texts(rows: Sequence[bytes | None]) -> pa.Array:
+def _texts(rows: Sequence[bytes | None]) -> pa.Array[Any]:
     """A column of texts. pyarrow's own functions would import pandas, which takes longer than a task's few rows."""
     import numpy as np
     import pyarrow as pa
