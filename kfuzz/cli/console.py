@@ -30,6 +30,7 @@ __all__ = [
     "Group",
     "LocalPath",
     "Word",
+    "connection_options",
     "echo_json",
     "internal_topic",
     "json_option",
@@ -237,3 +238,22 @@ class Word(click.ParamType[Any]):
             return self.parse(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a verb that connects to a broker: encryption, and who logs in."""
+    for option in (
+        click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default=""),
+        click.option(
+            "--allow-plain",
+            "plain_hosts",
+            multiple=True,
+            metavar="HOST",
+            help="Send the password to this host even without --tls; may be repeated.",
+        ),
+        click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
+        click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's."),
+        click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
+    ):
+        command = option(command)
+    return command

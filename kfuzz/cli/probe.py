@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import LocalPath, echo_json, progress
+from kfuzz.cli.console import connection_options, echo_json, progress
 from kfuzz.cli.report import CAUSES_SHOWN, print_outcome
 from kfuzz.client.settings import Address, Security
 from kfuzz.conformance.judge.matrix import Places, update_expected
@@ -43,17 +43,7 @@ __all__ = ["command"]
 @click.option("--prefix", default="kfuzz-probe", show_default=True, help="How the names of its topics begin.")
 @click.option("--replication", type=click.IntRange(1), help="Replicas of its topics.  [default: the broker's]")
 @click.option("--keep", is_flag=True, help="Do not delete its topics.")
-@click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
-@click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
-@click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")
-@click.option(
-    "--allow-plain",
-    "plain_hosts",
-    multiple=True,
-    metavar="HOST",
-    help="Send the password to this host even without --tls; may be repeated.",
-)
-@click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default="")
+@connection_options
 @click.option(
     "--causes",
     "causes_shown",

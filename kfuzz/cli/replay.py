@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kfuzz.cli.console import LocalPath, Word, echo_json, json_option, progress
+from kfuzz.cli.console import LocalPath, Word, connection_options, echo_json, json_option, progress
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
@@ -67,17 +67,7 @@ def _bytes(text: str) -> int:
     "--transaction-timeout", type=Word("time", parse_duration), default="15m", show_default=True, help="At the broker."
 )
 @click.option("--decompressed-bytes", type=Word("size", _bytes), help="The most that one batch may decompress to.")
-@click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
-@click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
-@click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")
-@click.option(
-    "--allow-plain",
-    "plain_hosts",
-    multiple=True,
-    metavar="HOST",
-    help="Send the password to this host even without --tls; may be repeated.",
-)
-@click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default="")
+@connection_options
 @json_option
 @click.pass_context
 def command(
