@@ -18,6 +18,7 @@ from kfuzz import records
 from kfuzz.corpora import logs
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.logs import Selection, find_segments, read_slice, schema, slices
+from kfuzz.corpora.logs.salvaging import salvage
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records import Record, RecordBatch
@@ -367,6 +368,7 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
     folder.mkdir(parents=True)
     for ask, told in (
         (lambda: logs.read(tmp_path / "absent"), "absent does not exist; name a log directory"),
+        (lambda: logs.read("/dev/null"), "/dev/null is a device; name a log directory"),
         (lambda: logs.read(tmp_path / "empty"), "empty has no log segments; they are files such as orders-0/"),
         (lambda: logs.read(corpus, topics="x*"), r"no topic in .* matches 'x\*'; there are audit, orders"),
         (lambda: logs.read(corpus, columns=["colour"]), "column 'colour' does not exist; take some of topic, "),
@@ -378,6 +380,20 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
         with pytest.raises(UsageError, match=told) as caught:
             ask()
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [f"{2**63:020}", "9" * 20])
+def test_a_segment_whose_name_is_no_offset_is_read_without_its_index(corpus: Path, tmp_path: Path, name: str) -> None:
+    folder = Path(shutil.copytree(corpus / "orders-0", tmp_path / "log" / "a\nb-0"))
+    for path in folder.glob(f"{0:020}.*"):
+        path.rename(path.with_name(name + path.suffix))
+    for path in folder.glob(f"{0:019}?*.log"):
+        path.unlink()
+    log = tmp_path / "log"
+    asked = (logs.read(log), logs.read(log, min_timestamp=0), logs.read(log, first_offset=1))
+    counts = [sum(batch.num_rows for batch in rows) for rows in asked]
+    assert counts[0] == counts[1] == counts[2] + 1 > 1
+    assert salvage(log, tmp_path / "out")[0].records == counts[0]
 
 
 # ----------------------------------------------------------------------------------------------- the guide
