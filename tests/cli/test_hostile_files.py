@@ -16,6 +16,7 @@ from made_corpora import digests
 from replay.hand_made import batch, write_log
 
 from kfuzz.corpora.workload import KIB, Topic, Workload, render
+from kfuzz.records import encode_batch
 from vectors import mini_suite
 
 FIRST = f"{0:020d}"
@@ -85,6 +86,22 @@ def test_an_index_of_any_size_takes_little_memory(tmp_path: Path) -> None:
     full.write_bytes(b"".join(struct.pack(">ii", i, i) for i in range(30_000)))
     for options in ([], ["--json"]):
         assert peak_bytes("show", full, *options) < 100 << 20
+
+
+@only_linux
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "words", [("check", "{}"), ("cat", "--keep-going", "{}"), ("salvage", "{}", "--out", "{}/../../out")]
+)
+@pytest.mark.parametrize("length", [0, 0x7F000042])
+def test_a_large_hole_in_a_segment_takes_little_memory(tmp_path: Path, words: tuple[str, ...], length: int) -> None:
+    path = tmp_path / "log" / "t-0" / f"{FIRST}.log"
+    path.parent.mkdir(parents=True)
+    sparse(path, 400 << 20, encode_batch(batch(1)))
+    with path.open("r+b") as file:
+        file.write(encode_batch(batch(0)) + struct.pack(">qi", 1, length) + b"\0\0\0\0\2")
+    where = path if words[0] == "check" else path.parent
+    assert peak_bytes(*(word.replace("{}", str(where)) for word in words)) < 250 << 20
 
 
 @only_linux
