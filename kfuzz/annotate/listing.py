@@ -31,9 +31,11 @@ __all__ = [
     "Found",
     "Listing",
     "codec_name",
+    "find_next",
     "heading",
     "is_one_batch",
     "line_of",
+    "next_place",
     "opened_with_neighbours",
     "shortened",
     "summary",
@@ -201,7 +203,7 @@ class Listing:
                 if findings:
                     yield Entry("tail", max(index - 1, 0), place, 0, findings=findings)
                 return
-            after = self._next_place(place, size)
+            after = next_place(self._search, self._mapped, place, size, end)
             if size == 0 and after == end:
                 yield Entry("tail", index, place, end - place, findings=findings)
             elif size > 0 and place + size == after:
@@ -210,16 +212,6 @@ class Listing:
                 if size == 0:
                     findings = (*findings, length_wrong(index, place, after, self._options["profile"]))
                 yield Entry("unreadable", index, place, after - place, findings=findings)
-
-    def _next_place(self, bad: int, size: int) -> int:
-        """Where reading continues after the bad batch at ``bad``, as :meth:`Search.after` says."""
-        end = len(self.view)
-        near = min(bad + RELEASED_BYTES, end)
-        place = self._search.after(bad, size, near)
-        if place != near or place == bad + size:
-            return place
-        found = _find(self._search, self._mapped, near, end)
-        return end if found is None else found
 
     def _count(self, entry: Entry) -> None:
         if entry.kind != "tail":
@@ -263,8 +255,18 @@ def _released(mapped: mmap.mmap | None, start: int, end: int) -> int:
     return end
 
 
-def _find(search: Search, mapped: mmap.mmap | None, start: int, end: int) -> int | None:
-    """``search.find``; the memory of mapped bytes does not grow with the way to the batch."""
+def next_place(search: Search, mapped: mmap.mmap | None, bad: int, size: int, end: int) -> int:
+    """``search.after``; the memory of bytes that are ``mapped`` does not grow with the way to the next batch."""
+    near = min(bad + RELEASED_BYTES, end)
+    place = search.after(bad, size, near)
+    if place != near or place == bad + size:
+        return place
+    found = find_next(search, mapped, near, end)
+    return end if found is None else found
+
+
+def find_next(search: Search, mapped: mmap.mmap | None, start: int, end: int) -> int | None:
+    """``search.find``; the memory of bytes that are ``mapped`` does not grow with the way to the batch."""
     for at in range(start, end, RELEASED_BYTES):
         after = min(at + RELEASED_BYTES, end)
         if (found := search.find(at, after)) is not None:
@@ -281,7 +283,7 @@ def is_one_batch(data: Buffer) -> bool:
     size = max(next_frame(view, 0)[0], 0)
     return size == len(view) or (
         (not size or next_frame(view, size)[0] <= 0)
-        and _find(Search(view), data if isinstance(data, mmap.mmap) else None, max(size, 1), len(view)) is None
+        and find_next(Search(view), data if isinstance(data, mmap.mmap) else None, max(size, 1), len(view)) is None
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfuzz.annotate.parts import EVERYTHING, Bounds, Part, preview
 from kfuzz.control import ControlRecordType, ControlValue, EndTransactionMarker, decode_control
 from kfuzz.errors import RecordsError
-from kfuzz.kafka import CODECS
+from kfuzz.kafka import CODECS, INT32_MAX
 from kfuzz.messages import read
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.internal import decode_internal
@@ -135,7 +135,7 @@ def payload_of(view: memoryview, at: int, limits: Limits = DEFAULT_LIMITS) -> by
 def _records(
     payload: bytes | memoryview, at: int, header: HeaderTuple, path: str, records_of: str | None, bounds: Bounds
 ) -> Iterator[Part]:
-    places, count, last = first_places(payload, at, header, bounds.records, bounds.headers)
+    places, count, last = first_places(payload, at, header, min(bounds.records, INT32_MAX), bounds.headers)
     end = yield from _shown(payload, at, places, 0, header, path, records_of, bounds)
     around = bounds.around
     if around is not None and len(places) < around < count:

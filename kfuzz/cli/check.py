@@ -26,7 +26,7 @@ from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
 from kfuzz.mapped import require_whole
 from kfuzz.text import printable
 from kfuzz.units import counted
-from kfuzz.wire.search import find_batch
+from kfuzz.wire.search import Search
 
 if TYPE_CHECKING:
     from kfuzz.corpora.checking import Counts
@@ -103,6 +103,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge one file and print it. Returns its JSON, and whether it is refused."""
     from kfuzz import records
     from kfuzz.annotate.dump import FINDINGS_MAX
+    from kfuzz.annotate.listing import find_next
     from kfuzz.cli.opening import stored_kind
     from kfuzz.corpora.contents import not_batches, require_batches
 
@@ -122,7 +123,8 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     after = None
     # Only the end of a whole file may be cut off. The check of a segment has looked already.
     if (reading.partial_tail and asked.role != "log") or any(one.code == LENGTH_WRONG for one in reading.findings):
-        after = find_batch(data, reading.consumed + 1, len(data))
+        whole = data if isinstance(data, mmap.mmap) else None
+        after = find_next(Search(data), whole, reading.consumed + 1, len(data))
     require_whole(data)
     if after is not None and reading.partial_tail:
         reading.findings.append(length_wrong(reading.batch_count, reading.consumed, after, asked.profile))

@@ -16,6 +16,7 @@ from made_corpora import digests
 from replay.hand_made import batch, write_log
 
 from kfuzz.corpora.workload import KIB, Topic, Workload, render
+from kfuzz.records import Record, RecordBatch, encode_batch
 from vectors import mini_suite
 
 FIRST = f"{0:020d}"
@@ -85,6 +86,22 @@ def test_an_index_of_any_size_takes_little_memory(tmp_path: Path) -> None:
     full.write_bytes(b"".join(struct.pack(">ii", i, i) for i in range(30_000)))
     for options in ([], ["--json"]):
         assert peak_bytes("show", full, *options) < 200 << 20
+
+
+@only_linux
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "words", [("check", "{}"), ("cat", "--keep-going", "{}"), ("salvage", "{}", "--out", "{}/../../out")]
+)
+@pytest.mark.parametrize("length", [0, 0x7F000042])
+def test_a_large_hole_in_a_segment_takes_little_memory(tmp_path: Path, words: tuple[str, ...], length: int) -> None:
+    path = tmp_path / "log" / "t-0" / f"{FIRST}.log"
+    path.parent.mkdir(parents=True)
+    sparse(path, 400 << 20, encode_batch(batch(1)))
+    with path.open("r+b") as file:
+        file.write(encode_batch(batch(0)) + struct.pack(">qi", 1, length) + b"\0\0\0\0\2")
+    where = path if words[0] == "check" else path.parent
+    assert peak_bytes(*(word.replace("{}", str(where)) for word in words)) < 250 << 20
 
 
 @only_linux
@@ -202,3 +219,21 @@ def test_copy_neither_writes_nor_deletes_through_a_linked_folder(tmp_path: Path)
 def test_a_workload_without_end_is_one_sentence(tmp_path: Path) -> None:
     sparse(tmp_path / "workload.toml", 6 * GIB)
     is_one_sentence(kfuzz("corpus", "generate", tmp_path / "workload.toml", "--out", tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    "words", [("cat", "-n"), ("cat", "--tail"), ("show", "--records"), ("show", "--dump", "--batches")], ids=" ".join
+)
+def test_any_number_may_be_asked_for(tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = write_log(tmp_path, "t-0", [batch(0)])
+    done = kfuzz(*words, "9" * 30, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == kfuzz(*words, "50", path).stdout
+
+
+@pytest.mark.parametrize("key", [b"\xff" * (3 << 20), b"k" * (3 << 20)], ids=["bytes", "text"])
+def test_a_key_that_no_record_has_is_looked_for_among_large_ones(tmp_path: Path, key: bytes) -> None:
+    path = tmp_path / "large.log"
+    path.write_bytes(encode_batch(RecordBatch(0, 0, [Record(0, 0, key, b"v")])))
+    done = kfuzz("cat", "--key", "other", path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

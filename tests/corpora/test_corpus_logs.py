@@ -18,6 +18,7 @@ from kfuzz import records
 from kfuzz.corpora import logs
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.logs import Selection, find_segments, read_slice, schema, slices
+from kfuzz.corpora.logs.salvaging import salvage
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records import Record, RecordBatch
@@ -367,6 +368,7 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
     folder.mkdir(parents=True)
     for ask, told in (
         (lambda: logs.read(tmp_path / "absent"), "absent does not exist; name a log directory"),
+        (lambda: logs.read("/dev/null"), "/dev/null is a device; name a log directory"),
         (lambda: logs.read(tmp_path / "empty"), "empty has no log segments; they are files such as orders-0/"),
         (lambda: logs.read(corpus, topics="x*"), r"no topic in .* matches 'x\*'; there are audit, orders"),
         (lambda: logs.read(corpus, columns=["colour"]), "column 'colour' does not exist; take some of topic, "),
@@ -378,6 +380,18 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
         with pytest.raises(UsageError, match=told) as caught:
             ask()
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [f"{2**63:020}", "9" * 20])
+def test_a_segment_whose_name_is_no_offset_is_read_without_its_index(
+    partition: Path, tmp_path: Path, name: str
+) -> None:
+    for path in partition.iterdir():
+        path.rename(path.with_name(name + path.suffix))
+    log = partition.rename(partition.with_name("a\nb-0")).parent
+    for asked, count in (({}, 400), ({"min_timestamp": 1399}, 1), ({"first_offset": 398}, 2)):
+        assert sum(batch.num_rows for batch in logs.read(log, **asked)) == count  # type: ignore[arg-type]
+    assert salvage(log, tmp_path / "out")[0].records == 400
 
 
 # ----------------------------------------------------------------------------------------------- the guide

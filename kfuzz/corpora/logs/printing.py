@@ -33,6 +33,8 @@ TAIL_BYTES: Final = 4 << 20
 ALL: Final = (1 << 63) - 1
 # So many records are looked at for a key that shows what keys are like.
 KEYS_TRIED: Final = 100
+# Keys of Kafka's own topics are small; those of others may be of any size.
+KEYS_BYTES_MAX: Final = 1 << 16
 # The end of a line whose last column says that it is no control record.
 NOT_CONTROL: Final = b',"control":false}'
 # A line that may be longer is printed in pieces, or cut for a table. Cells are cut later, so a table has a lower bound.
@@ -156,7 +158,7 @@ def key_like(wanted: Request) -> str:
     if wanted.key is None:
         return ""
     any_key = replace(wanted, key=None, most=KEYS_TRIED, tail=None, columns=("topic", "key"))
-    for decoded, plain in zip(_keys(any_key), _keys(replace(any_key, records_of="")), strict=True):
+    for decoded, plain in zip(_keys(any_key), _keys(replace(any_key, records_of="")), strict=False):
         if isinstance(decoded, dict) and "type" in decoded:
             example = json.dumps(decoded, ensure_ascii=False)
             return (
@@ -166,7 +168,13 @@ def key_like(wanted: Request) -> str:
 
 
 def _keys(wanted: Request) -> list[Any]:
-    return [json.loads(line)["key"] for text in json_lines(wanted) for line in bytes(text).splitlines()]
+    made = bytearray()
+    for text in json_lines(wanted):
+        # A text may end inside a line.
+        made += text[:KEYS_BYTES_MAX]
+        if len(made) >= KEYS_BYTES_MAX:
+            return []
+    return [json.loads(line)["key"] for line in made.splitlines()]
 
 
 def _as_line(record: dict[str, Any]) -> bytes:
@@ -200,7 +208,7 @@ class _Printer:
         self.selection = _selection(wanted)
 
     def forwards(self, parts: Iterator[Slice]) -> Iterator[memoryview]:
-        left = ALL if self._wanted.most is None else self._wanted.most
+        left = ALL if self._wanted.most is None else min(self._wanted.most, ALL)
         for part in parts:
             for text, count in self._of_part(part, left):
                 yield text

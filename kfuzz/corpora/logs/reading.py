@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfuzz.annotate.listing import next_place
 from kfuzz.corpora.logs.heads import BatchHeads
 from kfuzz.corpora.logs.rows import NUMBERS, Rows, alike, array_of, numbers, taken
 from kfuzz.corpora.logs.segments import (
@@ -28,7 +29,7 @@ from kfuzz.corpora.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.corpora.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
-from kfuzz.mapped import became_shorter, mapped, require_whole
+from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
@@ -213,6 +214,7 @@ class _Reader:
     file: BinaryIO
     starts: Starts | None = None
     search: Search | None = None
+    whole: Mapped | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = self.part.start
@@ -270,10 +272,10 @@ class _Reader:
         known = self.starts.next(bad)
         after = min(end, bad + size if size > 0 else end, end if known is None else known)
         if known is None and end == self.part.segment.size:
-            start = self.part.start
             if self.search is None:
-                self.search = Search(mapped(self.file, start, end))
-            after = start + self.search.after(bad - start, size, end - start)
+                self.whole = Mapped(self.file, 0, end)
+                self.search = Search(self.whole)
+            after = next_place(self.search, self.whole, bad, size, end)
         place = str(self.part.segment.path)
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"

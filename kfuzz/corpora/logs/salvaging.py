@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 from kfuzz import records
+from kfuzz.annotate.listing import next_place
 from kfuzz.corpora.log_walk import IndexWalk
 from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, refuse
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
@@ -22,7 +23,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import local_path, open_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
-from kfuzz.mapped import mapped, require_whole
+from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.search import Search
@@ -179,7 +180,8 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
         # The length of a bad batch is believed if a batch follows there. Otherwise the index may know, or the bytes are
         # searched.
         known = starts.next(bad)
-        at = search.after(bad, next_frame(view, bad)[0], end if known is None else known)
+        size = next_frame(view, bad)[0]
+        at = next_place(search, cast("Mapped", view.obj), bad, size, end if known is None else known)
         reason = verdict.fatal.message if verdict.fatal else f"the last {end - bad} bytes are not a whole batch"
         code = f" [{verdict.fatal.code}]" if verdict.fatal else ""
         if verdict.fatal is None and at < end:

@@ -24,6 +24,7 @@ from kfuzz.corpora.contents import require_batches
 from kfuzz.corpora.stored import INDEXES, LEAVING, left_out
 from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular
+from kfuzz.kafka import INT64_MAX
 from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
 __all__ = [
@@ -41,7 +42,7 @@ __all__ = [
     "refuse",
 ]
 
-FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
+FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
 NAME: Final = re.compile(r"(\d{20})\.log")
 # Kafka's own topics, such as __consumer_offsets, begin with this.
 INTERNAL: Final = "__"
@@ -138,7 +139,8 @@ def find_segments(
             require_batches(path, map_bytes(path))
             return _of_topic([replace(_segment(path, None), is_link=path.is_symlink())], path, topics)
         if not path.is_dir():
-            raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
+            there = f"is {file_kind(path.stat().st_mode)}" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {there}; name a log directory, a partition folder or a segment file")
         if direct := _partition(path, pass_over):
             return _of_topic(direct, path, topics)
         folders = sorted(_folders(path))
@@ -204,7 +206,7 @@ def _partition(folder: Path, pass_over: Callable[[Path, str], None]) -> list[Seg
             paths.append(path)
         else:
             pass_over(path, file_kind(mode))
-    following = [*(int(path.stem) for path in paths), None][1:]
+    following = [*(_base_offset(path) for path in paths), None][1:]
     return [_segment(path, after) for path, after in zip(paths, following, strict=True)]
 
 
@@ -222,6 +224,12 @@ def partition_of(segment: Segment) -> list[Segment]:
         raise UsageError(f"{error.filename or segment.path.parent} cannot be read: {error.strerror}") from None
 
 
+def _base_offset(path: Path) -> int | None:
+    """The number in the name of a segment; None if no offset is so large: then a broker cannot read the name either."""
+    number = int(path.stem)
+    return number if number <= INT64_MAX else None
+
+
 def _segment(path: Path, next_offset: int | None) -> Segment:
     name = NAME.fullmatch(path.name)
     parent = path.absolute().parent.name
@@ -231,7 +239,7 @@ def _segment(path: Path, next_offset: int | None) -> Segment:
         path,
         folder["topic"] if folder else None,
         int(folder["partition"]) if folder else None,
-        int(name[1]) if name else None,
+        _base_offset(path) if name else None,
         next_offset,
         path.stat().st_size,
     )
