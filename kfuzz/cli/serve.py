@@ -19,7 +19,7 @@ from kfuzz.cli.console import standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Report, Server, Settings, Topics, feed, topics_of
-from kfuzz.serve.server import stopped_by
+from kfuzz.serve.server import shown_address, stopped_by
 from kfuzz.text import json_printable, printable
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
@@ -99,7 +99,7 @@ async def _serve(
                 _say({"host": server.host, "port": server.port, "topics": names})
             else:
                 held = "the topics that standard input gives" if given else counted(len(names), "topic")
-                click.echo(f"kfuzz serves {held} at {server.host}:{server.port}")
+                click.echo(f"kfuzz serves {held} at {shown_address(server.host, server.port)}")
             feeding = asyncio.create_task(_fed(topics, given, ended)) if given else None
             await ended.wait()
             if feeding is not None:

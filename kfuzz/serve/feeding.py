@@ -50,7 +50,10 @@ def done(topics: Topics, line: bytes) -> dict[str, Any]:
         return {"topic": name}
     try:
         data = bytes.fromhex(asked["hex"])
-        next_offset = None if asked.get("next_offset") is None else int(asked["next_offset"])
+        # A text as in the other documents of kfuzz, or a number. `int` would also take true and 1.9.
+        if isinstance(said := asked.get("next_offset"), bool | float):
+            raise ValueError
+        next_offset = None if said is None else int(said)
     except (ValueError, TypeError, OverflowError):
         raise UsageError(
             f"topic {foreign_text(repr(name))}: hex must be hexadecimal digits, and next_offset a whole number"

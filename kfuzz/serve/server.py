@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
+import os
 import signal
 import socket
 import struct
@@ -41,6 +43,11 @@ TOO_SLOW: Final = "requests that do not end, or answers that are not taken"
 TOO_MUCH: Final = "too many bytes on their way"
 
 Tell = Callable[[str], None]
+
+
+def shown_address(host: str, port: int | str) -> str:
+    """``HOST:PORT`` as clients take it: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,10 @@ class Server:
         try:
             self._server = await asyncio.start_server(self._connected, *address, family=family)
         except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            if "address already in use" in why.lower():
+            # asyncio puts words of its own around the system's.
+            number = getattr(error, "errno", None)
+            why = os.strerror(number) if number else str(error)
+            if number == errno.EADDRINUSE:
                 why = "another program uses it"
             raise UsageError(
                 f"port {self.port} of {self.host} cannot be opened: {why}; take another, or --port 0 for any free one"
@@ -118,7 +127,7 @@ class Server:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
         # A connection may be gone already.
-        client = "{}:{}".format(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
+        client = shown_address(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
         one = _Connection(task)
         if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
             self._refuse(client, Refused(TOO_MANY, f"there are {CONNECTIONS_MAX} connections already"))

@@ -281,10 +281,19 @@ def test_a_lone_testee_that_prints_rubbish_first_is_one_sentence(good: Path, tmp
     assert not html.exists()
 
 
-def test_two_testees_of_one_name_are_refused(good: Path) -> None:
+def test_one_command_twice_is_refused(good: Path) -> None:
     done = conform(good, "--command", shlex.join(wicked("dies")))
     assert done.returncode == 2
-    assert "two testees have the name dies@1" in done.stderr
+    assert "two testees have the same command; name it once" in done.stderr
+
+
+def test_a_testee_that_takes_the_name_of_another_does_not_cost_the_run(good: Path) -> None:
+    done = conform(good, "--command", shlex.join([*wicked("dies"), "again"]), "--json", "-")
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [testee["label"] for testee in document["testees"]] == ["dies@1", "dies@1#2"]
+    assert "has the name dies@1 too" in document["testees"][1]["broken"]
+    assert list(document["cases"][0]["cells"]) == ["dies@1"]
 
 
 def test_kfuzz_is_a_testee_like_any_other(good: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib.util
 import json
 import logging
@@ -591,6 +592,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(capsys: pytest.CaptureFixture
             (["records/v2/no-such/*"], "no vector matches"),
             ([MINIMAL, "--host", "0.0.0.0"], "add --yes"),
             ([MINIMAL, "--host", "no.such.host.invalid"], "is no address"),
+            ([MINIMAL, "--host", "192.0.2.1", "--yes"], f"cannot be opened: {os.strerror(errno.EADDRNOTAVAIL)};"),
             ([MINIMAL, "--fetch-versions", "9-4"], "no range of versions"),
             ([MINIMAL, "--fetch-versions", "0-4"], "kfuzz knows the versions"),
             ([MINIMAL, "--from-stdin"], "leave out the globs"),
@@ -600,6 +602,11 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(capsys: pytest.CaptureFixture
             out, err = capsys.readouterr()
             assert (ended.value.code, out, err.count("\n")) == (2, "", 1), arguments
             assert words in err
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1:9"), ("::1", "[::1]:9"), ("?", "?:9")])
+def test_an_ipv6_address_is_shown_in_brackets(host: str, shown: str) -> None:
+    assert serving.shown_address(host, 9) == shown
 
 
 # -- clients that mean harm
@@ -783,6 +790,8 @@ def test_refusals_are_told_once_for_each_kind_and_counted() -> None:
         b'{"topic": "t", "hex": "", "next_offset": ' + b"9" * 5000 + b"}",
         b'{"topic": "t", "hex": "", "next_offset": 1e999}',
         b'{"topic": "t", "hex": "", "next_offset": NaN}',
+        b'{"topic": "t", "hex": "", "next_offset": true}',
+        b'{"topic": "t", "hex": "", "next_offset": 1.9}',
         b'{"topic": "t", "hex": 5}',
         b'{"topic": "\\ud800\\u001b", "hex": ""}',
         b'{"topic": "' + b"t" * 1_000_000 + b'"}',

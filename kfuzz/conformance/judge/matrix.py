@@ -152,8 +152,11 @@ def run(
     ``on_progress`` gets the number of cells done. ``on_notice`` gets a sentence when a testee keeps the run waiting.
     Both may be called from other threads.
 
-    ``UsageError`` for a bad file of expected outcomes, for two testees with one name, and if no testee could be asked.
+    ``UsageError`` for a bad file of expected outcomes, for two testees with one command, and if no testee could be
+    asked.
     """
+    if len({(testee.argv, testee.folder) for testee in testees}) < len(testees):
+        raise UsageError("two testees have the same command; name it once")
     dropped = [reason for testee in testees if (reason := testee.missing())]
     present = [testee for testee in testees if not testee.missing()]
     if not present:
@@ -365,14 +368,21 @@ def _beside(
     return [*worse, *better, f"beside {pinned}: {count}"]
 
 
-def _unique(columns: Sequence[Judged]) -> Sequence[Judged]:
-    """Refuse two testees with one name, because their cells and expectations could not be told apart."""
-    seen: set[str] = set()
+def _unique(columns: Sequence[Judged]) -> list[Judged]:
+    """The columns with different names. A testee chooses its name, so one that takes another's must not cost the run:
+    it counts as one that could not be asked, because its cells and expectations could not be told apart.
+    """
+    kept: dict[str, Judged] = {}
     for testee in columns:
-        if testee.label in seen:
-            raise UsageError(f"two testees have the name {testee.label}; run them one at a time")
-        seen.add(testee.label)
-    return columns
+        name, number = testee.label, 1
+        while name in kept:
+            number += 1
+            name = f"{testee.label}#{number}"
+        if number > 1:
+            broken = testee.broken or f"another testee has the name {testee.label} too; run them one at a time"
+            testee = Judged(name, "", testee.language, {}, {}, Expectations(name), broken=broken)
+        kept[name] = testee
+    return list(kept.values())
 
 
 def update_expected(done: Run, places: Places) -> list[str]:
