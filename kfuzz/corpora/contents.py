@@ -62,6 +62,8 @@ SIGNATURES: Final = (
     (b"\x7fELF", "a program (ELF)", OTHER),
     (b"\xca\xfe\xba\xbe", "a Java class", OTHER),
 )
+# A damaged offset may begin with so few bytes of a signature by chance; then a sound batch tells.
+SHORT_BYTES: Final = 2
 TAR_AT: Final = 257
 TAR: Final = b"ustar"
 # So many bytes of a text are looked at.
@@ -103,7 +105,7 @@ def what_else(data: Buffer) -> str | None:
         return None
     head = bytes(view[:TEXT_BYTES])
     for signature, title, remedy in SIGNATURES:
-        if head.startswith(signature):
+        if head.startswith(signature) and (len(signature) > SHORT_BYTES or search.find(0, len(view)) is None):
             return f"is {title}, {remedy}"
     if head[TAR_AT:].startswith(TAR):
         return f"is a tar archive, {PACKED}"

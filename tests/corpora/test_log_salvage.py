@@ -9,9 +9,12 @@ from made_corpora import BUSY, digests
 
 from kfuzz import records
 from kfuzz.corpora import generation
+from kfuzz.corpora.log_walk import IndexWalk
+from kfuzz.corpora.logs import salvaging
 from kfuzz.corpora.logs.salvaging import Salvaged, salvage
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
+from kfuzz.findings import Finding
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import find_vector
 from kfuzz.wire.framing import frames
@@ -117,3 +120,33 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists; name another folder"):
         salvage(path, tmp_path)
     assert path.read_bytes() == batch(0)
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [0] * 2000,
+        [*range(1000, 2000), *range(1500)],
+        list(range(2000, 0, -1)),
+        [i * 7919 % 2000 for i in range(2000)],
+    ],
+    ids=["one", "restarted", "falling", "jumping"],
+)
+def test_many_batches_at_which_a_broker_stops_take_few_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: list[int]
+) -> None:
+    path = written(tmp_path / "t-0", *(batch(offset, b"v" * 60) for offset in offsets))
+    walked = salvaging._walked
+    rounds: list[Path] = []
+
+    def counted(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
+        rounds.append(copy)
+        return walked(copy, walk)
+
+    monkeypatch.setattr(salvaging, "_walked", counted)
+    made = only(path.parent, tmp_path / "out")
+    assert len(rounds) < 10
+    kept = records.check(made.copy.read_bytes(), role="log")
+    assert (kept.fatal, kept.batch_count) == (None, made.batches)
+    assert made.kept_bytes + made.lost_bytes == path.stat().st_size
+    assert made.batches > 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,12 +18,12 @@ from typing import IO, Final, cast
 from kfuzz import records
 from kfuzz.annotate.listing import next_place
 from kfuzz.corpora.log_walk import IndexWalk
-from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, refuse
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, last_offset, refuse
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, open_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
-from kfuzz.kafka import INDEX_INTERVAL_BYTES
+from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.framing import next_frame
@@ -32,6 +33,7 @@ __all__ = ["Lost", "Salvaged", "salvage"]
 
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
+NUMBER: Final = re.compile(r"-?\d+")
 # What Kafka keeps beside the segments, and what is true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
@@ -143,7 +145,7 @@ def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]
         view = mapped(file, 0, size) if size else memoryview(b"")
         kept = _sound(segment, file, view, made)
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
-        # the batch at which a broker would stop.
+        # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
         while True:
             with open_whole(copy) as out:
                 _write(out, view, kept)
@@ -217,13 +219,34 @@ def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
 
 
 def _leave_out(kept: list[tuple[int, int]], view: memoryview, at: int, finding: Finding, made: Salvaged) -> None:
-    """Take the batch at byte ``at`` of the copy out of ``kept``."""
-    for i, (start, end) in enumerate(kept):
-        if at < end - start:
-            bad = start + at
-            size = next_frame(view, bad)[0]
-            kept[i : i + 1] = [piece for piece in ((start, bad), (bad + size, end)) if piece[0] < piece[1]]
-            made.lost.append(Lost(bad, size, f"a broker that loads it stops: {finding.message} [{finding.code}]"))
-            return
-        at -= end - start
-    raise AssertionError(f"byte {at} is behind the copy")
+    """Take the batch at byte ``at`` of the copy out of ``kept``, and those that follow it for the same reason."""
+    i = 0
+    while at >= kept[i][1] - kept[i][0]:
+        at -= kept[i][1] - kept[i][0]
+        i += 1
+    start, end = kept[i]
+    first = place = start + at
+    is_bad = _like(finding, last_offset(view[first:]))
+    reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
+    rest: list[tuple[int, int]] = []
+    for place, stop in [(first, end), *kept[i + 1 :]]:
+        while not rest and place < stop and (place == first or is_bad(last_offset(view[place:]))):
+            size = next_frame(view, place)[0]
+            made.lost.append(Lost(place, size, reason))
+            place += size
+        if place < stop:
+            rest.append((place, stop))
+    kept[i:] = [(start, first), *rest] if start < first else rest
+
+
+def _like(finding: Finding, bad: int) -> Callable[[int], bool]:
+    """Whether a broker stops for the same reason at the next batch, by that batch's last offset; ``bad`` is that of the
+    batch at which it stopped.
+    """
+    numbers = [int(one) for one in NUMBER.findall(finding.message)]
+    if finding.code == "indexed-offset-not-increasing" and numbers[0] == bad:
+        # It tries to index each batch until one is above the index's last entry. Another number is about times.
+        return lambda offset: offset <= numbers[1]
+    if finding.code == "offset-outside-segment":
+        return lambda offset: not 0 <= offset - numbers[1] <= INT32_MAX
+    return lambda offset: False

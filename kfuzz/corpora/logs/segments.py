@@ -37,6 +37,7 @@ __all__ = [
     "entries",
     "find_segments",
     "increasing",
+    "last_offset",
     "partition_of",
     "passed_over",
     "refuse",
@@ -112,6 +113,12 @@ def batch_bytes(data: memoryview) -> int:
     if len(data) < LOG_OVERHEAD:
         return 0
     return LOG_OVERHEAD + int.from_bytes(data[LENGTH], "big", signed=True)
+
+
+def last_offset(head: bytes | memoryview) -> int:
+    """The last offset of the batch that begins with ``head``, by its header."""
+    last, _ = FRAME.unpack_from(head)
+    return int(last) + (DELTA.unpack_from(head, DELTA_AT)[0] if head[MAGIC_AT] == 2 else 0)
 
 
 def refuse(path: Path, what: str) -> None:
@@ -294,10 +301,10 @@ class Starts:
         head = self.file.read(DELTA_AT + DELTA.size)
         if len(head) < DELTA_AT + DELTA.size:
             return False
-        last, length = FRAME.unpack_from(head)
-        if head[MAGIC_AT] == 2:
-            last += DELTA.unpack_from(head, DELTA_AT)[0]
-        return bool(last == self.offsets[at] and length >= HEADER_UP_TO_MAGIC - FRAME.size and head[MAGIC_AT] <= 2)
+        _, length = FRAME.unpack_from(head)
+        return bool(
+            last_offset(head) == self.offsets[at] and length >= HEADER_UP_TO_MAGIC - FRAME.size and head[MAGIC_AT] <= 2
+        )
 
 
 def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
