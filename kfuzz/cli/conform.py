@@ -273,8 +273,6 @@ def command(
         testees = (_working_copy(testees, path, bool(names), update_expected),)
     if expected_file is not None and len(testees) != 1:
         raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
-    if expected_file is not None and not update_expected and not Path(expected_file).is_file():
-        raise UsageError(f"{expected_file} does not exist; check the name, or make it with --update-expected")
     if update_expected and expected_file is not None and load_own("", Path(expected_file)).seal.count:
         raise UsageError(
             f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "

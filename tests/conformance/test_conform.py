@@ -154,12 +154,6 @@ def test_a_committed_file_is_expected_by_its_name_and_its_seal_counts(tmp_path: 
     assert "has a `withheld` line" in done.stderr
 
 
-def test_an_own_file_must_exist_unless_it_is_written(good: Path) -> None:
-    done = conform(good, "--expected", str(good / "mistyped.txt"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "mistyped.txt does not exist" in done.stderr
-
-
 def test_an_own_file_belongs_to_one_testee(good: Path) -> None:
     done = conform(good, "--expected", "out.txt", "--testee", "kfuzz")
     assert (done.returncode, done.stdout) == (2, "")
