@@ -17,7 +17,7 @@ LENGTH_WRONG: Final = "batch-length-wrong"
 CODES: Final[Mapping[str, Code]] = {
     "aborted-entry-version-unknown": Code("fatal", None, "the entry's version is {found}; Kafka knows {allowed}"),
     LENGTH_WRONG: Code(
-        "fatal", None, "the length leads behind the end of the file, but {found} bytes further on is a batch"
+        "fatal", None, "the length leads beyond the end of the file, but {found} bytes further on is a batch"
     ),
     "checkpoint-count-mismatch": Code("fatal", None, "the file says {found} entries and has {allowed}"),
     "checkpoint-line-malformed": Code("fatal", None, "line {found} is not as Kafka writes it"),
@@ -60,7 +60,7 @@ def stored_finding(
 
 
 def length_wrong(index: int, at: int, after: int, profile: Profile) -> Finding:
-    """The finding about batch ``index`` at byte ``at``, whose length leads behind the end although a batch begins at
+    """The finding about batch ``index`` at byte ``at``, whose length leads beyond the end although a batch begins at
     byte ``after``.
     """
     path = f"batch[{index}].batch_length"

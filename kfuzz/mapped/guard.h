@@ -1,8 +1,8 @@
 // Watches mapped files: a page that its file has lost becomes a page of zeros, and the watch says so.
 //
-// A file that becomes shorter while it is mapped loses pages, and whoever reads one of them gets SIGBUS, which ends the
+// A file that becomes shorter while it is mapped loses pages, and a thread that reads one of them gets SIGBUS, which ends the
 // process without a word. The handler below puts pages of zeros there, marks the range as cut and returns, so that the
-// reader goes on to its end. Then the mark makes its result worthless. (Wayland's servers do the same for the buffers of
+// reader continues to its end. Then the mark makes its result worthless. (Wayland's servers do the same for the buffers of
 // their clients.) SIGBUS anywhere else is passed on to the action that was there before.
 #include <errno.h>
 #include <signal.h>

@@ -46,7 +46,7 @@ cdef void release(array_t *array) noexcept nogil:
 
 
 cdef int32_t record_end(const uint8_t *base, const row_t *row) noexcept nogil:
-    """Where the record ends: its length is behind its first byte."""
+    """Where the record ends: its length follows its first byte."""
     cdef int32_t at = row.at
     while base[at] & 0x80:
         at += 1

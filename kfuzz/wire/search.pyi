@@ -22,7 +22,7 @@ class Search:
         """
 
     def after(self, bad: int, size: int, end: int) -> int:
-        """Where reading goes on behind the bad batch at ``bad``, at most at ``end``. ``size`` is the batch's size, or
+        """Where reading continues after the bad batch at ``bad``, at most at ``end``. ``size`` is the batch's size, or
         not above 0 if it has none.
 
         If a batch follows where its length leads, or the data ends there, that is the place: bytes inside a batch may

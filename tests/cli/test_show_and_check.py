@@ -85,7 +85,7 @@ def test_check_refuses_a_tail_that_hides_sound_batches_and_agrees_with_check_of_
     lines = [line for line in done.stdout.splitlines() if "base-offset" not in line and "offset-delta" not in line]
     size = len(made[0])
     finding = (
-        f"{file}: fatal: batch[1].batch_length at byte {size + 8}: the length leads behind the end of the file, but "
+        f"{file}: fatal: batch[1].batch_length at byte {size + 8}: the length leads beyond the end of the file, but "
         f"{size} bytes further on is a batch [batch-length-wrong]"
     )
     assert finding in lines
