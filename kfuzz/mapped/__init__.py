@@ -1,7 +1,8 @@
 """Files as mapped memory that a process survives when they become shorter: a broker trims and truncates its logs.
 
-``guard`` replaces the pages that a file has lost by zeros; without it, SIGBUS ends the process. So code that maps a file
-must ask :func:`require_whole` before a result of its bytes counts. The command line asks :func:`cut_file` at its end.
+``guard`` replaces the pages that a file has lost by zeros; without it, SIGBUS ends the process. So code that maps a
+file must ask :func:`require_whole` before a result of its bytes counts. The command line asks :func:`cut_file` at its
+end.
 """
 
 from __future__ import annotations
