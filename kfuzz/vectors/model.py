@@ -48,6 +48,8 @@ SCHEMA_FILE = "schema.json"
 SUITE_FILE = "suite.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
+EXAMPLES_DIRECTORY = "examples"
+OTHER_DIRECTORIES = (EXPECTED_DIRECTORY, EXAMPLES_DIRECTORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +262,11 @@ def _documents(given: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def suite_paths(root: Path) -> list[Path]:
-    """The vector files under ``root``: every JSON file in a subdirectory, except the expected outcomes."""
+    """The vector files under ``root``: every JSON file in a subdirectory, except the expected outcomes and the examples
+    of a copy.
+    """
     paths = (path for path in root.rglob("*.json") if path.parent != root)
-    return sorted(path for path in paths if path.relative_to(root).parts[0] != EXPECTED_DIRECTORY)
+    return sorted(path for path in paths if path.relative_to(root).parts[0] not in OTHER_DIRECTORIES)
 
 
 def load_file(path: str | Path) -> SuiteFile:
