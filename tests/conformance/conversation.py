@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kfuzz import __version__, records
 from kfuzz.client.link import Link
@@ -22,6 +22,7 @@ from kfuzz.messages.codec import Message, MessageReading, encode, read
 from kfuzz.messages.headers import response_header_version
 from kfuzz.messages.model import Versions
 
+T = TypeVar("T")
 # A single broker needs these settings to coordinate groups and transactions. With partition verification on, it also
 # checks that a batch's partition belongs to an open transaction.
 SETTINGS: Final = {
@@ -138,22 +139,40 @@ class Conversation:
 def converse(port: int) -> Conversation:
     """Talk to a fresh broker with :data:`SETTINGS` on ``port`` of the loopback address, in about a hundred requests."""
 
-    async def talk() -> Conversation:
-        link = Link(Address("127.0.0.1", port), PLAIN, in_flight=1, timeout_ms=_TIMEOUT_MS)
-        await link.open()
-        try:
-            one = _Talk(link)
-            await one.ask_for_versions()
-            topic_id = await one.make_topic()
-            await one.look_around()
-            await one.produce(topic_id)
-            await one.transact(topic_id)
-            await one.consume(topic_id)
-            return one.said
-        finally:
-            link.close()
+    async def talk(link: Link) -> Conversation:
+        one = _Talk(link)
+        await one.ask_for_versions()
+        topic_id = await one.make_topic()
+        await one.look_around()
+        await one.produce(topic_id)
+        await one.transact(topic_id)
+        await one.consume(topic_id)
+        return one.said
 
-    return asyncio.run(talk())
+    return asyncio.run(_connected(port, talk))
+
+
+def start_producers(port: int, transactional_ids: Sequence[str | None]) -> list[tuple[int, int]]:
+    """Start a producer for each of the ids, one after the other; the ids and epochs that the broker gives them."""
+
+    async def start(link: Link) -> list[tuple[int, int]]:
+        given = []
+        for id in transactional_ids:
+            said = await link.ask("InitProducerId", {"transactionalId": id, "transactionTimeoutMs": _TIMEOUT_MS})
+            assert not said["errorCode"]
+            given.append((said["producerId"], said["producerEpoch"]))
+        return given
+
+    return asyncio.run(_connected(port, start))
+
+
+async def _connected(port: int, talk: Callable[[Link], Awaitable[T]]) -> T:
+    link = Link(Address("127.0.0.1", port), PLAIN, in_flight=1, timeout_ms=_TIMEOUT_MS)
+    await link.open()
+    try:
+        return await talk(link)
+    finally:
+        link.close()
 
 
 class _Talk:

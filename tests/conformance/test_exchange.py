@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from conformance.conversation import SETTINGS, Conversation, Exchange, converse, exchange_of
+from conformance.conversation import SETTINGS, Conversation, Exchange, converse, exchange_of, start_producers
 from conftest import require_tool
 
 from kfuzz import records
@@ -126,10 +126,17 @@ def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
 
 
 @pytest.mark.java
-def test_each_producer_gets_its_own_id(said: Conversation) -> None:
-    given = [(one.values["producerId"], one.values["producerEpoch"]) for one in said.of("InitProducerId")]
-    assert len({id for id, _ in given}) == len(given)
-    assert min(min(one) for one in given) >= 0
+def test_a_broker_gives_each_producer_its_id_and_each_start_of_a_transactional_one_a_higher_epoch(
+    broker: Broker, said: Conversation
+) -> None:
+    idempotent = start_producers(broker.port, [None] * 3)
+    ((producer_id, first), *later) = start_producers(broker.port, ["again"] * 3)
+    assert [epoch for _, epoch in idempotent] == [0, 0, 0]
+    assert later == [(producer_id, first + 1), (producer_id, first + 2)]
+    earlier = {one.values["producerId"] for one in said.of("InitProducerId")}
+    ids = [*earlier, *(id for id, _ in idempotent), producer_id]
+    assert len(set(ids)) == len(said.of("InitProducerId")) + 4
+    assert min(ids) >= 0
 
 
 # --- what is no full decoding, by hand ---
