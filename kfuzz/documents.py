@@ -14,10 +14,20 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 
-__all__ = ["DEPTH_MAX", "JSON_BYTES_MAX", "TOML_BYTES_MAX", "check_depth", "load_json", "load_toml"]
+__all__ = [
+    "DEPTH_MAX",
+    "JSON_BYTES_MAX",
+    "JSON_ELEMENTS_MAX",
+    "TOML_BYTES_MAX",
+    "check_depth",
+    "load_json",
+    "load_toml",
+]
 
 # The largest documents of kfuzz's own are results of whole runs, of some 30 MB.
 JSON_BYTES_MAX: Final = 256 << 20
+# Lists, objects and their members. Python takes up to 100 bytes for each; a result of all testees has about a million.
+JSON_ELEMENTS_MAX: Final = 5_000_000
 TOML_BYTES_MAX: Final = 1 << 20
 # No document of kfuzz's own nests deeper than 20 levels; walks over values may call themselves.
 DEPTH_MAX: Final = 100
@@ -40,6 +50,9 @@ def load_json(
         raise UsageError(f"{name} is too large for JSON that kfuzz reads: {len(data)} bytes, at most {bytes_max}")
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        brackets = text.count("[") + text.count("{")
+        if (elements := brackets + text.count(",")) > JSON_ELEMENTS_MAX:
+            raise UsageError(f"{name} has about {elements} elements; kfuzz reads at most {JSON_ELEMENTS_MAX}")
         value = json.loads(text, object_pairs_hook=object_pairs_hook)
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not JSON: byte {error.start} is not UTF-8; {remedy}") from None
@@ -51,7 +64,7 @@ def load_json(
     except ValueError as error:
         raise _too_many_digits(name, remedy, error) from None
     # Only a document with that many brackets can be so deep.
-    if text.count("[") + text.count("{") > depth_max:
+    if brackets > depth_max:
         check_depth(value, name, remedy=remedy, depth_max=depth_max)
     return value
 

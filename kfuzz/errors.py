@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kfuzz.findings import Finding
 
-__all__ = ["DecodeError", "EncodeError", "KfuzzError", "MessageError", "RecordsError", "UsageError"]
+__all__ = ["DecodeError", "EncodeError", "KfuzzError", "MessageError", "NotRegular", "RecordsError", "UsageError"]
 
 
 class KfuzzError(Exception):
@@ -27,6 +27,10 @@ class KfuzzError(Exception):
 
 class UsageError(KfuzzError):
     """The request was wrong. The text names the place and the remedy; the command line exits with 2."""
+
+
+class NotRegular(UsageError):
+    """A link, a pipe, a device or a socket is where somebody else's folder should have a file; it was not opened."""
 
 
 class EncodeError(KfuzzError):

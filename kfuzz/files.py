@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import NotRegular, UsageError
+from kfuzz.mapped import Mapped
 
 __all__ = [
     "cannot_write",
@@ -24,12 +25,14 @@ __all__ = [
     "local_path",
     "locked",
     "map_bytes",
+    "map_regular",
     "open_regular",
     "open_whole",
     "read_bytes",
     "read_small",
     "remove_empty",
     "require_empty",
+    "require_no_link",
     "require_writable",
     "sync_directory",
     "whole_directory",
@@ -255,21 +258,45 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do."""
+def read_bytes(path: str | Path, *, bytes_max: int = -1) -> bytes:
+    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do.
+
+    ``UsageError`` also if there are more than ``bytes_max`` bytes; -1 is no bound.
+    """
     with _readable(path) as file:
-        return file.read()
+        return _read_up_to(file, path, bytes_max)
+
+
+def _read_up_to(file: BinaryIO, path: str | Path, bytes_max: int) -> bytes:
+    data = file.read() if bytes_max < 0 else file.read(bytes_max + 1)
+    if len(data) > bytes_max >= 0:
+        raise UsageError(f"{path} is larger than {bytes_max} bytes, the most that kfuzz reads of such a file")
+    return data
 
 
 def map_bytes(path: str | Path) -> bytes | mmap.mmap:
-    """Like :func:`read_bytes`, but maps the file, so that a large segment takes no memory of its own."""
+    """Like :func:`read_bytes`, but maps the file, so that a large segment takes no memory of its own.
+
+    Ask ``kfuzz.mapped.require_whole`` before a result counts: the file may become shorter while it is read.
+    """
     with _readable(path) as file:
-        # Empty files and pipes cannot be mapped; both report size 0.
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else file.read()
+        return _mapped(file)
+
+
+def map_regular(path: str | Path) -> bytes | mmap.mmap:
+    """Like :func:`map_bytes`, for a file inside a folder that somebody else made; see :func:`open_regular`."""
+    with open_regular(path) as file:
+        return _mapped(file)
+
+
+def _mapped(file: BinaryIO) -> bytes | mmap.mmap:
+    size = os.fstat(file.fileno()).st_size
+    # Empty files and pipes cannot be mapped; both report size 0.
+    return Mapped(file, 0, size) if size else file.read()
 
 
 @contextlib.contextmanager
-def _readable(path: str | Path) -> Iterator[IO[bytes]]:
+def _readable(path: str | Path) -> Iterator[BinaryIO]:
     path = local_path(path)
     try:
         if path.is_dir():
@@ -286,10 +313,11 @@ def _readable(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
-    """Open a file inside a folder that somebody else made; ``UsageError`` unless it is a regular file.
+    """Open a file inside a folder that somebody else made; ``NotRegular`` unless it is a regular file.
 
     A link could lead out of the folder, and a pipe or a device could keep the reader for ever. ``follow`` allows a
-    link, for a path that the user named; what it leads to must still be a regular file.
+    link, for a path that the user named; what it leads to must still be a regular file. ``UsageError`` if it cannot be
+    opened.
     """
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer. A regular file does not know the flag.
@@ -300,26 +328,39 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
     except (OSError, ValueError) as error:
         # What Linux says of a link that it must not follow ("too many levels of symbolic links") explains nothing.
         if getattr(error, "errno", None) == errno.ELOOP:
-            raise UsageError(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
+            raise NotRegular(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
+        # Only a socket cannot be opened at all; a device may lack its driver.
+        if getattr(error, "errno", None) in (errno.ENXIO, errno.ENODEV):
+            raise NotRegular(f"{path} is a socket or a device; kfuzz reads regular files only there") from None
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         kind = file_kind(os.fstat(descriptor).st_mode)
         os.close(descriptor)
-        raise UsageError(f"{path} is {kind}; kfuzz reads regular files only there")
-    return os.fdopen(descriptor, "rb")
+        raise NotRegular(f"{path} is {kind}; kfuzz reads regular files only there")
+    # So the file knows its name.
+    return open(path, "rb", opener=lambda *_: descriptor)
 
 
 def read_small(path: str | Path, *, bytes_max: int, follow: bool = False) -> bytes:
     """The bytes of a small regular file: a checkpoint, a mark, a description. ``UsageError`` if it is larger."""
     with open_regular(path, follow=follow) as file:
         try:
-            data = file.read(bytes_max + 1)
+            return _read_up_to(file, path, bytes_max)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > bytes_max:
-        raise UsageError(f"{path} is larger than {bytes_max} bytes, so it is not what its name says")
-    return data
+
+
+def require_no_link(root: Path, name: str | Path) -> None:
+    """``NotRegular`` if ``name`` or a folder on the way to it from ``root`` is a link: it may lead anywhere.
+
+    To be called before anything in a folder that somebody else may have filled is read, written or removed.
+    """
+    path = root
+    for part in Path(name).parts:
+        path /= part
+        if path.is_symlink():
+            raise NotRegular(f"{path} is a link, which kfuzz does not follow; remove it, or name another folder")
 
 
 def file_kind(mode: int) -> str:

@@ -13,8 +13,9 @@ __all__ = ["FOREIGN_BYTES_MAX", "file_name", "foreign_text", "json_printable", "
 
 # An error's first lines say what is wrong. The referee holds, groups and prints thousands of them.
 FOREIGN_BYTES_MAX: Final = 4096
-FILE_NAME_CHARACTERS_MAX: Final = 100
-_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.@_-]+")
+# Every `name@version` of the testee protocol fits whole.
+FILE_NAME_CHARACTERS_MAX: Final = 140
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.@_+-]+")
 # Everything that may have to be escaped; `str.isprintable` decides.
 _SUSPECT: Final = re.compile(r"[^\x20-\x7e]")
 _SUSPECT_IN_JSON: Final = re.compile(r"[^\x20-\x7e\n]")
@@ -70,7 +71,7 @@ def json_printable(document: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """``text`` as one component of a path: letters, digits and ``.@_-`` only, never empty and never a hidden file.
+    """``text`` as one component of a path: letters, digits and ``.@_+-`` only, never empty and never a hidden file.
 
     >>> file_name("../../etc"), file_name(".."), file_name("kafka-clients@4.4.0")
     ('-..-etc', 'unnamed', 'kafka-clients@4.4.0')

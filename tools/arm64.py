@@ -124,7 +124,15 @@ class Copy:
         if self.wheels.is_dir():
             return f"{self.wheels.name} is there"
         with made(self.wheels) as folder:
-            pip: list[str | Path] = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            pip: list[str | Path] = [
+                sys.executable,
+                "-P",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
             other = ["--platform", WHEELS, "--python-version", VERSION, "--only-binary=:all:", "--no-compile"]
             call(*pip, *other, "--target", folder, *self.requirements, cwd=self.work)
             return f"{len(list(folder.glob('*.dist-info')))} packages for {WHEELS}"

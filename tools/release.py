@@ -102,7 +102,7 @@ def write_counts(releases: Iterable[str]) -> None:
 def run(*words: str) -> None:
     """Run a kfuzz command in a new process, which sees the new catalogues. ``UsageError`` if it fails."""
     print(f"kfuzz {' '.join(words)}", flush=True)
-    if subprocess.run([sys.executable, "-m", "kfuzz", *words], cwd=ROOT).returncode:
+    if subprocess.run([sys.executable, "-P", "-m", "kfuzz", *words], cwd=ROOT).returncode:
         raise UsageError(f"`kfuzz {' '.join(words)}` failed; fix the problem that it reports and run this again")
 
 

@@ -94,9 +94,9 @@ class Bench:
         """The ``bin`` of a new environment with these packages."""
         place = self.place / name
         shutil.rmtree(place, ignore_errors=True)
-        call(sys.executable, "-m", "venv", "--without-pip", place, cwd=self.empty)
+        call(sys.executable, "-P", "-m", "venv", "--without-pip", place, cwd=self.empty)
         if packages:
-            pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", place / "bin/python", "install"]
+            pip: list[str | Path] = [sys.executable, "-P", "-m", "pip", "--python", place / "bin/python", "install"]
             call(*pip, "--quiet", "--disable-pip-version-check", "--no-compile", *packages, cwd=self.empty)
         return place / "bin"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,32 +12,65 @@ from kfuzz import records
 from kfuzz.annotate.listing import Entry
 from kfuzz.annotate.messages import Annotation
 from kfuzz.annotate.messages import annotate as annotate_message
-from kfuzz.annotate.parts import Part
+from kfuzz.annotate.parts import Bounds, Part
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.messages.model import Definition
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "outcome_of"]
+__all__ = [
+    "FINDINGS_MAX",
+    "PARTS_MAX",
+    "Dump",
+    "bounds_of",
+    "dump_entry",
+    "dump_message",
+    "dump_records",
+    "lines",
+    "outcome_of",
+]
 
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4
+# What a dump has, so that its memory does not depend on what a compressed batch holds. A part takes about 500 bytes.
+RECORDS_SHOWN = 100
+HEADERS_SHOWN = 20
+KEPT_BYTES = 32 << 20
+PARTS_MAX = 100_000
+FINDINGS_MAX = 1_000
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What to print. ``facts`` are the JSON members that only this kind of dump has."""
+    """What to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: there are more parts.
+
+    ``more_findings`` is the number of findings that are not in ``findings``.
+    """
 
     parts: list[Part]
     findings: list[Finding]
     facts: dict[str, Any]
     outcome: str
+    is_cut: bool = False
+    more_findings: int = 0
+
+
+def bounds_of(records: int | None = None, around: int | None = None) -> Bounds:
+    """What a dump shows of a batch: ``records`` records, or as many as usual, and those around number ``around``."""
+    return Bounds(RECORDS_SHOWN if records is None else records, HEADERS_SHOWN, KEPT_BYTES, around)
+
+
+def _bounded(parts: Iterator[Part], parts_max: int = PARTS_MAX) -> tuple[list[Part], bool]:
+    """The first parts, and whether there are more."""
+    made = list(islice(parts, parts_max))
+    return made, next(parts, None) is not None
 
 
 def dump_records(
@@ -47,18 +81,24 @@ def dump_records(
     role: Role = "consumer",
     limits: Limits = DEFAULT_LIMITS,
     records_of: str | None = None,
+    records_shown: int | None = None,
 ) -> Dump:
     """The dump of a file of record batches; for ``records_of`` see ``annotate``."""
-    reading = records.check(data, profile=profile, role=role, limits=limits)
+    reading = records.check(data, profile=profile, role=role, limits=limits, findings_max=FINDINGS_MAX)
     tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
+    parts, is_cut = _bounded(
+        annotate_records(data, batches=batches, limits=limits, records_of=records_of, bounds=bounds_of(records_shown))
+    )
     return Dump(
-        list(annotate_records(data, batches=batches, limits=limits, records_of=records_of)),
+        parts,
         reading.findings,
         {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
         f"{empty}{state}: {counts}{tail}",
+        is_cut,
+        reading.more_findings,
     )
 
 
@@ -68,28 +108,60 @@ def dump_entry(
     *,
     limits: Limits = DEFAULT_LIMITS,
     records_of: str | None = None,
-    parts_max: int | None = None,
+    parts_max: int = PARTS_MAX,
+    records_shown: int | None = None,
+    around: int | None = None,
 ) -> Dump:
-    """The dump of one batch of a listing, with at most ``parts_max`` parts."""
+    """The dump of one batch of a listing, with at most ``parts_max`` parts; for the others see ``bounds_of``."""
     within = memoryview(data)[: entry.at + entry.size]
-    parts = annotate_records(within, at=entry.at, first=entry.number, batches=1, limits=limits, records_of=records_of)
+    parts, is_cut = _bounded(
+        annotate_records(
+            within,
+            at=entry.at,
+            first=entry.number,
+            batches=1,
+            limits=limits,
+            records_of=records_of,
+            bounds=bounds_of(records_shown, around),
+        ),
+        parts_max,
+    )
     state = "refused" if entry.is_refused else "a partial tail" if entry.kind == "tail" else "read"
     return Dump(
-        list(islice(parts, parts_max)),
+        parts,
         list(entry.findings),
         {"batch": entry.to_json()},
         f"{state}: batch {entry.number}, {entry.records} records, {entry.size} bytes from byte {entry.at} on",
+        is_cut,
     )
 
 
-def dump_message(definition: Definition, version: int, data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
+def dump_message(
+    definition: Definition,
+    version: int,
+    data: bytes | mmap.mmap,
+    profile: Profile,
+    batches: int,
+    *,
+    parts_max: int = PARTS_MAX,
+    records_shown: int | None = None,
+) -> Dump:
     """The dump of a message and of the record batches inside it."""
-    made = annotate_message(definition, version, bytes(data), profile=profile, batches=batches)
+    made = annotate_message(
+        definition,
+        version,
+        bytes(data),
+        profile=profile,
+        batches=batches,
+        bounds=bounds_of(records_shown),
+        parts_most=parts_max,
+    )
     return Dump(
         made.parts,
         made.findings,
         {"message": definition.name, "version": version, "consumed": made.reading.consumed},
         outcome_of(f"{definition.name} version {version}", made),
+        made.is_cut,
     )
 
 
@@ -112,11 +184,14 @@ def outcome_of(name: str, made: Annotation) -> str:
 def lines(part: Part, mark: str) -> list[str]:
     """The dump's lines for one part: offset, bytes, name and value; more bytes follow on lines of their own."""
     indent = "  " * part.depth
-    name = part.field or part.path
-    pieces = [part.data[i : i + BYTES_PER_LINE] for i in range(0, len(part.data), BYTES_PER_LINE)] or [b""]
-    out = [f"{part.at:08x}  {pieces[0].hex(' '):47}  {indent}{name}: {part.value}{mark}"]
-    for i, piece in enumerate(pieces[1:LONGEST_LINES], start=1):
+    if part.left_out:
+        return [f"{part.at:08x}  {'':47}  {indent}… {part.value}{mark}"]
+    name = printable(part.field or part.path)
+    shown = part.data[: LONGEST_LINES * BYTES_PER_LINE]
+    pieces = [shown[i : i + BYTES_PER_LINE] for i in range(0, len(shown), BYTES_PER_LINE)] or [b""]
+    out = [f"{part.at:08x}  {pieces[0].hex(' '):47}  {indent}{name}: {printable(part.value)}{mark}"]
+    for i, piece in enumerate(pieces[1:], start=1):
         out.append(f"{part.at + i * BYTES_PER_LINE:08x}  {piece.hex(' ')}")
-    if len(pieces) > LONGEST_LINES:
-        out.append(f"{'…':>8}  {len(part.data) - LONGEST_LINES * BYTES_PER_LINE} more bytes")
+    if part.size > LONGEST_LINES * BYTES_PER_LINE:
+        out.append(f"{'…':>8}  {part.size - LONGEST_LINES * BYTES_PER_LINE} more bytes")
     return out

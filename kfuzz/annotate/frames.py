@@ -6,13 +6,15 @@ correlation id of its request. So responses are read beside the requests of the 
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from kfuzz.annotate.dump import Dump, outcome_of
+from kfuzz.annotate.dump import PARTS_MAX, Dump, bounds_of, outcome_of
+from kfuzz.annotate.listing import shortened
 from kfuzz.annotate.messages import Annotation, annotate
 from kfuzz.annotate.parts import Part, is_inside, moved
 from kfuzz.errors import UsageError
@@ -22,19 +24,21 @@ from kfuzz.messages import read
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition
+from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["HEADING", "Frame", "Sums", "dump_frame", "frames_of", "line_of", "summary"]
+__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary"]
 
 LENGTH_BYTES: Final = 4
 # The API key and the version, in front of every request's header.
 KEY_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
-HEADING: Final = (
-    f"{'frame':>8} {'byte':>12} {'size':>9}  {'request':<32} {'version':>7} {'correlation':>12}  {'client':<24}  answer"
-)
+# A broker answers the requests of a connection in their order.
+WAITING_MAX: Final = 50_000
+# A list is about as wide as this, unless a terminal has fewer columns.
+WIDTH: Final = 140
 
 
 @dataclass(slots=True)
@@ -44,7 +48,8 @@ class Frame:
     ``name`` is that of the message, such as FetchRequest; empty for a frame of an API that no known release has, and
     for one that is cut off. ``definition`` is None if this version of it is not known. ``body_at`` is where the message
     begins. ``findings`` are those of the message and of the record batches inside. ``error`` says why no message could
-    be read. ``is_stray``: it is a response that belongs to no request.
+    be read. ``is_stray``: it is a response that belongs to no request. ``is_early``: its request was sent before the
+    capture began, which is no error.
     """
 
     number: int
@@ -61,6 +66,7 @@ class Frame:
     error: str = ""
     answer: Frame | None = None
     is_stray: bool = False
+    is_early: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -81,40 +87,80 @@ class Frame:
         if self.name.endswith("Request"):
             made["client_id"] = self.client_id
             made["answer"] = None if self.answer is None else self.answer.to_json()
+        if self.is_early:
+            made["early"] = True
         return made | ({"error": self.error} if self.error else {})
 
 
 def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka") -> Iterator[Frame]:
     """The requests in ``requests``, in order, each with its answer in ``responses``, if there is one.
 
-    A response whose correlation id no request has comes last, as a frame without a name. Only the places of responses
-    are in memory. Raises nothing on bad bytes; where a length is wrong, the last frame has the rest of the bytes.
+    A response whose correlation id no request has comes last, as a frame without a name. A capture may begin in the
+    middle of a conversation: the responses before the first one that answers a captured request are early. Only the
+    next ``WAITING_MAX`` responses are in memory; if there are more, and the first of them waits in vain, it comes
+    earlier. Raises nothing on bad bytes; where a length is wrong, the last frame has the rest of the bytes.
     """
     view = memoryview(requests).cast("B")
-    given = None if responses is None else memoryview(responses).cast("B")
+    given = memoryview(b"" if responses is None else responses).cast("B")
+    answers = _split(given)
+    # By correlation id, and by place.
     waiting: dict[int, deque[Frame]] = defaultdict(deque)
-    rest: list[Frame] = []
-    for frame in () if given is None else _split(given):
-        if frame.error or frame.size < LENGTH_BYTES + CORRELATION_BYTES:
-            frame.error = frame.error or "the frame is shorter than a response's header"
-            rest.append(frame)
-            continue
-        assert given is not None
-        frame.correlation_id = _int(given, frame.at + LENGTH_BYTES, CORRELATION_BYTES)
-        waiting[frame.correlation_id].append(frame)
+    order: dict[int, Frame] = {}
+    first_answer = first_id = None
     for frame in _split(view):
         if not frame.error:
             _take_request(view, frame, profile)
-        if given is not None and frame.correlation_id is not None and waiting[frame.correlation_id]:
-            frame.answer = waiting[frame.correlation_id].popleft()
+        for answer in itertools.islice(answers, WAITING_MAX - len(order)):
+            order[answer.at] = answer
+            if answer.error or answer.size < LENGTH_BYTES + CORRELATION_BYTES:
+                answer.error = answer.error or "the frame is shorter than a response's header"
+                continue
+            answer.correlation_id = _int(given, answer.at + LENGTH_BYTES, CORRELATION_BYTES)
+            waiting[answer.correlation_id].append(answer)
+        found = None if frame.correlation_id is None else waiting.get(frame.correlation_id)
+        if found:
+            frame.answer = found.popleft()
+            del order[frame.answer.at]
+            if not found:
+                del waiting[frame.answer.correlation_id or 0]
             _take_response(given, frame.answer, frame, profile)
+            first_answer = min(frame.answer.at, frame.answer.at if first_answer is None else first_answer)
+        elif len(order) == WAITING_MAX:
+            stray = order.pop(next(iter(order)))
+            if stray.correlation_id is not None:
+                waiting[stray.correlation_id].popleft()
+                if not waiting[stray.correlation_id]:
+                    del waiting[stray.correlation_id]
+            yield _stray(stray, first_answer, first_id)
+        if first_id is None:
+            first_id = frame.correlation_id
         yield frame
-    left = [one for many in waiting.values() for one in many]
-    for one in left:
-        one.error = f"no request has the correlation id {one.correlation_id}"
-    for one in (*left, *rest):
-        one.is_stray = True
-    yield from sorted([*left, *rest], key=lambda one: one.at)
+    waiting.clear()
+    while order:
+        yield _stray(order.pop(next(iter(order))), first_answer, first_id)
+    for answer in answers:
+        if not answer.error and answer.size >= LENGTH_BYTES + CORRELATION_BYTES:
+            answer.correlation_id = _int(given, answer.at + LENGTH_BYTES, CORRELATION_BYTES)
+        yield _stray(answer, first_answer, first_id)
+
+
+def _stray(frame: Frame, first_answer: int | None, first_id: int | None) -> Frame:
+    """A response without a request. ``first_answer`` is where the first response to a captured request is, if there is
+    one, and ``first_id`` the correlation id of the first request.
+    """
+    frame.is_stray = True
+    if not frame.error and frame.correlation_id is None:
+        frame.error = "the frame is shorter than a response's header"
+    if frame.error or frame.correlation_id is None:
+        return frame
+    if first_answer is not None:
+        frame.is_early = frame.at < first_answer
+    else:
+        # A client counts its requests.
+        frame.is_early = first_id is not None and frame.correlation_id < first_id
+    if not frame.is_early:
+        frame.error = f"no request has the correlation id {frame.correlation_id}"
+    return frame
 
 
 def _split(view: memoryview) -> Iterator[Frame]:
@@ -183,7 +229,8 @@ def _take_body(view: memoryview, frame: Frame, profile: Profile) -> None:
         return
     data = bytes(view[frame.body_at : frame.at + frame.size])
     # Without batches there are few parts to make, and all findings.
-    frame.findings += _found(annotate(frame.definition, frame.version, data, profile=profile, batches=0), frame.body_at)
+    made = annotate(frame.definition, frame.version, data, profile=profile, batches=0, parts_most=PARTS_MAX)
+    frame.findings += _found(made, frame.body_at)
 
 
 def _found(made: Annotation, at: int) -> list[Finding]:
@@ -191,8 +238,17 @@ def _found(made: Annotation, at: int) -> list[Finding]:
     return [moved(one, at, one.path) for one in made.findings]
 
 
-def dump_frame(data: Buffer, frame: Frame, *, profile: Profile = "kafka", batches: int | None = None) -> Dump:
+def dump_frame(
+    data: Buffer,
+    frame: Frame,
+    *,
+    profile: Profile = "kafka",
+    batches: int | None = None,
+    records_shown: int | None = None,
+) -> Dump:
     """The dump of a frame of ``data``: its length, its header, its message, and the record batches inside."""
+    bounds = bounds_of(records_shown)
+    is_cut = False
     view = memoryview(data).cast("B")
     end = frame.at + frame.size
     name = f"frame[{frame.number}]"
@@ -205,19 +261,32 @@ def dump_frame(data: Buffer, frame: Frame, *, profile: Profile = "kafka", batche
         kind = "RequestHeader" if frame.name.endswith("Request") else "ResponseHeader"
         stop = frame.body_at or end
         header = newest(kind, frame.header_version)
-        made = annotate(header, frame.header_version, bytes(view[at:stop]), profile=profile)
+        made = annotate(
+            header, frame.header_version, bytes(view[at:stop]), profile=profile, bounds=bounds, parts_most=PARTS_MAX
+        )
+        is_cut = made.is_cut
         parts += [_moved(part, at) for part in made.parts]
         findings += [one for one in _found(made, at) if one.code != "bytes-after-message"]
         at = stop
     outcome = f"refused: {frame.error}" if frame.error else f"refused: {frame.name} version {frame.version}"
     if frame.definition is not None and frame.body_at:
-        made = annotate(frame.definition, frame.version, bytes(view[at:end]), profile=profile, batches=batches)
+        made = annotate(
+            frame.definition,
+            frame.version,
+            bytes(view[at:end]),
+            profile=profile,
+            batches=batches,
+            bounds=bounds,
+            parts_most=PARTS_MAX,
+        )
+        is_cut = made.is_cut
         parts += [_moved(part, at) for part in made.parts]
         findings += _found(made, at)
         outcome = outcome_of(f"{frame.name} version {frame.version}", made)
     elif at < end:
-        parts.append(Part(name, "rest", at, bytes(view[at:end]), f"{end - at} bytes"))
-    return Dump(parts, findings, {"frame": frame.to_json()}, outcome)
+        kept, more = bounds.kept(view, at, end)
+        parts.append(Part(name, "rest", at, kept, f"{end - at} bytes", cut_bytes=more))
+    return Dump(parts, findings, {"frame": frame.to_json()}, outcome, is_cut)
 
 
 def _moved(part: Part, at: int) -> Part:
@@ -225,22 +294,45 @@ def _moved(part: Part, at: int) -> Part:
     return part if is_inside(f"{part.path}.{part.field}") else replace(part, at=part.at + at)
 
 
-def line_of(frame: Frame) -> list[str]:
-    """The lines of a frame: one, and one more for each finding of it and of its answer."""
+def heading(width: int | None = None) -> str:
+    """The line above a list; ``width`` is that of a terminal."""
+    return _line("frame", "byte", "size", "request", "version", "correlation", "client", "answer", width)
+
+
+def _line(
+    number: object,
+    at: object,
+    size: object,
+    name: str,
+    version: str,
+    correlation: str,
+    client: str,
+    answer: str,
+    width: int | None,
+) -> str:
+    if width is None or width >= WIDTH:
+        text = f"{number:>8} {at:>12} {size:>9}  {name:<32} {version:>7} {correlation:>12}  {client:<24}  {answer}"
+        return text.rstrip()
+    text = f"{number:>6} {at:>11} {size:>9}  {name:<21.21} {version:>7} {correlation:>11}  {answer}"
+    return shortened(text.rstrip(), width)
+
+
+def line_of(frame: Frame, width: int | None = None) -> list[str]:
+    """The lines of a frame: one, and one more for each finding of it and of its answer. ``width`` is a terminal's."""
     who = "" if frame.client_id is None else frame.client_id
-    shown = "".join(char if char.isprintable() else "·" for char in who)
+    shown = printable(who)
     number = "-" if frame.correlation_id is None else str(frame.correlation_id)
     answer = f"{frame.answer.size} bytes at byte {frame.answer.at}" if frame.answer else ""
+    if frame.is_early:
+        answer = "answers a request before the capture"
     version = str(frame.version) if frame.name else "-"
-    lines = [
-        f"{frame.number:>8} {frame.at:>12} {frame.size:>9}  {frame.name.removesuffix('Request') or '?':<32} "
-        f"{version:>7} {number:>12}  {shown:<24}  {answer}".rstrip()
-    ]
+    name = frame.name.removesuffix("Request") or "?"
+    lines = [_line(frame.number, frame.at, frame.size, name, version, number, shown, answer, width)]
     for one in (frame, frame.answer):
         if one is not None:
             what = "the frame" if one is frame else "the answer"
             what = "a response" if one.is_stray else what
-            lines += [f"{'':10}{found.severity}: {found}" for found in one.findings]
+            lines += [f"{'':10}{found.severity}: {printable(str(found))}" for found in one.findings]
             if one.error:
                 lines.append(f"{'':10}fatal: {what} at byte {one.at}: {one.error}")
     return lines
@@ -253,22 +345,30 @@ class Sums:
     requests: int = 0
     answers: int = 0
     strays: int = 0
+    early: int = 0
     refused: int = 0
 
     def counted(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """The same frames; each is counted with its answer before it is yielded."""
         for frame in frames:
             self.requests += not frame.is_stray
-            self.strays += frame.is_stray
+            self.strays += frame.is_stray and not frame.is_early
+            self.early += frame.is_early
             self.answers += frame.answer is not None
             self.refused += frame.is_refused + (frame.answer is not None and frame.answer.is_refused)
             yield frame
 
 
-def summary(sums: Sums) -> str:
-    """The line under a list of frames."""
+def summary(sums: Sums) -> list[str]:
+    """The lines under a list of frames."""
     strays = f", {sums.strays} responses to none of them" if sums.strays else ""
-    return f"{sums.requests} requests, {sums.answers} with a response{strays}, {sums.refused} frames cannot be read"
+    lines = [f"{sums.requests} requests, {sums.answers} with a response{strays}, {sums.refused} frames cannot be read"]
+    if sums.early:
+        lines.append(
+            f"the capture begins in the middle of a conversation: {sums.early} responses answer requests before it, so "
+            "they are not read"
+        )
+    return lines
 
 
 @cache

@@ -169,7 +169,7 @@ def mark(parts: Sequence[Part], field: KillingField) -> int | None:
     scope = scope_of(field.field)
     holding = None
     for i, part in enumerate(parts):
-        if part.at <= field.at < part.at + len(part.data) and scope_of(f"{part.path}.{part.field}") == scope:
+        if part.at <= field.at < part.at + part.size and scope_of(f"{part.path}.{part.field}") == scope:
             if _name(part) == field.field:
                 return i
             holding = i

@@ -6,42 +6,48 @@ memory. ``kfuzz show`` prints it, and opens the batch that is looked for.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kfuzz.annotate.parts import moved
 from kfuzz.findings import Finding, Profile
-from kfuzz.findings.stored import stored_finding
+from kfuzz.findings.stored import length_wrong
 from kfuzz.kafka import CODECS, Role
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
+from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, HEADER_AT, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.search import find_batch, has_batch
+from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.search import Search
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "HEADING",
     "Entry",
     "Found",
     "Listing",
     "codec_name",
+    "heading",
     "is_one_batch",
     "line_of",
     "opened_with_neighbours",
+    "shortened",
     "summary",
     "time_text",
 ]
 
-HEADING: Final = (
-    f"{'batch':>8} {'byte':>12} {'size':>9}  {'offsets':<23} {'records':>7}  {'time':<41}  {'codec':<6}  "
-    "producer/epoch/sequence, flags"
-)
+# A list is as wide as this, unless a terminal has fewer columns. Below the second number it has no times.
+WIDTH: Final = 147
+WIDTH_WITH_TIMES: Final = 110
+# How long one time is.
+TIME: Final = len("2023-11-14T22:13:20.000Z")
 INDENT: Final = " " * 10
+# The pages of a mapped file count as memory until they are given back.
+RELEASED_BYTES: Final = 32 << 20
 # In the text of a batch's time, the date stands once if both times have it.
 DATE: Final = len("2023-11-14T")
 FLAGS: Final = (
@@ -131,6 +137,8 @@ class Listing:
         self, data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self.view = memoryview(data).cast("B")
+        self._mapped = data if isinstance(data, mmap.mmap) else None
+        self._released = 0
         self.batches = 0
         self.records = 0
         self.refused = 0
@@ -141,6 +149,7 @@ class Listing:
         # Set by a caller that does not ask for all entries.
         self.is_cut_short = False
         self._options: dict[str, Any] = {"profile": profile, "role": role, "limits": limits}
+        self._search = Search(self.view)
 
     def __iter__(self) -> Iterator[Entry]:
         at = index = 0
@@ -149,6 +158,8 @@ class Listing:
                 self._count(entry)
                 yield entry
                 at, index = entry.at + entry.size, entry.number + 1
+                if at - self._released > RELEASED_BYTES:
+                    self._released = _released(self._mapped, self._released, at)
 
     def sums_json(self) -> dict[str, Any]:
         """The sums as JSON members."""
@@ -190,18 +201,25 @@ class Listing:
                 if findings:
                     yield Entry("tail", max(index - 1, 0), place, 0, findings=findings)
                 return
-            after = _next_place(self.view, place, size)
+            after = self._next_place(place, size)
             if size == 0 and after == end:
                 yield Entry("tail", index, place, end - place, findings=findings)
             elif size > 0 and place + size == after:
                 yield Entry._make(("batch", index, place, size, *fields, findings))
             else:
                 if size == 0:
-                    code, path = "batch-length-wrong", f"batch[{index}].batch_length"
-                    at = place + HEADER_AT["batch_length"]
-                    wrong = stored_finding(code, path, at, self._options["profile"], found=after - place)
-                    findings = (*findings, wrong)
+                    findings = (*findings, length_wrong(index, place, after, self._options["profile"]))
                 yield Entry("unreadable", index, place, after - place, findings=findings)
+
+    def _next_place(self, bad: int, size: int) -> int:
+        """Where reading continues after the bad batch at ``bad``, as :meth:`Search.after` says."""
+        end = len(self.view)
+        near = min(bad + RELEASED_BYTES, end)
+        place = self._search.after(bad, size, near)
+        if place != near or place == bad + size:
+            return place
+        found = _find(self._search, self._mapped, near, end)
+        return end if found is None else found
 
     def _count(self, entry: Entry) -> None:
         if entry.kind != "tail":
@@ -235,15 +253,24 @@ def _moved(findings: list[Finding], start: int, index: int) -> tuple[Finding, ..
     return tuple(moved(one, start, f"batch[{index}]{one.path.partition(']')[2]}") for one in findings)
 
 
-def _next_place(view: memoryview, bad: int, size: int) -> int:
-    """Where the next batch begins behind the bad one at ``bad``; the end of the data if there is none.
+def _released(mapped: mmap.mmap | None, start: int, end: int) -> int:
+    """Give back the memory of the mapped bytes from ``start`` to about ``end``; returns where that is."""
+    start -= start % mmap.PAGESIZE
+    end -= end % mmap.PAGESIZE
+    # Those pages are read again if they are needed. The call exists on Linux only.
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
+    return end
 
-    Bytes inside a batch may look like one, so the bad batch's length comes first.
-    """
-    if size > 0 and (bad + size == len(view) or has_batch(view, bad + size)):
-        return bad + size
-    found = find_batch(view, bad + 1, len(view))
-    return len(view) if found is None else found
+
+def _find(search: Search, mapped: mmap.mmap | None, start: int, end: int) -> int | None:
+    """``search.find``; the memory of mapped bytes does not grow with the way to the batch."""
+    for at in range(start, end, RELEASED_BYTES):
+        after = min(at + RELEASED_BYTES, end)
+        if (found := search.find(at, after)) is not None:
+            return found
+        _released(mapped, at, after)
+    return None
 
 
 def is_one_batch(data: Buffer) -> bool:
@@ -253,7 +280,8 @@ def is_one_batch(data: Buffer) -> bool:
         return True
     size = max(next_frame(view, 0)[0], 0)
     return size == len(view) or (
-        (not size or next_frame(view, size)[0] <= 0) and find_batch(view, max(size, 1), len(view)) is None
+        (not size or next_frame(view, size)[0] <= 0)
+        and _find(Search(view), data if isinstance(data, mmap.mmap) else None, max(size, 1), len(view)) is None
     )
 
 
@@ -314,8 +342,41 @@ def time_text(entry: Entry) -> str:
     return f"{first} to {second[DATE:] if first[:DATE] == second[:DATE] else second}"
 
 
-def line_of(entry: Entry) -> list[str]:
-    """The lines of an entry: one, and one more for each finding."""
+def heading(width: int | None = None) -> str:
+    """The line above a list; ``width`` is that of a terminal."""
+    time = "time" if width is None or width >= WIDTH else "first time"
+    return _line("batch", "byte", "size", "offsets", "records", time, "codec", "producer/epoch/sequence, flags", width)
+
+
+def _line(
+    number: object,
+    at: object,
+    size: object,
+    offsets: str,
+    records: object,
+    time: str,
+    codec: str,
+    who: str,
+    width: int | None,
+) -> str:
+    """The columns of a line, as many as a terminal has room for."""
+    if width is None or width >= WIDTH:
+        return f"{number:>8} {at:>12} {size:>9}  {offsets:<23} {records:>7}  {time:<41}  {codec:<6}  {who}".rstrip()
+    if width >= WIDTH_WITH_TIMES:
+        time = time[:TIME]
+        text = f"{number:>8} {at:>12} {size:>9}  {offsets:<23} {records:>7}  {time:<{TIME}}  {codec:<6}  {who}"
+    else:
+        text = f"{number:>6} {at:>11} {size:>9}  {offsets:<21} {records:>7}  {codec:<6}  {who}"
+    return shortened(text.rstrip(), width)
+
+
+def shortened(text: str, width: int | None) -> str:
+    """The text on one line of a terminal."""
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+
+
+def line_of(entry: Entry, width: int | None = None) -> list[str]:
+    """The lines of an entry: one, and one more for each finding. ``width`` is that of a terminal."""
     if entry.kind == "batch":
         if entry.base_offset == entry.last_offset:
             offsets = str(entry.base_offset)
@@ -323,18 +384,16 @@ def line_of(entry: Entry) -> list[str]:
             offsets = f"{entry.base_offset} to {entry.last_offset}"
         who = "" if entry.producer_id == -1 else f"{entry.producer_id}/{entry.producer_epoch}/{entry.base_sequence}"
         flags = flags_of(entry)
-        text = (
-            f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  {offsets:<23} {entry.records:>7}  "
-            f"{time_text(entry):<41}  {codec_name(entry.attributes):<6}  {who}{' ' if who and flags else ''}"
-            f"{', '.join(flags)}"
-        ).rstrip()
+        who = f"{who}{' ' if who and flags else ''}{', '.join(flags)}"
+        time, codec = time_text(entry), codec_name(entry.attributes)
+        text = _line(entry.number, entry.at, entry.size, offsets, entry.records, time, codec, who, width)
         if not entry.findings:
             return [text]
     elif entry.kind == "unreadable":
         text = f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  cannot be read"
     else:
         text = f"{'-':>8} {entry.at:>12} {entry.size:>9}  a partial tail"
-    return [text, *(f"{INDENT}{one.severity}: {one}" for one in entry.findings)]
+    return [text, *(f"{INDENT}{one.severity}: {printable(str(one))}" for one in entry.findings)]
 
 
 def summary(listing: Listing) -> list[str]:

@@ -24,7 +24,7 @@ def findings_of(parts: Sequence[Part], findings: Iterable[Finding]) -> dict[int,
     """The same, as the findings themselves."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(parts):
-        if part.data or not part.heading:
+        if part.size or not part.heading:
             numbers[scope_of(f"{part.path}.{part.field}")].append(i)
     found: dict[int, list[Finding]] = defaultdict(list)
     for finding in findings:

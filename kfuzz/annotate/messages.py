@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfuzz.annotate.parts import PREVIEW_SIZE, Part, moved, preview, uvarint_size
+from kfuzz.annotate.parts import EVERYTHING, PREVIEW_SIZE, Bounds, Part, moved, preview, uvarint_size
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import INT32_MAX
@@ -33,32 +34,40 @@ _INDICES: Final = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True)
 class Annotation:
-    """A message's ``parts``, in order. They cover every byte of the data, except for batches that are not shown.
+    """A message's ``parts``, in order. They cover every byte of the data, except for what is not shown.
 
     If the message ends or is refused before the data ends, the last part holds the remaining bytes. ``reading`` is the
     verdict on the message, without values. ``records`` are the verdicts on its fields of type ``records``, in order.
     ``findings`` begins with those of the message; those of each such field follow, with their offsets and paths in the
-    message.
+    message. ``is_cut``: there are more parts; fields of type ``records`` behind them are not judged.
     """
 
     parts: list[Part]
     reading: MessageVerdict
     records: list[Verdict]
     findings: list[Finding]
+    is_cut: bool = False
 
 
 def annotate(
-    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", batches: int | None = None
+    message: str | Definition,
+    version: int,
+    data: bytes,
+    *,
+    profile: Profile = "kafka",
+    batches: int | None = None,
+    bounds: Bounds = EVERYTHING,
+    parts_most: int = 0,
 ) -> Annotation:
     """The parts of a message, and the findings for it and its record batches; never raises on bad bytes.
 
-    Each field of type ``records`` shows at most ``batches`` batches. Raises ``UsageError`` for an unknown message,
-    version or profile.
+    Each field of type ``records`` shows at most ``batches`` batches. If ``parts_most`` is not 0, there are only so many
+    parts. Raises ``UsageError`` for an unknown message, version or profile.
     """
     definition = catalogue().find(message) if isinstance(message, str) else message
     reading = check(definition, version, data, profile=profile)
-    end, _, places = schema(definition, version).places(data)
-    parts = _Parts(definition, version, data, batches)
+    end, _, places = schema(definition, version).places(data, parts_most)
+    parts = _Parts(definition, version, data, batches, bounds)
     inside = [place for place in places if parts.holds_records(place)]
     readings = [check_records(memoryview(data)[at : at + size], profile=profile) for at, size, *_ in inside]
     of_records = [
@@ -66,7 +75,11 @@ def annotate(
         for (at, _, path, *_), one in zip(inside, readings, strict=True)
         for finding in one.findings
     ]
-    return Annotation(list(parts.of(places, cut=end < 0)), reading, readings, reading.findings + of_records)
+    is_full = 0 < parts_most <= len(places)
+    made = parts.of(places, cut=end < 0, is_full=is_full)
+    shown = list(islice(made, parts_most or None))
+    is_cut = is_full or next(made, None) is not None
+    return Annotation(shown, reading, readings, reading.findings + of_records, is_cut)
 
 
 class Walk(NamedTuple):
@@ -84,7 +97,7 @@ class Walk(NamedTuple):
 def walk(definition: Definition, version: int, data: bytes) -> Walk:
     """The parts of a message of any bytes; never raises on bad ones. ``UsageError`` for an unknown version."""
     end, notes, places = schema(definition, version).places(data)
-    parts = _Parts(definition, version, data, None)
+    parts = _Parts(definition, version, data, None, EVERYTHING)
     stops = []
     for _, at, _, _, steps in notes:
         path = definition.name + "".join(f".{name}" + (f"[{i}]" if i >= 0 else "") for name, i in steps)
@@ -96,18 +109,21 @@ def walk(definition: Definition, version: int, data: bytes) -> Walk:
 class _Parts:
     """Turns the places in a message into parts."""
 
-    def __init__(self, definition: Definition, version: int, data: bytes, batches: int | None) -> None:
+    def __init__(self, definition: Definition, version: int, data: bytes, batches: int | None, bounds: Bounds) -> None:
         self.definition = definition
         self.version = version
         self.data = data
         self.batches = batches
+        self.bounds = bounds
         # Caches by the path without indices.
         self.fields: dict[str, Field] = {}
         # The structs that already have a heading.
         self.opened: set[str] = set()
 
-    def of(self, places: list[Place], *, cut: bool) -> Iterator[Part]:
-        """All parts. ``cut`` is true if the message was refused, so that its places end too early."""
+    def of(self, places: list[Place], *, cut: bool, is_full: bool = False) -> Iterator[Part]:
+        """All parts. ``cut`` is true if the message was refused, so that its places end too early; ``is_full`` if there
+        may be more places than these.
+        """
         name = self.definition.name
         end = 0
         yield Part(name, "", 0, b"", f"version {self.version}", heading=True)
@@ -116,11 +132,15 @@ class _Parts:
             yield from self.headings(place)
             yield from self.records(place) if self.holds_records(place) else self.part(place)
             end = place[0] + place[1]
+        if is_full:
+            return
         rest = len(self.data) - end
+        data, more = self.bounds.kept(self.data, end, len(self.data))
         if cut:
-            yield Part(name, "rest", end, self.data[end:], f"{rest} bytes, not read" if rest else "nothing is left")
+            text = f"{rest} bytes, not read" if rest else "nothing is left"
+            yield Part(name, "rest", end, data, text, cut_bytes=more)
         elif rest:
-            yield Part(name, "rest", end, self.data[end:], f"{rest} bytes after the message")
+            yield Part(name, "rest", end, data, f"{rest} bytes after the message", cut_bytes=more)
 
     def headings(self, place: Place) -> Iterator[Part]:
         """One heading for each struct that begins at this place."""
@@ -142,13 +162,14 @@ class _Parts:
             name = part.replace("-", " ")
         elif part == "length" and self.amount(path, value) is not None:
             name += " length"
-        yield Part(owner, name, at, self.data[at : at + size], self.text(place))
+        data, more = self.bounds.kept(self.data, at, at + size)
+        yield Part(owner, name, at, data, self.text(place), cut_bytes=more)
 
     def records(self, place: Place) -> Iterator[Part]:
         """The parts of the batches in a field of type ``records``."""
         at, size, path, *_ = place
         within = memoryview(self.data)[: at + size]
-        return annotate_records(within, at=at, under=f"{path}.", batches=self.batches)
+        return annotate_records(within, at=at, under=f"{path}.", batches=self.batches, bounds=self.bounds)
 
     # --------------------------------------------------------------------------------------------- texts
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kfuzz.findings import Finding
 
-__all__ = ["PREVIEW_SIZE", "Part", "is_inside", "moved", "preview", "scope_of", "uvarint_size"]
+__all__ = ["EVERYTHING", "PREVIEW_SIZE", "Bounds", "Part", "is_inside", "moved", "preview", "scope_of", "uvarint_size"]
 
 _SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
 # A dump shows at most this many characters of a string, or bytes of printable ASCII.
 PREVIEW_SIZE = 48
+# The bytes of a field that a line of a dump shows; a part has at least these.
+SHOWN_BYTES = 64
+# With bounds, a part keeps at most this many bytes of its field.
+FIELD_BYTES_MAX = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,10 @@ class Part:
     """One field, or (if ``heading``) the heading of a batch, record, message or struct.
 
     ``data`` holds the field's bytes and ``at`` is their offset: in the buffer, or in the decompressed payload if
-    ``path`` goes through one. ``value`` is the text that a dump shows.
+    ``path`` goes through one. ``value`` is the text that a dump shows. ``size`` is the field's size in bytes, and
+    ``data`` may have only the first of them.
+
+    A part with ``left_out`` stands for so many records, headers or messages, which are not shown.
     """
 
     path: str
@@ -28,10 +35,48 @@ class Part:
     data: bytes
     value: str
     heading: bool = False
+    cut_bytes: int = 0
+    left_out: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.data) + self.cut_bytes
 
     @property
     def depth(self) -> int:
         return self.path.count(".") + (not self.heading)
+
+
+@dataclass(slots=True)
+class Bounds:
+    """How much of a batch a dump has; 0 means all.
+
+    - ``records``: the first ones of each batch or wrapper, and those around number ``around``.
+    - ``headers``: the first ones of each record.
+    - ``kept_bytes``: how many bytes the parts may keep together. Later ones keep the bytes that a line shows.
+    """
+
+    records: int = 0
+    headers: int = 0
+    kept_bytes: int = 0
+    around: int | None = None
+    left_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left_bytes = self.kept_bytes
+
+    def kept(self, data: bytes | memoryview, start: int, end: int) -> tuple[bytes, int]:
+        """The bytes that a part keeps of ``data[start:end]``, and how many it leaves out."""
+        size = max(end - start, 0)
+        if not self.kept_bytes:
+            return bytes(data[start:end]), 0
+        most = min(size, FIELD_BYTES_MAX, max(self.left_bytes, SHOWN_BYTES))
+        self.left_bytes -= most
+        return bytes(data[start : start + most]), size - most
+
+
+# No bounds: every byte has a part.
+EVERYTHING = Bounds()
 
 
 def scope_of(path: str) -> str:

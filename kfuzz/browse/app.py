@@ -24,11 +24,14 @@ from kfuzz.browse.lists import Bytes, Lines
 from kfuzz.browse.meanings import meaning_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
+from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.vectors.explaining import Book, Line, page
 
 __all__ = ["Browser"]
 
+# From so many columns on, a row of the list of batches has its codec.
+WIDE: Final = 44
 HELP: Final = """\
 [b]Moving[/b]
   ↑ ↓ PgUp PgDn Home End   move in a list; j and k too
@@ -79,7 +82,7 @@ class Browser(App[None]):
     #bytes { width: 80; height: 1fr; }
     .narrow #opened { layout: vertical; }
     .narrow #bytes { width: 1fr; }
-    .narrow #batches { width: 36%; max-width: 52; }
+    .narrow #batches { width: 40%; max-width: 52; }
     .single #batches { display: none; }
     #about { height: 8; border: round $primary; padding: 0 1; }
     #status { height: 1; padding: 0 1; background: $boost; }
@@ -172,8 +175,9 @@ class Browser(App[None]):
         refused = sum(entry.is_refused for entry in self.document.rows)
         text = f"{self.document.title}: {counted(self.document.size, 'byte')}"
         if not isinstance(self.document, Message):
-            first = "the first " if self.document.is_cut else ""
-            text += f", {first}{counted(count, 'batch', 'batches')}, {refused:,} refused"
+            left = self.document.bytes_left
+            text += f", {'the first ' if left else ''}{counted(count, 'batch', 'batches')}, {refused:,} refused"
+            text += f"; {left:,} bytes follow, kfuzz show lists them" if left else ""
             self.set_class(count == 1, "single")
         self._say(text)
         if not count:
@@ -188,20 +192,21 @@ class Browser(App[None]):
             self.batches.move_to(0)
 
     def _say(self, text: str) -> None:
-        self.query_one("#status", Static).update(escape(text))
+        self.query_one("#status", Static).update(escape(printable(text)))
 
     # --------------------------------------------------------------------------------------------- what is shown
 
     def _batch_line(self, index: int) -> Text:
         entry = self.document.rows[index]
-        return Text(f"{_sign(entry.findings)} {entry.number:>7}  {_row_text(entry)}")
+        return Text(f"{_sign(entry.findings)} {_row_text(entry, self.batches.scrollable_content_region.width - 2)}")
 
     def _field_line(self, index: int) -> Text:
         part = self.page.parts[index]
         mark = "†" if index in self.page.killing else _sign(self.page.findings.get(index, ()))
         name = part.field or part.path.rpartition(".")[2]
+        shown = f"… {part.value}" if part.left_out else printable(f"{name}: {part.value}")
         return Text(
-            f"{mark} {'  ' * part.depth}{name}: {part.value}",
+            f"{mark} {'  ' * part.depth}{shown}",
             style="bold" if part.heading else "",
             no_wrap=True,
             end="",
@@ -231,14 +236,14 @@ class Browser(App[None]):
             return
         part = self.page.parts[event.index]
         data, first = self.page.bytes_around(event.index)
-        self.query_one("#bytes", Bytes).show(data, first, (part.at, part.at + len(part.data)))
+        self.query_one("#bytes", Bytes).show(data, first, (part.at, part.at + part.size))
         self.query_one("#about", VerticalScroll).border_title = escape(
-            f"{part.path}.{part.field}" if part.field else part.path
+            printable(f"{part.path}.{part.field}" if part.field else part.path)
         )
-        self.query_one("#meaning", Static).update(escape("\n".join(self._about(event.index, part))))
+        self.query_one("#meaning", Static).update(escape("\n".join(map(printable, self._about(event.index, part)))))
 
     def _about(self, index: int, part: Part) -> list[str]:
-        size = len(part.data)
+        size = part.size
         hexes = part.data[:24].hex(" ") + (" …" if size > 24 else "")
         place = f"byte {part.at:,} ({part.at:#x}), {counted(size, 'byte')}: {hexes}" if size else ""
         entry = self.document.rows[self._row]
@@ -332,13 +337,19 @@ def _sign(findings: Sequence[Finding]) -> str:
     return "!" if any(one.severity == "fatal" for one in findings) else "~"
 
 
-def _row_text(entry: Entry) -> str:
-    if entry.kind == "unreadable":
-        return f"cannot be read: {entry.size:,} bytes"
-    if entry.kind == "tail":
-        return f"a partial tail: {entry.size:,} bytes"
+def _row_text(entry: Entry, width: int) -> str:
+    """Number, offsets, count of records and codec. A row with fewer columns lacks the codec, then the last offset."""
+    number = f"{entry.number:>7} " if width >= WIDE else f"{entry.number:>4}"
+    if entry.kind != "batch":
+        what = "cannot be read" if entry.kind == "unreadable" else "a partial tail"
+        return f"{number} {what}: {entry.size:,} bytes"
+    count = f" {entry.records:>7}" if width >= WIDE else f" {entry.records}"
+    count += f"  {codec_name(entry.attributes):<6}" if width >= WIDE else ""
     offsets = f"{entry.base_offset} to {entry.last_offset}" if entry.records != 1 else str(entry.base_offset)
-    return f"{offsets:<21} {entry.records:>7}  {codec_name(entry.attributes)}"
+    room = width - len(number) - 1 - len(count)
+    if len(offsets) > room:
+        offsets = f"{entry.base_offset} …"
+    return f"{number} {offsets:<{max(room, 0)}}{count}"
 
 
 def _markup(line: Line) -> str:

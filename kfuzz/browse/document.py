@@ -13,6 +13,7 @@ from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.annotate.marks import findings_of
 from kfuzz.annotate.parts import Part, is_inside, scope_of
+from kfuzz.annotate.records import payload_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCHES_MAX", "PARTS_MAX", "Batches", "Document", "Message", "Page", "Place", "place_of"]
 
-# More lines than anybody scrolls through; `kfuzz show` has no limit.
-BATCHES_MAX: Final = 1_000_000
+# More lines than anybody scrolls through; `kfuzz show` lists all. A row takes about 500 bytes, and so does a finding.
+BATCHES_MAX: Final = 250_000
 PARTS_MAX: Final = 50_000
+# Records that are shown of one batch.
+RECORDS_MAX: Final = 2_000
 # How the heading of a batch begins.
 HEADING: Final = re.compile(r"magic (\d+), \d+ bytes$")
+RECORD: Final = re.compile(r"records\[(\d+)\]")
 # Of the batches inside a message.
 INSIDE_MAX: Final = 1_000
 
@@ -49,6 +53,8 @@ class Page:
     at: int
     killing: tuple[int, ...] = ()
     is_cut: bool = False
+    limits: Limits = DEFAULT_LIMITS
+    # The decompressed payload that was looked at last.
     _payloads: dict[str, bytes] = field(default_factory=dict)
 
     def bytes_around(self, index: int) -> tuple[Buffer, int]:
@@ -59,12 +65,10 @@ class Page:
         if not payload:
             return self.data, self.at
         if payload not in self._payloads:
-            made = bytearray()
-            for part in self.parts:
-                if part.data and _payload_of(part) == payload:
-                    made.extend(bytes(max(0, part.at + len(part.data) - len(made))))
-                    made[part.at : part.at + len(part.data)] = part.data
-            self._payloads[payload] = bytes(made)
+            batch = payload.removesuffix(".payload")
+            at = next(part.at for part in self.parts if part.path == batch) - self.at
+            self._payloads.clear()
+            self._payloads[payload] = payload_of(self.data, at, self.limits)
         return self._payloads[payload], 0
 
     def magic_of(self, index: int) -> int:
@@ -76,7 +80,7 @@ class Page:
 
     def part_at(self, at: int) -> int:
         """The index of the part outside payloads that holds byte ``at``."""
-        there = [i for i, part in enumerate(self.parts) if part.data and not _payload_of(part)]
+        there = [i for i, part in enumerate(self.parts) if part.size and not _payload_of(part)]
         place = bisect_right(there, at, key=lambda i: self.parts[i].at)
         return there[place - 1] if place else 0
 
@@ -101,10 +105,16 @@ class Document:
 
     title: str
     rows: list[Entry]
-    # Whether there are more rows than are kept.
-    is_cut = False
+    # How many bytes follow the rows that are kept.
+    bytes_left = 0
+    limits: Limits = DEFAULT_LIMITS
     # Of a crash: the fields that kill.
     kills: Sequence[KillingField] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more rows than are kept."""
+        return self.bytes_left > 0
 
     def load(self) -> Iterator[int]:
         """Find the rows. Yields how many bytes were looked at, from time to time."""
@@ -120,11 +130,10 @@ class Document:
         raise NotImplementedError
 
     def _page(self, dump: Dump, data: memoryview, at: int) -> Page:
-        parts = dump.parts[:PARTS_MAX]
-        marked = (mark(parts, one) for one in self.kills)
+        marked = (mark(dump.parts, one) for one in self.kills)
         killing = tuple(index for index in marked if index is not None)
-        found = findings_of(parts, dump.findings)
-        return Page(parts, found, dump.outcome, data, at, killing, len(dump.parts) > len(parts))
+        found = findings_of(dump.parts, dump.findings)
+        return Page(dump.parts, found, dump.outcome, data, at, killing, dump.is_cut, self.limits)
 
 
 class Message(Document):
@@ -145,7 +154,15 @@ class Message(Document):
         return len(self.data)
 
     def open(self, row: int) -> Page:
-        dump = dump_message(self.definition, self.version, self.data, self._profile, INSIDE_MAX)
+        dump = dump_message(
+            self.definition,
+            self.version,
+            self.data,
+            self._profile,
+            INSIDE_MAX,
+            parts_max=PARTS_MAX,
+            records_shown=RECORDS_MAX,
+        )
         return self._page(dump, memoryview(self.data), 0)
 
 
@@ -174,17 +191,28 @@ class Batches(Document):
         return len(self.view)
 
     def load(self) -> Iterator[int]:
+        kept = 0
         for entry in self.listing:
-            if len(self.rows) == BATCHES_MAX:
-                self.is_cut = True
+            if kept >= BATCHES_MAX:
+                self.bytes_left = len(self.view) - entry.at
                 return
             self.rows.append(entry)
+            kept += 1 + len(entry.findings)
             if len(self.rows) % 1024 == 0:
                 yield entry.at + entry.size
 
     def open(self, row: int) -> Page:
         entry = self.rows[row]
-        dump = dump_entry(self.view, entry, limits=self.limits, records_of=self.records_of, parts_max=PARTS_MAX + 1)
+        around = next((int(found[1]) for one in entry.findings if (found := RECORD.search(one.path))), None)
+        dump = dump_entry(
+            self.view,
+            entry,
+            limits=self.limits,
+            records_of=self.records_of,
+            parts_max=PARTS_MAX,
+            records_shown=RECORDS_MAX,
+            around=around,
+        )
         return self._page(dump, self.view[entry.at : entry.at + entry.size], entry.at)
 
 
@@ -198,17 +226,21 @@ def place_of(text: str, document: Document, after: int = -1) -> Place:
         at = int(text[1:]) if text[0] == "@" else int(text, 16)
         row = bisect_right(rows, at, key=lambda entry: entry.at) - 1
         if row < 0 or at >= rows[row].at + rows[row].size:
-            raise UsageError(f"byte {at} is not in a batch; the data has {document.size} bytes")
+            raise UsageError(f"byte {at} is not in a batch{_not_listed(document)}; the data has {document.size} bytes")
         return Place(row, at)
     if re.fullmatch(r"-?\d+", text):
         offset = int(text)
         for row, entry in enumerate(rows):
             if entry.kind == "batch" and entry.base_offset <= offset <= entry.last_offset:
                 return Place(row)
-        raise UsageError(f"no batch holds offset {offset}")
+        raise UsageError(f"no batch holds offset {offset}{_not_listed(document)}")
     order = [*range(after + 1, len(rows)), *range(after + 1)]
     for row in order:
         for finding in rows[row].findings:
             if text.casefold() in finding.code:
                 return Place(row, code=finding.code)
-    raise UsageError(f"no batch has a finding with {text!r} in its code")
+    raise UsageError(f"no batch has a finding with {text!r} in its code{_not_listed(document)}")
+
+
+def _not_listed(document: Document) -> str:
+    return f" of the first {len(document.rows):,}" if document.bytes_left else ""

@@ -87,12 +87,11 @@ def document_of(
 
     what = named(name, message, version, source)
     data, chosen = what.read()
-    if (kind := what.stored_kind(data)) is not None:
-        raise UsageError(f"{name} is {kind.title}, and has no record batches; `kfuzz show {name}` prints its entries")
     if chosen is not None:
         require_consumer(role)
         document: Document = Message(what.title, bytes(data), *chosen, profile=profile)
     else:
+        what.require_batches(data)
         document = Batches(
             what.title,
             data,

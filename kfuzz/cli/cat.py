@@ -9,13 +9,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import ISOLATIONS
+from kfuzz.text import printable
 from kfuzz.units import utc_text
 
 if TYPE_CHECKING:
@@ -59,8 +62,10 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
-@click.option("--from", "first", type=BOUND, help="The first offset, or the earliest time.")
-@click.option("--to", "last", type=BOUND, help="The last offset, or the latest time.")
+@click.option(
+    "--from", "first", type=BOUND, help="The first offset, or the earliest time: 4711, 2026-11-24, 2026-11-24T10:00."
+)
+@click.option("--to", "last", type=BOUND, help="The last offset, or the latest time. Times are UTC, or have a zone.")
 @click.option("--key", type=KEY, help="Only records with this key; hex:00ff for bytes that are not text.")
 @click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="At most this many records.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="The last N records of each partition.")
@@ -100,14 +105,22 @@ def command(
     """Print the records of a segment file, a partition folder or a log directory; - is standard input.
 
     Each record is an object of JSON on its own line. Keys and values are text. Bytes that are not UTF-8 are printed as
-    {"hex": "ff00"}. Timestamps are milliseconds since 1970. All of a log is read in constant memory.
+    {"hex": "ff00"}. Timestamps are milliseconds since 1970, in a table times in UTC. All of a log is read in constant
+    memory.
+
+    Times after --from and --to are in UTC, unless they have a zone: 2026-11-24T10:00:00+01:00. A number is an offset.
 
     The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch,
     producer_id, producer_epoch, sequence, transactional, control, aborted, segment and position (a byte).
 
     Keys and values in Kafka's own topics, such as __consumer_offsets, are objects: the type, the version and the data.
+    So are those of control records, in every topic, and those in snapshots of the metadata log (.checkpoint).
 
-    Exit code 0: all was read; 1: something is damaged; 2: wrong use.
+    Folders that a broker deletes, copies or does not know (their names end with -delete, -future or -stray) are passed
+    over, unless you name one.
+
+    Exit code 0: all was read; 1: something is damaged or was skipped; 2: wrong use. Links inside a log directory are
+    skipped, as are pipes and devices.
 
     \b
     Examples:
@@ -135,36 +148,50 @@ def command(
             most=count,
             tail=tail,
             records_of="" if records_of == AS_THEY_ARE else records_of,
+            is_cut=as_table,
         )
         ctx.exit(_print(wanted, as_table=as_table, keep_going=keep_going))
 
 
 @contextlib.contextmanager
 def _stored(path: str) -> Iterator[str]:
-    """The path of the file; standard input is copied to a temporary one, because a log is read at any place."""
-    if path != "-":
+    """The path of the file; standard input and pipes are copied to a temporary one, as a log is read at any place."""
+    is_pipe = path != "-" and local_path(path).is_fifo()
+    if path != "-" and not is_pipe:
         yield path
         return
+    from kfuzz.corpora.contents import require_batches
+
     with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
-        shutil.copyfileobj(standard_input(), file, COPY_BYTES)
+        with local_path(path).open("rb") if is_pipe else contextlib.nullcontext(standard_input()) as given:
+            shutil.copyfileobj(given, file, COPY_BYTES)
         file.flush()
+        require_batches(path, map_bytes(file.name))
         yield file.name
 
 
 def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
-    from kfuzz.corpora.logs.printing import json_lines
+    from kfuzz.corpora.logs.printing import json_lines, key_like
+    from kfuzz.corpora.logs.segments import passed_over
 
     damaged = 0
+    is_empty = True
+
+    def pass_over(path: Path, what: str) -> None:
+        nonlocal damaged
+        damaged += 1
+        click.echo(f"kfuzz: {printable(f'{path} is skipped: it is {what}')}", err=True)
 
     def on_damage(what: str) -> None:
         nonlocal damaged
         damaged += 1
-        click.echo(f"kfuzz: {what}", err=True)
+        click.echo(f"kfuzz: {printable(what)}", err=True)
 
     out = sys.stdout.buffer
     table = _Table() if as_table else None
     try:
-        for text in json_lines(wanted, on_damage if keep_going else None):
+        for text in json_lines(wanted, on_damage if keep_going else None, pass_over):
+            is_empty = False
             if table is None:
                 out.write(text)
             else:
@@ -173,9 +200,13 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
                 break
     except RecordsError as error:
         out.flush()
-        click.echo(f"kfuzz: {error}; --keep-going reads what follows", err=True)
+        click.echo(f"kfuzz: {printable(str(error))}; --keep-going reads what follows", err=True)
         return 1
     out.flush()
+    if sentence := passed_over(wanted.path):
+        click.echo(f"kfuzz: {sentence}", err=True)
+    if is_empty and (sentence := key_like(wanted)):
+        click.echo(f"kfuzz: {sentence}", err=True)
     return 1 if damaged else 0
 
 
@@ -211,8 +242,9 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, list):
         return _cut(" ".join(f"{_cell('', key)}={_cell('', item)}" for key, item in value))
     text = value if isinstance(value, str) else json.dumps(value)
-    # A line break or an escape sequence would break the table, or the terminal.
-    return _cut("".join(char if char.isprintable() else "·" for char in text))
+    # A line break or an escape sequence would break the table, or the terminal. An escape of more than one character
+    # may be cut, so that cells stay short.
+    return _cut(printable(text[: CELL_CHARACTERS + 1]))
 
 
 def _cut(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +20,13 @@ from kfuzz.cli.console import (
     role_option,
     standard_input,
 )
+from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes
+from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
+from kfuzz.mapped import require_whole
+from kfuzz.text import printable
 from kfuzz.units import counted
+from kfuzz.wire.search import find_batch
 
 if TYPE_CHECKING:
     from kfuzz.corpora.checking import Counts
@@ -49,8 +54,11 @@ def command(
     producers. log: a segment that a broker must be able to load at its start. In the role log, records that cannot be
     read are not an error.
 
-    Exit code 0: no file has a fatal finding; 1: at least one has; 2: a file cannot be opened. A partial batch at the
-    end of a file is reported, but it is not an error.
+    Links in a directory are skipped, as are pipes and devices.
+
+    Exit code 0: no file has a fatal finding; 1: at least one has; 2: a file cannot be opened, or has no record batches
+    but something else, such as a capture or a compressed file. A partial batch at the end of a file is reported, but it
+    is not an error, unless sound batches follow it: then its length is wrong.
 
     \b
     Examples:
@@ -71,45 +79,67 @@ def command(
         fatal = fatal or is_fatal
     if as_json:
         echo_json(out)
+    if asked.unread:
+        raise UsageError(asked.unread[0])
     ctx.exit(1 if fatal else 0)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The options of the verb."""
+    """The options of the verb, and a sentence about each file of a directory that could not be read."""
 
     profile: Profile
     role: Role
     limits: Limits
     as_json: bool
+    unread: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
         if not self.as_json:
-            click.echo(line)
+            click.echo(printable(line))
 
 
 def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge one file and print it. Returns its JSON, and whether it is refused."""
     from kfuzz import records
-    from kfuzz.corpora.stored import kind_of
+    from kfuzz.annotate.dump import FINDINGS_MAX
+    from kfuzz.cli.opening import stored_kind
+    from kfuzz.corpora.contents import not_batches, require_batches
 
     data = open_buffer(name)
-    if name != "-" and (kind := kind_of(name)):
-        stored = kind.read(Path(name), bytes(data), asked.profile)
+    if (kind := stored_kind(name, data)) is not None:
+        stored = kind.read(Path(name), data, asked.profile)
+        require_whole(data)
         for finding in stored.findings:
             asked.say(f"{name}: {finding.severity}: {finding}")
         asked.say(f"{name}: {'refused' if stored.is_refused else 'ok'}, {stored.outcome}")
-        document = {"file": name, "accepted": not stored.is_refused} | stored.to_json()
-        # `kfuzz show --json` has them.
-        del document["entries"]
-        return document | {"entries": stored.count}, stored.is_refused
-    reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+        document = {"file": name, "accepted": not stored.is_refused, "entries": stored.count} | stored.to_json()
+        return document, stored.is_refused
+    require_batches(name, data)
+    reading = records.check(
+        data, profile=asked.profile, role=asked.role, limits=asked.limits, findings_max=FINDINGS_MAX
+    )
+    after = None
+    # Only the end of a whole file may be cut off. The check of a segment has looked already.
+    if (reading.partial_tail and asked.role != "log") or any(one.code == LENGTH_WRONG for one in reading.findings):
+        after = find_batch(data, reading.consumed + 1, len(data))
+    require_whole(data)
+    if after is not None and reading.partial_tail:
+        reading.findings.append(length_wrong(reading.batch_count, reading.consumed, after, asked.profile))
+        reading.partial_tail = False
+    if reading.partial_tail and not reading.consumed and (other := not_batches(data, asked.profile)) is not None:
+        reading.findings.append(other)
+        reading.partial_tail = False
     for finding in reading.findings:
         asked.say(f"{name}: {finding.severity}: {finding}")
+    if reading.more_findings:
+        asked.say(f"{name}: {counted(reading.more_findings, 'more finding')}")
     tail = f", then a partial tail of {len(data) - reading.consumed} bytes" if reading.partial_tail else ""
     state = "refused after" if reading.fatal else "ok,"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     asked.say(f"{name}: {state} {counts}{tail}")
+    if after is not None and not asked.as_json:
+        asked.say(_hidden(name, data, after))
     return {
         "file": name,
         "size": len(data),
@@ -119,7 +149,22 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         "partial_tail": reading.partial_tail,
         "accepted": reading.fatal is None,
         "findings": [finding.to_json() for finding in reading.findings],
+        "more_findings": reading.more_findings,
     }, reading.fatal is not None
+
+
+def _hidden(name: str, data: bytes | mmap.mmap, after: int) -> str:
+    """What a broker would cut off: the sound batches from byte ``after`` on."""
+    from kfuzz.annotate.listing import Listing
+
+    listing = Listing(memoryview(data)[after:])
+    for _ in listing:
+        pass
+    batches = counted(listing.batches - listing.refused, "sound batch", "sound batches")
+    return (
+        f"{name}: {batches} with {counted(listing.records, 'record')} from byte {after} on; a broker that recovers the "
+        "file cuts them off, and `kfuzz salvage` copies them"
+    )
 
 
 def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
@@ -138,23 +183,32 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
             on_bytes=lambda done, total: set_done(done >> 20),
         )
         for one in found:
-            if one.findings:
+            if one.skipped:
+                asked.say(f"{one.path}: skipped: {one.skipped}")
+            if one.findings or one.skipped:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
                 asked.say(f"{one.path}: {finding.severity}: {finding}{more}")
+    if not counts.segments + counts.others:
+        raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
     for line in _summary(name, counts):
         asked.say(line)
+    asked.unread.extend(counts.unread)
     return {"directory": name, "accepted": not counts.refused, "files": bad} | counts.to_json(), counts.refused > 0
 
 
 def _summary(name: str, counts: Counts) -> Iterator[str]:
     """The lines under a directory: sums, then each code."""
+    from kfuzz.corpora.stored import left_out
+
     yield (
         f"{name}: {'refused' if counts.refused else 'ok'}, {len(counts.partitions)} partitions, "
         f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
-        f"{counts.size} bytes"
+        f"{counts.size} bytes{f', {counts.skipped} skipped' if counts.skipped else ''}"
     )
+    if sentence := left_out(counts.passed):
+        yield sentence
     if counts.refused:
         yield f"{counts.refused} of the files cannot be read as a whole"
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from kfuzz.cli.completion import complete_globs, complete_testees
-from kfuzz.cli.console import echo_json, progress
+from kfuzz.cli.console import Word, echo_json, json_text, progress
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
+from kfuzz.conformance.judge.expected import load_own
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import CHOSEN, chosen
@@ -23,6 +23,8 @@ from kfuzz.conformance.protocol.testees import only as one_testee
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.kafka import LATEST, ROLES
+from kfuzz.text import printable
+from kfuzz.units import parse_duration
 from kfuzz.vectors import KINDS, default_root, load_suite
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ ABOUT_VECTORS = {
     "--update-expected": "update_expected",
     "--expected": "expected_file",
     "--path": "path",
+    "--budget": "budget_s",
 }
 
 
@@ -118,6 +121,13 @@ ABOUT_VECTORS = {
     help="CPU time for one answer; five times as much on the clock.  [default: 10, or the vector's budget]",
 )
 @click.option(
+    "--budget",
+    "budget_s",
+    type=Word("time", parse_duration),
+    help="Time on the clock for each testee, without its build: 90s, 5m, 1h. After it, a testee is asked no more, and "
+    "the run fails.",
+)
+@click.option(
     "--causes",
     "causes_shown",
     type=click.IntRange(min=1),
@@ -159,6 +169,7 @@ def command(
     jobs: int,
     start_timeout_s: int | None,
     timeout_s: int | None,
+    budget_s: float | None,
     causes_shown: int,
     only_failures: bool,
     root: str | None,
@@ -178,6 +189,8 @@ def command(
     With --path, a testee is built with a working copy of its library, in a folder of its own. The report calls it
     NAME@path, and compares each outcome with that of the pinned version. Exit code 0: none is worse.
 
+    With --budget, the outcomes that are left are not-asked, and expected outcomes of that testee are not updated.
+
     With --differential, kfuzz and one testee (by default the latest kafka-clients) get the same inputs: mutants of
     generated batches and of the vectors. Both must agree on outcome, consumed bytes and contents. They read as a
     consumer, or in the role that --role names; brokers must also store the same bytes.
@@ -196,6 +209,7 @@ def command(
       kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --only-failures
       kfuzz conform --testee franz-go --path ../franz-go
+      kfuzz conform --testee librdkafka --budget 5m
       kfuzz conform --publish --html public/matrix.html
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
@@ -259,6 +273,11 @@ def command(
         testees = (_working_copy(testees, path, bool(names), update_expected),)
     if expected_file is not None and len(testees) != 1:
         raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
+    if update_expected and expected_file is not None and load_own("", Path(expected_file)).seal.count:
+        raise UsageError(
+            f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "
+            "leave out --expected, or name another file"
+        )
     # Who names vectors wants answers about these.
     choose = not ask_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):
@@ -275,6 +294,7 @@ def command(
             jobs=jobs,
             publish=publish,
             answer_timeout_ms=None if timeout_s is None else timeout_s * 1000,
+            budget_s=budget_s,
             on_progress=set_done,
             on_notice=_notice,
         )
@@ -283,8 +303,8 @@ def command(
         print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
     if update_expected:
         for sentence in rewrite_expected(done, places):
-            click.echo(sentence, err=quiet)
-        ctx.exit(1 if any(testee.broken for testee in done.testees) else 0)
+            click.echo(printable(sentence), err=quiet)
+        ctx.exit(1 if any(testee.broken or testee.stopped for testee in done.testees) else 0)
     ctx.exit(1 if done.failed else 0)
 
 
@@ -332,7 +352,7 @@ def _report_differences(
     files = differences.keep(found, out / "differential", seed=seed)
     document = differences.to_json(found, seed=seed)
     if json_file and json_file != "-":
-        write_whole(json_file, json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        write_whole(json_file, json_text(document) + "\n")
     click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs per CPU-second", err=True)
     if json_file == "-":
         echo_json(document)
@@ -343,7 +363,7 @@ def _report_differences(
 
 
 def _notice(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 def _write_reports(
@@ -354,7 +374,7 @@ def _write_reports(
     if json_file == "-":
         echo_json(report.to_json(done))
     elif json_file:
-        write_whole(json_file, json.dumps(report.to_json(done), indent=2, ensure_ascii=False) + "\n")
+        write_whole(json_file, json_text(report.to_json(done), sort_keys=False) + "\n")
     if junit_file:
         write_whole(junit_file, report.to_junit(done))
     if html_file:

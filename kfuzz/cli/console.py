@@ -30,6 +30,7 @@ __all__ = [
     "Group",
     "LocalPath",
     "Word",
+    "connection_options",
     "echo_json",
     "internal_topic",
     "json_option",
@@ -45,6 +46,7 @@ __all__ = [
     "records_of_option",
     "role_option",
     "standard_input",
+    "terminal_width",
     "write_lines",
 ]
 
@@ -107,9 +109,9 @@ def internal_topic(path: str, records_of: str | None) -> str | None:
     return None if records_of == AS_THEY_ARE else records_of
 
 
-def json_text(value: Any) -> str:
-    """``value`` as one JSON document with sorted keys. Its text is harmless on a terminal."""
-    return json_printable(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
+def json_text(value: Any, *, sort_keys: bool = True) -> str:
+    """``value`` as one JSON document. Its text is harmless on a terminal, and valid Unicode."""
+    return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False))
 
 
 def echo_json(value: Any) -> None:
@@ -130,6 +132,11 @@ def page(lines: Iterator[str]) -> None:
                 click.echo_via_pager(itertools.chain(head[:1], rest))
                 return
     write_lines(itertools.chain(head, lines))
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that gets standard output; None if it goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def write_lines(lines: Iterable[str]) -> None:
@@ -231,3 +238,22 @@ class Word(click.ParamType[Any]):
             return self.parse(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a verb that connects to a broker: encryption, and who logs in."""
+    for option in (
+        click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default=""),
+        click.option(
+            "--allow-plain",
+            "plain_hosts",
+            multiple=True,
+            metavar="HOST",
+            help="Send the password to this host even without --tls; may be repeated.",
+        ),
+        click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
+        click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's."),
+        click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
+    ):
+        command = option(command)
+    return command

@@ -30,7 +30,8 @@ INTERRUPT_S = 30
 
 def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
     """The steps of the demo, each a title and a command. Every command also works on its own."""
-    verb = [sys.executable, "-m", "kfuzz.cli.main"]
+    # With -P, a file `kfuzz.py` in the current folder is not run in its place.
+    verb = [sys.executable, "-P", "-m", "kfuzz.cli.main"]
     corpus = str(out / "corpus")
     judged = [word for name in JUDGED for word in ("--testee", name)]
     report = ["--html", str(out / "report.html"), "--json", str(out / "report.json")]
@@ -75,7 +76,7 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
     failed = []
     todo = steps(out, seconds, size)
     for number, (title, argv) in enumerate(todo, start=1):
-        shown = ["kfuzz", *argv[3:]] if argv[1] == "-m" else ["python", *argv[1:]]
+        shown = ["kfuzz", *argv[4:]] if argv[1] == "-P" else ["python", *argv[1:]]
         click.secho(f"\n[{number}/{len(todo)}] {title}", bold=True)
         click.echo(f"$ {shlex.join(shown)}")
         sys.stdout.flush()

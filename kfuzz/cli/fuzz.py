@@ -23,6 +23,7 @@ from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.fuzz.truth import named_testee
+from kfuzz.text import printable
 from kfuzz.units import parse_duration
 
 __all__ = ["command"]
@@ -141,7 +142,7 @@ def command(
         raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` describes them")
     fuzzed = None if peer is None else peers.find(peer)
     if file is not None:
-        return _reproduce(targets, fuzzed, file, sanitizer, as_json)
+        return _reproduce(targets, fuzzed, file, sanitizer, truth, as_json)
     if time_s is not None and seconds is not None:
         raise UsageError("--time and --seconds are the same time in two units; use one of them")
     out = require_writable(out, directory=True)
@@ -177,7 +178,7 @@ def command(
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    click.echo(printable(line), err=True)
 
 
 def _list(as_json: bool) -> int:
@@ -204,7 +205,12 @@ def _refuse_with_peer(peer: str, targets: tuple[str, ...], truth: str | None, re
 
 
 def _reproduce(
-    targets: tuple[str, ...], peer: Peer | None, file: Path, sanitizer: Sanitizer | None, as_json: bool
+    targets: tuple[str, ...],
+    peer: Peer | None,
+    file: Path,
+    sanitizer: Sanitizer | None,
+    truth: str | None,
+    as_json: bool,
 ) -> int:
     if peer is not None:
         name, find = peer.name, once.reproduce_peer(peer, file, sanitizer=sanitizer, say=_say)
@@ -212,12 +218,16 @@ def _reproduce(
         raise UsageError(f"--reproduce runs one target, not {len(targets)}; name one")
     else:
         name, find = targets[0], once.reproduce(targets[0], file, sanitizer=sanitizer or "none")
+        if find is None and truth is not None:
+            find = once.compare(name, file, named_testee(truth))
     if as_json:
         echo_json({"target": name, "find": None if find is None else _find_json(find)})
     elif find is None:
         click.echo(f"{name}: {file} does not break it")
     else:
-        click.echo(f"{name}: {find.summary}\n{find.details}")
+        click.echo(printable(f"{name}: {find.summary}"))
+        for line in find.details.split("\n"):
+            click.echo(printable(line))
     return int(find is not None)
 
 
@@ -314,10 +324,12 @@ def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
     for cause in causes:
         shown = cause.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(cause.input_hex) > SHOWN_HEX_DIGITS else "")
         at = f" ({cause.at})" if cause.at else ""
-        click.echo(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}")
+        click.echo(printable(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}"))
         known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
-        click.echo(f"    {_inputs(cause.count)}{known}{more}; the smallest has {len(cause.data):,} bytes: {shown}")
+        count = f"{_inputs(cause.count)}{printable(known)}{more}"
+        click.echo(f"    {count}; the smallest has {len(cause.data):,} bytes: {shown}")
         if cause.kills:
             click.echo(f"    the field that kills: {cause.kills[0]}; `kfuzz show {cause.file}` marks it")
-        click.echo(f"    to run it again: kfuzz fuzz {target}{option} --reproduce {cause.file}")
+        asked = f" --truth {cause.truth}" if cause.truth else ""
+        click.echo(f"    to run it again: kfuzz fuzz {target}{option}{asked} --reproduce {cause.file}")

@@ -12,6 +12,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
 from kfuzz.fuzz.crashes import crash_at, crash_of_target
 from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
+from kfuzz.text import printable
 
 __all__ = ["command"]
 
@@ -132,7 +133,7 @@ def command(
             )
         except Disagrees as error:
             for sentence in error.sentences:
-                click.echo(sentence)
+                click.echo(printable(sentence))
             click.echo("Kafka and kfuzz disagree, so nothing was written; --regression-only keeps it without a verdict")
             return 1
     if not dry_run:

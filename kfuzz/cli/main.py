@@ -16,7 +16,8 @@ import click
 
 from kfuzz import __version__
 from kfuzz.cli.console import Group, keep_going_without_reader
-from kfuzz.errors import KfuzzError
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.mapped import cut_file, forget_files
 from kfuzz.text import printable
 
 # Python searches for unreachable cycles whenever this many more objects were created than freed. Its default of 700 is
@@ -108,6 +109,7 @@ def main(args: list[str] | None = None) -> Any:
         sys.exit(2)
     gc.set_threshold(NEW_OBJECTS_MAX)
     _accept_any_character()
+    forget_files()
     with _terminable() as signals, keep_going_without_reader():
         _main(args, signals)
 
@@ -125,14 +127,19 @@ def _sentence(message: str) -> str:
 
 
 def _complain(sentence: str) -> None:
-    """Print an error. A file's name may have line breaks and escape sequences, which are shown and not printed."""
-    click.echo(f"kfuzz: {printable(sentence)}", err=True)
+    """Print an error. A file's name may have line breaks and escape sequences, which are shown and not printed.
+
+    Of a file that lost bytes while it was read, anything else that is said may be wrong.
+    """
+    click.echo(f"kfuzz: {printable(cut_file() or sentence)}", err=True)
 
 
 def _main(args: list[str] | None, signals: list[int]) -> None:
     try:
         code = cli.main(args=args, prog_name="kfuzz", standalone_mode=False)
         sys.stdout.flush()
+        if cut := cut_file():
+            raise UsageError(cut)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from kfuzz.cli.console import Group, echo_json, json_option, standard_input
+from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.findings import PROFILES, Profile
@@ -21,6 +23,7 @@ from kfuzz.messages.evolution import compare_all
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.schemas import schema
+from kfuzz.text import json_printable, printable
 
 __all__ = ["command"]
 
@@ -37,6 +40,23 @@ source_option = click.option(
 def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
     """A built-in catalogue by its name, or the definitions at a path."""
     return catalogue(source) if source in CARRIED else load(source, tags_may_end=tags_may_end)
+
+
+def definition_of(source: str, name: str, version: int) -> Definition:
+    """The definition of a message that has this version. ``UsageError`` names a built-in catalogue that has it."""
+    try:
+        message = definitions_of(source).find(name)
+        if version in message.valid_versions:
+            return message
+        error = f"{message.name} has no version {version}; its versions are {message.valid_versions}"
+    except UsageError as unknown:
+        error = str(unknown)
+    for other in CARRIED:
+        with contextlib.suppress(UsageError):
+            if other != source and version in catalogue(other).find(name).valid_versions:
+                error += f"; --definitions {other} has it"
+                break
+    raise UsageError(error)
 
 
 @click.group(cls=Group)
@@ -136,9 +156,7 @@ def show_message(name: str, version: int | None, as_json: bool, source: str) -> 
       kfuzz messages show Fetch --version 17
       kfuzz messages show MetadataResponse
     """
-    message = definitions_of(source).find(name)
-    if version is not None and version not in message.valid_versions:
-        raise UsageError(f"{message.name} has no version {version}; its versions are {message.valid_versions}")
+    message = definitions_of(source).find(name) if version is None else definition_of(source, name, version)
     versions = message.valid_versions if version is None else Versions(version, version)
     rows = [row for field in message.fields for row in _rows(message, field, versions, ())]
     if as_json:
@@ -151,7 +169,7 @@ def show_message(name: str, version: int | None, as_json: bool, source: str) -> 
     columns = [cells for cells, _ in rows]
     widths = [max((len(row[i]) for row in columns), default=0) for i in range(2)]
     for row in columns:
-        click.echo(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip())
+        click.echo(printable(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()))
 
 
 Row = tuple[tuple[str, str, str], dict[str, Any]]
@@ -249,7 +267,7 @@ def diff(old: str, new: str, as_json: bool) -> None:
         )
     else:
         for change in changes:
-            click.echo(f"{change.weight:<13}{change}")
+            click.echo(printable(f"{change.weight:<13}{change}"))
         warned = f"{weights['warning']} to look at, " if weights["warning"] else ""
         click.echo(f"{weights['incompatible']} incompatible, {warned}{weights['fine']} fine")
     click.get_current_context().exit(1 if weights["incompatible"] else 0)
@@ -274,7 +292,7 @@ def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None
     catalogues = [load(source) for source in sources]
     write_whole(Path(out), condense(catalogues, release))
     count = len({name for one in catalogues for name in one.messages})
-    click.echo(f"{out}: {count} messages of Kafka {release}")
+    click.echo(printable(f"{out}: {count} messages of Kafka {release}"))
 
 
 # ------------------------------------------------------------------------------------------------- decode, encode
@@ -299,15 +317,15 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
       kfuzz messages decode Fetch --version 17 < body.bin
       kfuzz messages decode MetadataResponse --version 12 --profile strict < body.bin
     """
-    message = definitions_of(source).find(name)
-    # Check the version before waiting for input on a terminal.
-    schema(message, version)
+    # The version is checked before waiting for input on a terminal.
+    message = definition_of(source, name, version)
     reading = read(message, version, standard_input().read(), profile=profile)
     for finding in reading.findings:
-        click.echo(f"{finding.severity}: {finding}", err=True)
+        click.echo(f"{finding.severity}: {printable(str(finding))}", err=True)
     if reading.message is None:
         click.get_current_context().exit(1)
-    click.echo(json.dumps(to_json(message, version, reading.message), indent=2, ensure_ascii=False))
+    document = json.dumps(to_json(message, version, reading.message), indent=2, ensure_ascii=False)
+    click.echo(json_printable(document))
 
 
 @command.command("encode")
@@ -324,13 +342,10 @@ def encode_message(name: str, version: int, source: str) -> None:
       echo '{"clientSoftwareName": "me"}' | kfuzz messages encode ApiVersions --version 3 | xxd
       kfuzz messages decode Fetch --version 17 < a.bin | kfuzz messages encode Fetch --version 17 | cmp - a.bin
     """
-    message = definitions_of(source).find(name)
-    # Check the version before waiting for input on a terminal.
+    # The version is checked before waiting for input on a terminal.
+    message = definition_of(source, name, version)
     program = schema(message, version)
     given = standard_input()
-    try:
-        form = json.loads(given.read())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"standard input is not JSON: {error}; write one object") from None
+    form = load_json(given.read(JSON_BYTES_MAX + 1), "standard input", remedy="write one object")
     sys.stdout.buffer.write(program.encode(from_json(message, version, form)))
     sys.stdout.buffer.flush()

@@ -11,13 +11,12 @@ import click
 from click.core import ParameterSource
 
 from kfuzz.cli.check import open_buffer
-from kfuzz.cli.messages import definitions_of
+from kfuzz.cli.messages import definition_of, definitions_of
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
-from kfuzz.messages.schemas import schema
 from kfuzz.wire.framing import next_frame
 
 if TYPE_CHECKING:
@@ -60,6 +59,13 @@ class Named:
             return None
         return stored_kind(self.name, data)
 
+    def require_batches(self, data: bytes | mmap.mmap) -> None:
+        """Raise ``UsageError`` if the bytes of a file are not record batches."""
+        from kfuzz.corpora.contents import require_batches
+
+        if self.vector is None and self.crash is None:
+            require_batches(self.name, data)
+
 
 def named(name: str, message: str | None, version: int | None, source: str) -> Named:
     """What ``name`` is, with the options --message, --version and --definitions."""
@@ -82,7 +88,7 @@ def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
         return kind
     if Path(name).suffix in BATCH_FILES or not len(data) or next_frame(data, 0)[0] > 0:
         return None
-    return kind_by_content(bytes(data))
+    return kind_by_content(data)
 
 
 def crash_of(name: str) -> Crash | None:
@@ -117,12 +123,11 @@ def message_of(name: str | None, version: int | None, source: str) -> tuple[Defi
             if stray:
                 raise UsageError(f"{option} needs --message; name a message, or leave this option out to read records")
         return None
-    definition = definitions_of(source).find(name)
     if version is None:
+        definition = definitions_of(source).find(name)
         raise UsageError(f"--message needs --version; {definition.name} has {definition.valid_versions}")
     # Refuse an unknown version before waiting for input on a terminal.
-    schema(definition, version)
-    return definition, version
+    return definition_of(source, name, version), version
 
 
 def message_in(vector: Vector | None) -> tuple[Definition, int] | None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import LocalPath, echo_json, progress
+from kfuzz.cli.console import connection_options, echo_json, progress
 from kfuzz.cli.report import CAUSES_SHOWN, print_outcome
 from kfuzz.client.settings import Address, Security
 from kfuzz.conformance.judge.matrix import Places, update_expected
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.probe import Settings, cases_for_broker, probe, summary
+from kfuzz.text import printable
 from kfuzz.vectors import default_root, load_suite
 
 __all__ = ["command"]
@@ -42,10 +43,7 @@ __all__ = ["command"]
 @click.option("--prefix", default="kfuzz-probe", show_default=True, help="How the names of its topics begin.")
 @click.option("--replication", type=click.IntRange(1), help="Replicas of its topics.  [default: the broker's]")
 @click.option("--keep", is_flag=True, help="Do not delete its topics.")
-@click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
-@click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
-@click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")
-@click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default="")
+@connection_options
 @click.option(
     "--causes",
     "causes_shown",
@@ -75,6 +73,7 @@ def command(
     tls: bool,
     tls_ca: Path | None,
     user: str | None,
+    plain_hosts: tuple[str, ...],
     password: str,
     causes_shown: int,
     only_failures: bool,
@@ -99,7 +98,7 @@ def command(
     """
     settings = Settings(
         Address.parse(broker),
-        Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password),
+        Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
         open_to_others=yes,
         timeout_ms=timeout_s * 1000,
         duration_s=duration_s,
@@ -128,7 +127,7 @@ def command(
             whole=not globs,
             publish=publish,
             on_progress=set_done,
-            on_notice=lambda text: click.echo(text, err=True),
+            on_notice=lambda text: click.echo(printable(text), err=True),
         )
     from kfuzz.conformance import report
 
@@ -138,10 +137,10 @@ def command(
         write_whole(json_file, json.dumps(report.to_json(done.run), indent=2, ensure_ascii=False) + "\n")
     if not quiet:
         for line in summary(done.run, len(cases)):
-            click.echo(line)
+            click.echo(printable(line))
         print_outcome(done.run, causes_shown=causes_shown, only_failures=only_failures)
     if done.ended:
-        click.echo(f"kfuzz: {done.ended}", err=True)
+        click.echo(f"kfuzz: {printable(done.ended)}", err=True)
     if updates and done.ended:
         raise UsageError("the expected outcomes are unchanged, because the probe ended early")
     if updates:

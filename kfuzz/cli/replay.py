@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kfuzz.cli.console import LocalPath, Word, echo_json, json_option, progress
+from kfuzz.cli.console import LocalPath, Word, connection_options, echo_json, json_option, progress
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
@@ -22,6 +22,7 @@ from kfuzz.replay import (
     parse_speed,
     replay,
 )
+from kfuzz.text import printable
 from kfuzz.units import parse_duration
 
 __all__ = ["command"]
@@ -66,10 +67,7 @@ def _bytes(text: str) -> int:
     "--transaction-timeout", type=Word("time", parse_duration), default="15m", show_default=True, help="At the broker."
 )
 @click.option("--decompressed-bytes", type=Word("size", _bytes), help="The most that one batch may decompress to.")
-@click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
-@click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
-@click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")
-@click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default="")
+@connection_options
 @json_option
 @click.pass_context
 def command(
@@ -98,6 +96,7 @@ def command(
     tls: bool,
     tls_ca: Path | None,
     user: str | None,
+    plain_hosts: tuple[str, ...],
     password: str,
     as_json: bool,
 ) -> None:
@@ -115,7 +114,7 @@ def command(
     """
     settings = Settings(
         bootstrap,
-        security=Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password),
+        security=Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
         connections=connections,
         in_flight=in_flight,
         pipelined=pipeline,
@@ -143,6 +142,6 @@ def command(
         echo_json({"directory": str(directory), "bootstrap": str(bootstrap), **report.to_json()})
     else:
         for line in report.lines(f"{directory} to {bootstrap}"):
-            click.echo(line)
+            click.echo(printable(line))
     # Use the exit code that a shell uses for a signal.
     ctx.exit(128 + report.signal if report.signal else 0 if report.is_clean else 1)

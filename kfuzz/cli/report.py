@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, require_writable, write_whole
+from kfuzz.text import foreign_text, printable
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.matrix import Run
+    from kfuzz.conformance.report import Changes
     from kfuzz.vectors import Vector
 
 __all__ = ["CAUSES_SHOWN", "command", "print_outcome", "print_run"]
@@ -68,7 +72,8 @@ def command(
     """Show the result of `kfuzz conform --json RESULT.json`: what each implementation does wrong, worst first.
 
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
-    only the changes are shown: causes that are new, and causes that are gone.
+    only the changes are shown: causes that are new, causes that are gone, and outcomes that changed. It may be of
+    another version of the implementation. Only questions that both results answer are compared.
 
     With --html, the whole result is one page with filters and search, which needs no network. It shows everything,
     unless --publish is given. With --site, DIR gets the same page with its data in files of their own. A site is for
@@ -88,6 +93,7 @@ def command(
       kfuzz report result.json --html public.html --publish
       kfuzz report result.json --site public/matrix
       kfuzz report monday.json tuesday.json
+      kfuzz report library-1.0.json library-1.1.json
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
@@ -108,15 +114,15 @@ def command(
         report.require_empty(site)
     place = Path(root) if root else default_root()
     suite = load_suite("*", place, kinds=KINDS)
-    run = _run_in(result, suite)
     if newer:
-        changes = report.changes(run, _run_in(newer, suite))
+        changes = _changes(result, newer, suite)
         if as_json:
             echo_json(changes.to_json())
         else:
             for sentence in changes.sentences():
                 click.echo(sentence)
         ctx.exit(1 if changes else 0)
+    run = _run_in(result, suite)
     public = published(run, Places.beside(place)) if publish or site else run
     run = public if publish else run
     if html_file:
@@ -131,6 +137,9 @@ def command(
         echo_json(report.to_json(run))
     else:
         print_run(run, causes_shown=shown, only_new=only_failures)
+        for testee in run.testees:
+            if testee.stopped:
+                click.echo(printable(f"{testee.label} was not asked to the end: {testee.stopped}"))
     ctx.exit(1 if run.failed else 0)
 
 
@@ -151,27 +160,45 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
             on_progress=set_done,
         )
     for note in done.notes:
-        click.echo(note, err=True)
+        click.echo(printable(note), err=True)
     click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
-def _run_in(file: str, suite: Sequence[Vector]) -> Run:
+def _changes(older: str, newer: str, suite: Sequence[Vector]) -> Changes:
     from kfuzz.conformance import report
 
-    document = _document(file)
-    try:
-        return report.from_json(document, suite)
-    except UsageError as error:
-        raise UsageError(f"{file}: {error}") from None
+    documents = [_document(older), _document(newer)]
+    left_out: list[str] = []
+    changes = report.changes(
+        *(_run_of(document, file, suite, left_out) for document, file in zip(documents, (older, newer), strict=True))
+    )
+    notes = []
+    versions = [foreign_text(document["kfuzz"], bytes_max=200) for document in documents]
+    if versions[0] != versions[1]:
+        notes.append(f"kfuzz {versions[0]} judged {older}, kfuzz {versions[1]} {newer}: their vectors may differ too")
+    if gone := list(dict.fromkeys(left_out)):
+        others = " and others" if len(gone) > 1 else ""
+        notes.append(f"{counted(len(gone), 'vector')} not in this suite, left out: {gone[0]}{others}")
+    return replace(changes, notes=(*map(printable, notes), *changes.notes))
 
 
 def _document(file: str) -> Any:
+    return load_json(
+        read_bytes(file, bytes_max=JSON_BYTES_MAX), file, remedy="give the file that `kfuzz conform --json` wrote"
+    )
+
+
+def _run_in(file: str, suite: Sequence[Vector]) -> Run:
+    return _run_of(_document(file), file, suite)
+
+
+def _run_of(document: Any, file: str, suite: Sequence[Vector], left_out: list[str] | None = None) -> Run:
+    from kfuzz.conformance import report
+
     try:
-        return json.loads(read_bytes(file))
-    except RecursionError:
-        raise UsageError(f"{file}: not JSON of `kfuzz conform`: it is nested too deeply; give another file") from None
-    except ValueError as error:
-        raise UsageError(f"{file}: not JSON: {error}; give the file that `kfuzz conform --json` wrote") from None
+        return report.from_json(document, suite, left_out=left_out)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def print_run(run: Run, *, causes_shown: int, only_new: bool) -> None:
@@ -196,10 +223,10 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
         if notes := report.notes_of(testee):
             _print_notes(testee.label, notes)
     for sentence in done.dropped:
-        click.echo(sentence)
+        click.echo(printable(sentence))
     without_cause = report.sentences(done, with_causes=False)
     for sentence in without_cause[:SENTENCES_SHOWN]:
-        click.echo(f"unexpected: {sentence}")
+        click.echo(printable(f"unexpected: {sentence}"))
     if len(without_cause) > SENTENCES_SHOWN:
         click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
     count = len(report.sentences(done))
@@ -214,7 +241,7 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
 def _print_notes(label: str, notes: Sequence[str]) -> None:
     *others, last = notes
     for note in others[:SENTENCES_SHOWN]:
-        click.echo(f"{label}: {note}")
+        click.echo(printable(f"{label}: {note}"))
     if len(others) > SENTENCES_SHOWN:
         click.echo(f"… and {len(others) - SENTENCES_SHOWN} more; --json has them all")
-    click.echo(f"{label}: {last}")
+    click.echo(printable(f"{label}: {last}"))

@@ -9,6 +9,7 @@ import click
 
 from kfuzz.cli.console import LocalPath, echo_json, json_option
 from kfuzz.errors import UsageError
+from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from kfuzz.corpora.logs.salvaging import Salvaged
@@ -30,7 +31,7 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
     original is only read.
 
     Where a batch's length is wrong, the next batch is found by the offset index, or by searching for a batch whose CRC
-    is right.
+    is right. Links inside a log directory are skipped, as are pipes and devices.
 
     Exit code 0: nothing was lost; 1: something was, and each loss is listed; 2: wrong use.
 
@@ -41,23 +42,32 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
     """
     try:
         from kfuzz.corpora.logs.salvaging import salvage
+        from kfuzz.corpora.logs.segments import passed_over
     except ImportError:
         raise UsageError("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
-    done = salvage(path, out, topics=topics, on_segment=(lambda one: None) if as_json else _print)
+    skipped: list[Path] = []
+
+    def pass_over(odd: Path, what: str) -> None:
+        skipped.append(odd)
+        click.echo(f"kfuzz: {printable(f'{odd} is skipped: it is {what}')}", err=True)
+
+    done = salvage(path, out, topics=topics, on_segment=(lambda one: None) if as_json else _print, pass_over=pass_over)
     if as_json:
         echo_json([_to_json(one) for one in done])
     else:
         lost = sum(one.lost_bytes for one in done)
         kept = sum(one.kept_bytes for one in done)
         click.echo(f"{len(done)} segment{'s' if len(done) != 1 else ''}: kept {kept} bytes, lost {lost} bytes")
-    ctx.exit(1 if any(one.lost for one in done) else 0)
+    if sentence := passed_over(path):
+        click.echo(f"kfuzz: {sentence}", err=True)
+    ctx.exit(1 if skipped or any(one.lost for one in done) else 0)
 
 
 def _print(one: Salvaged) -> None:
     offsets = f", offsets {one.first_offset} to {_last(one)}" if one.batches else ""
-    click.echo(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}")
+    click.echo(printable(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}"))
     for lost in one.lost:
-        click.echo(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
+        click.echo(printable(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}"))
 
 
 def _last(one: Salvaged) -> int | None:

@@ -20,6 +20,7 @@ from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.server import stopped_by
+from kfuzz.text import json_printable, printable
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
 
@@ -92,7 +93,7 @@ async def _serve(
     topics: Topics, names: dict[str, str], settings: Settings, given: BinaryIO | None, as_json: bool
 ) -> None:
     ended = asyncio.Event()
-    async with Server(topics, settings, tell=lambda sentence: click.echo(sentence, err=True)) as server:
+    async with Server(topics, settings, tell=lambda sentence: click.echo(printable(sentence), err=True)) as server:
         with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
             if as_json:
                 _say({"host": server.host, "port": server.port, "topics": names})
@@ -129,13 +130,15 @@ async def _fed(topics: Topics, given: BinaryIO, ended: asyncio.Event) -> None:
 
 
 async def _lines_of_file(given: BinaryIO) -> AsyncIterator[bytes]:
-    for line in given:
+    while line := given.readline(LINE_BYTES_MAX + 1):
+        if len(line) > LINE_BYTES_MAX:
+            raise ValueError
         yield line
 
 
 def _say(value: dict[str, Any]) -> None:
     # Another program waits for the line: click.echo flushes.
-    click.echo(json.dumps(value, ensure_ascii=False))
+    click.echo(json_printable(json.dumps(value, ensure_ascii=False)))
 
 
 def _summary(report: Report, as_json: bool) -> None:
@@ -146,6 +149,4 @@ def _summary(report: Report, as_json: bool) -> None:
     for api, count in sorted(report.requests.items(), key=lambda one: (-one[1], one[0])):
         click.echo(f"  {count:>8}  {api}")
     if report.refused:
-        click.echo(
-            f"{counted(report.refused, 'connection')} closed because of a bad request; standard error has the reasons"
-        )
+        click.echo(f"{counted(report.refused, 'connection')} closed by the broker; standard error has the reasons")

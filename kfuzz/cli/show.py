@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import mmap
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ import click
 from kfuzz.annotate import frames
 from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines
 from kfuzz.annotate.killing import KillingField, mark
-from kfuzz.annotate.listing import HEADING, Entry, Listing, is_one_batch, line_of, opened_with_neighbours, summary
+from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.annotate.marks import marks_of
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
@@ -31,6 +34,7 @@ from kfuzz.cli.console import (
     profile_option,
     records_of_option,
     role_option,
+    terminal_width,
     write_lines,
 )
 from kfuzz.cli.messages import source_option
@@ -38,8 +42,10 @@ from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
+from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
 from kfuzz.records import Limits
+from kfuzz.text import json_printable, printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -48,12 +54,16 @@ if TYPE_CHECKING:
 
 # A dump shows at most this many batches, unless --batches says more.
 DUMPED_BATCHES = 20
+# Of the batch that --finding opens; the records around the finding are shown too.
+RECORDS_BESIDE_FINDING = 3
+FINDINGS_SHOWN = 200
+RECORD = re.compile(r"records\[(\d+)\]")
 # Of the fields that a crash needs, so many are marked and named.
 FIELDS_SHOWN = 8
 KILL_MARKS = ("kills", *["needed to kill"] * (FIELDS_SHOWN - 1))
 
 
-BATCH_CODES = (*CODES, "batch-length-wrong")
+BATCH_CODES = (*CODES, LENGTH_WRONG)
 BYTE = Word("byte", lambda text: _byte(text))
 
 
@@ -91,6 +101,13 @@ BYTE = Word("byte", lambda text: _byte(text))
     type=click.IntRange(min=1),
     help="Show at most this many batches; for a message, in each of its fields.  [default: 20; all in a list]",
 )
+@click.option(
+    "--records",
+    "records_shown",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show at most this many records of a batch.  [default: 100; 3 and those around it with --finding]",
+)
 @records_of_option
 @click.option(
     "--find",
@@ -112,6 +129,9 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
 
     Indexes, producer snapshots, checkpoints and partition.metadata are known by their names, or by their content; their
     entries are printed, and what is wrong with them.
+
+    Of a batch that is opened, the first 100 records are shown, the first 20 headers of each, and how many more there
+    are; --records N shows more. --offset and --finding also show the records around the one they look for.
 
     Offsets inside a compressed batch count from the start of its decompressed payload. With --message, the file is a
     request, a response or a header; record batches inside are shown too.
@@ -172,6 +192,7 @@ class Asked:
     profile: Profile
     limit_bytes: int | None
     batches: int | None
+    records_shown: int | None
     records_of: str | None
     find: bool
 
@@ -223,7 +244,9 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.find and (crash is None or not crash.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
     if (kind := what.stored_kind(data)) is not None:
-        return stored(name, kind.read(Path(name), bytes(data), asked.profile), asked, as_json=as_json)
+        return stored(name, kind.read(Path(name), data, asked.profile), asked, as_json=as_json)
+    if chosen is None:
+        what.require_batches(data)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
         return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
     is_listed = asked.as_list or not (asked.as_dump or what.vector or crash or chosen or is_one_batch(data))
@@ -239,9 +262,10 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
                 limits=asked.limits,
                 batches=asked.dumped,
                 records_of=internal_topic(name, asked.records_of),
+                records_shown=asked.records_shown,
             )
         else:
-            dump = dump_message(*chosen, data, asked.profile, asked.dumped)
+            dump = dump_message(*chosen, data, asked.profile, asked.dumped, records_shown=asked.records_shown)
     except Exception as error:
         if crash is None:
             raise
@@ -251,8 +275,8 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         ) from None
     if as_json:
         facts = {"source": title, "size": len(data)} | ({} if crash is None else crash_json(crash))
-        return iter([json_text(facts | dump_json(dump))])
-    return dumped(f"{title}: {len(data)} bytes", dump, asked, crash)
+        return dump_lines(facts | dump_json(dump), dump)
+    return dumped(f"{printable(title)}: {len(data)} bytes", dump, asked, crash)
 
 
 def _byte(text: str) -> int:
@@ -282,11 +306,12 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         made = (one.to_json() for one in sums.counted(found))
         yield from json_document("frames", made, lambda: {"size": len(sent), "source": name} | asdict(sums))
         return
-    yield f"{name}: {len(sent)} bytes"
-    yield frames.HEADING
+    columns = terminal_width()
+    yield f"{printable(name)}: {len(sent)} bytes"
+    yield frames.heading(columns)
     for frame in sums.counted(found):
-        yield from frames.line_of(frame)
-    yield frames.summary(sums)
+        yield from frames.line_of(frame, columns)
+    yield from frames.summary(sums)
 
 
 def opened_frame(
@@ -300,18 +325,19 @@ def opened_frame(
     """The dump of a frame, and of its answer."""
     if frame is None:
         raise UsageError(f"{name} has no frame {asked.frame}; `kfuzz show --frames {name}` lists them")
-    dump = frames.dump_frame(sent, frame, profile=asked.profile, batches=asked.dumped)
+    dump_of = partial(frames.dump_frame, profile=asked.profile, batches=asked.dumped, records_shown=asked.records_shown)
+    dump = dump_of(sent, frame)
     answer = None
     if frame.answer is not None and received is not None:
-        answer = frames.dump_frame(received, frame.answer, profile=asked.profile, batches=asked.dumped)
+        answer = dump_of(received, frame.answer)
     if as_json:
-        inside = {} if answer is None else {"answer": dump_json(answer)}
-        yield json_text({"source": name, "size": len(sent)} | dump_json(dump) | inside)
+        inside = {} if answer is None else {"answer": dump_json(answer) | {"parts": list(parts_json(answer))}}
+        yield from dump_lines({"source": name, "size": len(sent)} | dump_json(dump) | inside, dump)
         return
-    yield from dumped(f"{name}: {len(sent)} bytes", dump, asked, None)
+    yield from dumped(f"{printable(name)}: {len(sent)} bytes", dump, asked, None)
     if answer is not None and received is not None:
         yield ""
-        yield from dumped(f"{asked.responses}: {len(received)} bytes", answer, asked, None)
+        yield from dumped(f"{printable(asked.responses or '')}: {len(received)} bytes", answer, asked, None)
 
 
 # ------------------------------------------------------------------------------------------------- other files
@@ -325,10 +351,10 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
         option = asked.choices[0] if asked.choices else "--batches"
         raise UsageError(f"{option} is about record batches, and {name} has {made.title}; leave it out")
     if as_json:
-        yield json_text({"source": name} | made.to_json())
+        yield from long_json({"source": name} | made.to_json(), "entries", made.entries_json())
         return
-    yield f"{name}: {made.outcome}, {made.size} bytes"
-    yield from lines_of(made)
+    yield f"{printable(name)}: {made.outcome}, {made.size} bytes"
+    yield from map(printable, lines_of(made))
 
 
 # ------------------------------------------------------------------------------------------------- listings
@@ -336,10 +362,11 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
 
 def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     """The lines of a listing."""
-    yield f"{title}: {len(listing.view)} bytes"
-    yield HEADING
+    columns = terminal_width()
+    yield f"{printable(title)}: {len(listing.view)} bytes"
+    yield heading(columns)
     for entry in entries(listing, asked):
-        yield from line_of(entry)
+        yield from line_of(entry, columns)
     yield from summary(listing)
     if listing.is_cut_short:
         yield f"more batches follow; --batches {2 * asked.dumped} shows more of them"
@@ -367,7 +394,7 @@ def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, 
     before = f'{{\n  "{name}": ['
     for item in items:
         yield before
-        before = f"    {json.dumps(item, sort_keys=True, ensure_ascii=False)},"
+        before = f"    {json_printable(json.dumps(item, sort_keys=True, ensure_ascii=False))},"
     yield before.removesuffix(",")
     yield f"  ],\n{json_text(rest())[2:]}"
 
@@ -380,20 +407,41 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
     if found is None:
         raise UsageError(missing(title, listing, asked))
     before, entry, after = found
-    dump = dump_entry(data, entry, limits=asked.limits, records_of=asked.records_of)
+    dump = dump_entry(
+        data,
+        entry,
+        limits=asked.limits,
+        records_of=asked.records_of,
+        records_shown=asked.records_shown or (RECORDS_BESIDE_FINDING if asked.finding is not None else None),
+        around=record_of(asked, entry),
+    )
     if as_json:
         neighbours = {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
-        yield json_text({"source": title, "size": len(data)} | neighbours | dump_json(dump))
+        yield from dump_lines({"source": title, "size": len(data)} | neighbours | dump_json(dump), dump)
         return
-    yield f"{title}: {len(data)} bytes"
-    yield HEADING
+    columns = terminal_width()
+    yield f"{printable(title)}: {len(data)} bytes"
+    yield heading(columns)
     if before:
-        yield from line_of(before)
+        yield from line_of(before, columns)
     yield ""
-    yield from dumped(line_of(entry)[0], dump, asked, None)
+    yield from dumped(line_of(entry, columns)[0], dump, asked, None)
     yield ""
     if after:
-        yield from line_of(after)
+        yield from line_of(after, columns)
+
+
+def record_of(asked: Asked, entry: Entry) -> int | None:
+    """The number of the record that is looked for, in the batch that holds it; None if it is the batch itself."""
+    if asked.offset is not None:
+        # Compaction may have removed records before it.
+        return min(asked.offset - entry.base_offset, max(entry.records - 1, 0))
+    if asked.finding is None:
+        return None
+    code = asked.finding or None
+    of_code = [one for one in entry.findings if code is None or one.code == code]
+    places = (RECORD.search(one.path) for one in sorted(of_code, key=lambda one: one.severity != "fatal"))
+    return next((int(found[1]) for found in places if found), None)
 
 
 def wanted(asked: Asked) -> Callable[[Entry], bool]:
@@ -428,7 +476,7 @@ def missing(title: str, listing: Listing, asked: Asked) -> str:
 def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterator[str]:
     """The lines of a dump."""
     yield title
-    yield from () if crash is None else cause_lines(crash)
+    yield from () if crash is None else map(printable, cause_lines(crash))
     marks = marks_of(dump.parts, dump.findings)
     for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
@@ -437,21 +485,53 @@ def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterato
         yield from lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else "")
     if any(part.heading and part.path.endswith(f"batch[{asked.dumped}]") for part in dump.parts[1:]):
         yield f"… more batches follow; --batches {2 * asked.dumped} shows more of them"
+    if dump.is_cut:
+        yield f"… more fields follow; a dump has {len(dump.parts):,}"
     yield ""
-    for finding in dump.findings:
-        yield f"{finding.severity}: {finding}"
+    shown = [one for i, one in enumerate(dump.findings) if i < FINDINGS_SHOWN or one.severity == "fatal"]
+    for finding in shown:
+        yield f"{finding.severity}: {printable(str(finding))}"
+    if more := dump.more_findings + len(dump.findings) - len(shown):
+        yield f"… {counted(more, 'more finding')}"
     yield dump.outcome
-    yield from () if crash is None or not crash.harm else killing_lines(crash.kills)
+    # Nobody looks for one in a message that another reader reads otherwise.
+    has_fields = crash is not None and crash.harm and not (crash.testee and crash.body and crash.body.message)
+    yield from killing_lines(crash.kills) if crash is not None and has_fields else ()
 
 
 def dump_json(dump: Dump) -> dict[str, Any]:
-    """The JSON members of a dump."""
-    parts = [
-        {"path": p.path, "field": p.field, "at": p.at, "size": len(p.data), "hex": p.data.hex(), "value": p.value}
-        for p in dump.parts
-        if not p.heading or p.data
+    """The JSON members of a dump, without its parts."""
+    left_out = [
+        {"path": part.path, "at": part.at, "count": part.left_out, "size": part.size}
+        for part in dump.parts
+        if part.left_out
     ]
-    return dump.facts | {"parts": parts, "findings": [finding.to_json() for finding in dump.findings]}
+    more = {"left_out": left_out, "more_parts": dump.is_cut, "more_findings": dump.more_findings}
+    findings = {"findings": [finding.to_json() for finding in dump.findings]}
+    return dump.facts | findings | {name: value for name, value in more.items() if value}
+
+
+def parts_json(dump: Dump) -> Iterator[dict[str, Any]]:
+    """The parts of a dump as JSON objects. Of a long field, ``hex`` has the first bytes."""
+    for p in dump.parts:
+        if not p.left_out and (not p.heading or p.data):
+            yield {"path": p.path, "field": p.field, "at": p.at, "size": p.size, "hex": p.data.hex(), "value": p.value}
+
+
+def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
+    """The JSON document of a dump."""
+    return long_json(facts, "parts", parts_json(dump))
+
+
+def long_json(facts: dict[str, Any], name: str, items: Iterator[Any]) -> Iterator[str]:
+    """The lines of the JSON document with ``items`` under ``name``; they are not in memory as text."""
+    before, begins, after = json_text(facts | {name: []}).partition(f'\n  "{name}": [')
+    waiting = before + begins
+    is_first = True
+    for item in items:
+        yield waiting if is_first else waiting + ","
+        waiting, is_first = textwrap.indent(json_text(item), "    "), False
+    yield waiting + after if is_first else f"{waiting}\n  {after}"
 
 
 # ------------------------------------------------------------------------------------------------- crashes
@@ -475,10 +555,11 @@ def crash_json(crash: Crash) -> dict[str, Any]:
 def cause_lines(crash: Crash) -> list[str]:
     """The cause of a crash, before its dump."""
     from kfuzz.conformance.judge.harm import harm_named
+    from kfuzz.fuzz.crashes import DIFFERENTIAL
 
     if not crash.harm:
         return []
-    of = f"{crash.testee} as {crash.role}" if crash.testee else crash.target
+    of = f"{crash.testee} as {crash.role}" if crash.target == DIFFERENTIAL else crash.target
     at = f" ({crash.at})" if crash.at else ""
     return [f"cause {crash.id} of {of}, {harm_named(crash.harm).title}: {crash.summary}{at}"]
 

@@ -12,6 +12,7 @@ import click
 from kfuzz.cli.completion import complete_globs
 from kfuzz.cli.console import Group, echo_json, json_option, progress
 from kfuzz.errors import UsageError
+from kfuzz.text import printable
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
         echo_json({"suite": suite_version(root), "vectors": [_described(vector) for vector in vectors]})
         return
     for vector in vectors:
-        click.echo(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
+        click.echo(printable(f"{_verdict(vector):<11}{vector.id}  {vector.summary}"))
     counts = Counter(map(_verdict, vectors))
     click.echo(
         f"{len(vectors)} vector{'s' if len(vectors) != 1 else ''}: "
@@ -113,7 +114,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
     if check:
         changes += [f"{page}: not up to date with the suite" for page in pages.stale(place)]
     for change in changes:
-        click.echo(change)
+        click.echo(printable(change))
     total = sum(len(file.document["vectors"]) for file in files)
     if check:
         click.echo(
@@ -155,7 +156,7 @@ def _end_if(contradictions: Sequence[str]) -> None:
     """If there are contradictions, print them and exit with 1."""
     if contradictions:
         for line in contradictions:
-            click.echo(line)
+            click.echo(printable(line))
         click.echo(f"{len(contradictions)} contradictions; nothing was written")
         click.get_current_context().exit(1)
 
@@ -183,7 +184,7 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
         echo_json([{"place": problem.place, "text": problem.text} for problem in problems])
     else:
         for problem in problems:
-            click.echo(str(problem))
+            click.echo(printable(str(problem)))
         click.echo(f"{len(problems)} to fix" if problems else "nothing to fix")
     click.get_current_context().exit(1 if problems else 0)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kfuzz.client.link import Link
+from kfuzz.client.link import Link, Permit
 from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
 from kfuzz.client.settings import Access, Address
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
+from kfuzz.text import foreign_text
 
 __all__ = ["Cluster", "ClusterFailed", "backoff_s"]
 
@@ -25,8 +27,15 @@ CONTROL_IN_FLIGHT: Final = 1000
 BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
 TOPIC_EXISTS: Final = 36
+# The number of topics among the things that have settings.
+TOPIC: Final = 2
 UNKNOWN_TOPIC: Final = 3
 INVALID_TIMEOUT: Final = 50
+NO_COORDINATOR: Final = 15
+# More brokers than any cluster has. Each of them may be tried.
+BROKERS_MAX: Final = 10_000
+# How many topics a sentence names.
+NAMED_MAX: Final = 10
 # Without this setting the broker deletes records older than a week, and most corpora are older.
 KEPT: Final = {"retention.ms": "-1"}
 
@@ -44,14 +53,14 @@ class Cluster:
     """The brokers behind ``settings.bootstrap``. Close it at the end.
 
     ``count_reconnect`` is called for each connection that is opened again. ``permit`` is called with each address
-    before a connection to it is opened, and may raise.
+    and what its name stands for, before a connection to it is opened, and may raise.
     """
 
     def __init__(
         self,
         settings: Access,
         count_reconnect: Callable[[], None],
-        permit: Callable[[Address], None] = lambda address: None,
+        permit: Permit = lambda address, hosts: None,
     ) -> None:
         self.settings = settings
         self._permit = permit
@@ -64,6 +73,8 @@ class Cluster:
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
         self._metadata = asyncio.Lock()
         self._generation = 0
+        # Set by :meth:`end`.
+        self.ended = asyncio.Event()
         self._expiry: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -74,6 +85,12 @@ class Cluster:
             await link.open()
         except (ConnectionLost, BrokerError) as error:
             raise UsageError(f"{error}; is a broker running there, and does it expect TLS or a user?") from None
+
+    def end(self) -> None:
+        """The work is over: nobody waits any longer before a batch is sent. Requests still work."""
+        self.ended.set()
+        for link in self.batch_links():
+            link.wake()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -91,13 +108,13 @@ class Cluster:
     # -- connections
 
     def _new(self, broker: int, number: int) -> Link:
-        self._permit(self._addresses[broker])
         in_flight = CONTROL_IN_FLIGHT if number == CONTROL else self.settings.in_flight
         link = Link(
             self._addresses[broker],
             self.settings.security,
             in_flight=in_flight,
             timeout_ms=self.settings.timeout_ms,
+            permit=self._permit,
         )
         self._links[broker, number] = link
         return link
@@ -126,12 +143,18 @@ class Cluster:
             return link
 
     async def _any(self) -> Link:
-        """A connection to any broker that answers; ``ConnectionLost`` if none does."""
+        """A connection to any broker that answers; ``ConnectionLost`` if none does.
+
+        A cluster may have many brokers that cannot be reached, so no other is tried after the time for one answer.
+        """
         for (_, number), link in self._links.items():
             if number == CONTROL and link.lost is None and link.versions:
                 return link
         lost = ConnectionLost("no broker is known")
+        deadline = time.monotonic() + self.settings.timeout_ms / 1000
         for broker in sorted(self._addresses):
+            if time.monotonic() > deadline:
+                break
             try:
                 return await self.link(broker)
             except ConnectionLost as error:
@@ -187,7 +210,7 @@ class Cluster:
             missing = [name for name in missing if found.get(name, 0) == 0]
         if missing:
             raise UsageError(
-                f"{self.settings.bootstrap} has no topic {', '.join(missing)}; create it, or add --create, or send to "
+                f"{self.settings.bootstrap} has no topic {_named(missing)}; create it, or add --create, or send to "
                 "another topic with --topic"
             )
         for name, count in wanted.items():
@@ -234,7 +257,18 @@ class Cluster:
         if code:
             raise BrokerError("the topics cannot be deleted", code, message)
 
-    async def _refresh(self, names: Iterable[str]) -> dict[str, int]:
+    async def config(self, topic: str, name: str) -> str | None:
+        """The value of a topic's setting; None if the broker does not tell it."""
+        resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": [name]}
+        try:
+            link = await self._any()
+            answer = await link.ask("DescribeConfigs", {"resources": [resource]})
+        except (UsageError, ConnectionLost):
+            return None
+        found = (one["value"] for result in answer["results"] for one in result["configs"] or () if one["name"] == name)
+        return next(found, None)
+
+    async def _refresh(self, names: Collection[str]) -> dict[str, int]:
         """Ask where the partitions of topics are; the number of partitions by topic."""
         values = {"topics": [{"name": name} for name in names], "allowAutoTopicCreation": False}
 
@@ -253,22 +287,31 @@ class Cluster:
                     raise ClusterFailed(f"{error}; the brokers cannot be asked") from None
                 await asyncio.sleep(backoff_s(attempt))
         for one in answer["brokers"]:
-            self._addresses[one["nodeId"]] = Address(one["host"], one["port"])
-        found = {}
+            self._learn(one["nodeId"], one["host"], one["port"])
+        found: dict[str, int] = {}
         for topic in answer["topics"]:
+            # Nobody has asked for another one, or for one twice.
+            if (name := topic["name"]) not in names or name in found:
+                continue
             if topic["errorCode"] not in (0, UNKNOWN_TOPIC) and topic["errorCode"] not in RETRIABLE:
-                raise UsageError(
-                    f"topic {topic['name']}: {error_name(topic['errorCode'])}; check the name and the permissions"
-                )
-            found[topic["name"]] = len(topic["partitions"])
+                raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")
+            found[name] = len(topic["partitions"])
+            if not topic["partitions"]:
+                continue
+            self._leaders = {place: leader for place, leader in self._leaders.items() if place[0] != name}
             for partition in topic["partitions"]:
-                place = topic["name"], partition["partitionIndex"]
                 if partition["leaderId"] in self._addresses and partition["leaderId"] >= 0:
-                    self._leaders[place] = partition["leaderId"]
-                else:
-                    self._leaders.pop(place, None)
+                    self._leaders[name, partition["partitionIndex"]] = partition["leaderId"]
         self._generation += 1
         return found
+
+    def _learn(self, broker: int, host: str | None, port: int) -> None:
+        """Remember where a broker is. The user's own address has a number below 0."""
+        if broker < 0:
+            return
+        self._addresses[broker] = Address.told(host, port)
+        if len(self._addresses) > BROKERS_MAX:
+            raise ClusterFailed(f"{self.settings.bootstrap} names more than {BROKERS_MAX} brokers; look at it")
 
     @property
     def generation(self) -> int:
@@ -341,9 +384,17 @@ class Cluster:
                 return await link.ask("FindCoordinator", {"key": id, "keyType": TRANSACTION})
 
             answer = await self.until_done("FindCoordinator", ask, moved=lambda: None)
-            self._addresses[answer["nodeId"]] = Address(answer["host"], answer["port"])
+            if answer["nodeId"] < 0:
+                raise BrokerError("FindCoordinator", NO_COORDINATOR)
+            self._learn(answer["nodeId"], answer["host"], answer["port"])
             self._coordinators[id] = answer["nodeId"]
         return self._coordinators[id]
+
+
+def _named(names: Sequence[str]) -> str:
+    """Some names of topics, for a sentence."""
+    rest = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return foreign_text(", ".join(names[:NAMED_MAX])) + rest
 
 
 def _places(topic: str, partitions: int) -> Iterable[tuple[str, int]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from kfuzz.client.protocol import (
     BrokerError,
     ConnectionLost,
     correlation_id,
+    error_name,
     in_common,
     request,
     response,
@@ -34,8 +36,9 @@ from kfuzz.client.settings import Address, Security
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Versions
+from kfuzz.text import foreign_text
 
-__all__ = ["CLOSED", "GARBLED", "SILENT", "Link"]
+__all__ = ["CLOSED", "GARBLED", "SILENT", "Link", "Permit", "are_of_this_machine", "connected", "why"]
 
 # How a connection was lost: it was closed, no answer came in time, or what came was no answer.
 CLOSED: Final = "closed"
@@ -45,12 +48,49 @@ GARBLED: Final = "garbled"
 # How many buffers one call may send. Linux takes 1024.
 BUFFERS_MAX: Final = 128
 RECEIVE_BYTES: Final = 64 << 10
+MUTED_S_MAX: Final = 0.25
 CORRELATION_MASK: Final = 0x7FFFFFFF
 UNSUPPORTED_VERSION: Final = 35
 SASL: Final = "PLAIN"
+# How many of the offered mechanisms are named.
+OFFERS_MAX: Final = 10
 
 # What is called with an answer without its size in front, or with None if the connection was lost before.
 Take = Callable[[bytes | None], None]
+# What is called with an address and what its name stands for, before a connection is opened. It may raise.
+Permit = Callable[[Address, Sequence[str]], None]
+
+
+def are_of_this_machine(hosts: Iterable[str]) -> bool:
+    """Whether all of these numeric addresses are loopback addresses."""
+    return all(ipaddress.ip_address(host).is_loopback for host in hosts)
+
+
+async def connected(address: Address, permit: Permit) -> socket.socket:
+    """A connection. The name is looked up once: what ``permit`` sees is what is connected to. ``OSError`` if it fails.
+
+    The caller bounds the time.
+    """
+    if address.flaw:
+        raise OSError(address.flaw)
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    permit(address, [str(place[0]) for *_, place in found])
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, place in found:
+        plain = socket.socket(family, kind, protocol)
+        plain.setblocking(False)
+        try:
+            await loop.sock_connect(plain, place)
+        except OSError as error:
+            plain.close()
+            failure = error
+        except BaseException:
+            plain.close()
+            raise
+        else:
+            return plain
+    raise failure
 
 
 class _Sent(NamedTuple):
@@ -62,11 +102,21 @@ class _Sent(NamedTuple):
 class Link:
     """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
 
-    ``in_flight``: how many requests may wait for their answers, for :meth:`room`.
+    ``in_flight``: how many requests may wait for their answers, for :meth:`room`. ``permit`` is called
+    before it connects.
     """
 
-    def __init__(self, address: Address, security: Security, *, in_flight: int, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        *,
+        in_flight: int,
+        timeout_ms: int,
+        permit: Permit = lambda address, hosts: None,
+    ) -> None:
         self.address = address
+        self._permit = permit
         self.security = security
         self.in_flight = in_flight
         self.timeout_s = timeout_ms / 1000
@@ -101,41 +151,36 @@ class Link:
                 f"the certificate of {self.address} is not trusted: {error.verify_message}; name its CA with --tls-ca"
             ) from None
         except (OSError, TimeoutError) as error:
-            self.lose(_why(error))
+            self.lose(why(error))
             raise ConnectionLost(f"{self.address} cannot be reached: {self.lost}") from None
         except BaseException:
             self.close()
             raise
 
     async def _connect(self) -> None:
-        found = await self._loop.getaddrinfo(self.address.host, self.address.port, type=socket.SOCK_STREAM)
-        failure: OSError = OSError("the name has no address")
-        for family, kind, protocol, _, place in found:
-            plain = socket.socket(family, kind, protocol)
-            plain.setblocking(False)
-            try:
-                await self._loop.sock_connect(plain, place)
-            except OSError as error:
-                plain.close()
-                failure = error
-                continue
-            except BaseException:
-                plain.close()
-                raise
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = plain
-            break
-        else:
-            raise failure
+        plain = await connected(self.address, self._permitted)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = plain
         if self.security.tls:
-            self._socket = await self._secured(self._socket)
+            self._socket = await self._secured(plain)
         self._loop.add_reader(self._socket, self._readable)
+
+    def _permitted(self, address: Address, hosts: Sequence[str]) -> None:
+        self._permit(address, hosts)
+        security = self.security
+        if security.user is None or security.tls or address.host.lower() in map(str.lower, security.plain_hosts):
+            return
+        if not are_of_this_machine(hosts):
+            raise UsageError(
+                f"the password of {security.user} would go to {address} without encryption; add --tls, or "
+                f"--allow-plain {address.host} if nobody can listen on the way"
+            )
 
     async def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
         try:
             context = ssl.create_default_context(cafile=self.security.ca)
         except OSError as error:
-            raise UsageError(f"{self.security.ca} is no file of certificates: {_why(error)}") from None
+            raise UsageError(f"{self.security.ca} is no file of certificates: {why(error)}") from None
         secure = context.wrap_socket(plain, server_hostname=self.address.host, do_handshake_on_connect=False)
         self._socket = secure
         while True:
@@ -170,12 +215,14 @@ class Link:
     async def _log_in(self, user: str) -> None:
         said = await self.ask("SaslHandshake", {"mechanism": SASL})
         if said["errorCode"]:
-            offered = ", ".join(said["mechanisms"]) or "none"
+            offered = foreign_text(", ".join(said["mechanisms"][:OFFERS_MAX])) or "none"
             raise UsageError(f"{self.address} does not offer SASL/{SASL}, which --user needs; it offers {offered}")
-        words = f"\0{user}\0{self.security.password}".encode()
+        # Python keeps the bytes of a word that is not UTF-8 as surrogates.
+        words = f"\0{user}\0{self.security.password}".encode("utf-8", "surrogateescape")
         said = await self.ask("SaslAuthenticate", {"authBytes": words})
         if said["errorCode"]:
-            raise UsageError(f"{self.address} refuses the user {user}: {said['errorMessage']}; check the password")
+            why_not = foreign_text(said["errorMessage"] or error_name(said["errorCode"]))
+            raise UsageError(f"{self.address} refuses the user {user}: {why_not}; check the password")
 
     # -- requests
 
@@ -243,12 +290,13 @@ class Link:
         )
 
     async def room(self) -> None:
-        """Wait for a time when there may be room, or until the link is lost."""
+        """Wait for a time when there may be room, or until the link is lost; or a moment if the broker throttles."""
         if self.lost is not None:
             return
         delay = self.muted_until - time.monotonic()
         if delay > 0:
-            await asyncio.sleep(delay)
+            # The caller may have no more to send before the broker wants it.
+            await asyncio.sleep(min(delay, MUTED_S_MAX))
             return
         waiting = self._loop.create_future()
         self._waiting.append(waiting)
@@ -257,6 +305,10 @@ class Link:
     def pass_on(self) -> None:
         """Give unused room to the next waiting caller."""
         self._wake(1)
+
+    def wake(self) -> None:
+        """Wake all callers who wait for room."""
+        self._wake(len(self._waiting))
 
     def expire(self) -> None:
         """Lose the link if its oldest request has waited too long. To be called now and then."""
@@ -305,7 +357,7 @@ class Link:
                 self._loop.add_writer(self._socket, self._flush)
             return
         except OSError as error:
-            self.lose(_why(error))
+            self.lose(why(error))
             return
         if self._writing:
             self._writing = False
@@ -345,7 +397,7 @@ class Link:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
-            self.lose(_why(error))
+            self.lose(why(error))
 
     def _take_answers(self) -> None:
         at = 0
@@ -376,7 +428,8 @@ def _give(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
         answer.set_result(data)
 
 
-def _why(error: OSError) -> str:
+def why(error: OSError) -> str:
+    """What went wrong on a socket, in the system's words."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     with contextlib.suppress(AttributeError):

@@ -8,11 +8,12 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from kfuzz.broker_errors import ERROR_NAMES
-from kfuzz.errors import KfuzzError
+from kfuzz.errors import KfuzzError, MessageError
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, decode, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions
+from kfuzz.text import foreign_text
 from kfuzz.wire.cursor import uvarint
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "in_common",
     "request",
     "response",
+    "throttle_ms",
 ]
 
 SIZE: Final = struct.Struct(">i")
@@ -34,6 +36,10 @@ CORRELATION: Final = struct.Struct(">i")
 CLIENT_ID: Final = "kfuzz"
 API_VERSIONS: Final = "ApiVersions"
 ANSWER_SIZE_MAX: Final = 64 << 20
+# The elements of all arrays of an answer together. A partition with three replicas has seven in Metadata.
+ANSWER_ELEMENTS_MAX: Final = 200_000
+# A broker that throttles for longer than this is asked again anyway. Kafka's own quotas look at the last ten seconds.
+THROTTLE_MS_MAX: Final = 60_000
 
 # Newer versions need features that this client lacks:
 # - transactions that each have their own epoch: Produce 12, EndTxn 5
@@ -52,6 +58,7 @@ NEWEST: Final[Mapping[str, int]] = {
     "Metadata": 12,
     "CreateTopics": 7,
     "DeleteTopics": 5,
+    "DescribeConfigs": 4,
     "SaslHandshake": 1,
     "SaslAuthenticate": 2,
 }
@@ -81,7 +88,7 @@ class BrokerError(KfuzzError):
     """A broker answered a request with an error. ``code`` is Kafka's number of it."""
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
-        super().__init__(f"{what}: {error_name(code)}" + (f" ({message})" if message else ""))
+        super().__init__(f"{what}: {error_name(code)}" + (f" ({foreign_text(message)})" if message else ""))
         self.code = code
 
 
@@ -133,8 +140,16 @@ def response(api: str, version: int, answer: bytes) -> Message:
     at = CORRELATION.size + header_version
     # After the correlation id comes the number of tagged fields. No release sends any.
     if header_version and answer[CORRELATION.size : at] != b"\0":
-        at = read("ResponseHeader", header_version, answer).consumed
-    return decode(definition, version, answer[at:])
+        header = read("ResponseHeader", header_version, answer, elements_max=ANSWER_ELEMENTS_MAX)
+        if header.fatal is not None:
+            raise MessageError(header.fatal)
+        at = header.consumed
+    return decode(definition, version, answer[at:], elements_max=ANSWER_ELEMENTS_MAX)
+
+
+def throttle_ms(values: Message) -> int:
+    """How long an answer asks the client to wait, in ms: from 0 to ``THROTTLE_MS_MAX``."""
+    return min(max(int(values.get("throttleTimeMs", 0)), 0), THROTTLE_MS_MAX)
 
 
 class Framed(NamedTuple):

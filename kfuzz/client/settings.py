@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kfuzz.errors import UsageError
+from kfuzz.text import foreign_text, printable
 
 __all__ = ["PLAIN", "Access", "Address", "Security"]
 
 PORT_MAX: Final = 65535
+PORT_DIGITS_MAX: Final = 5
+# The longest name in DNS; IPv6 addresses with a zone are shorter.
+HOST_CHARACTERS_MAX: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +26,50 @@ class Address:
     @staticmethod
     def parse(text: str) -> Address:
         """``HOST:PORT``, where an IPv6 address may stand in brackets. ``UsageError`` for anything else."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-            raise UsageError(f"{text!r} is not the address of a broker; give HOST:PORT, such as 127.0.0.1:9092")
-        return Address(host.removeprefix("[").removesuffix("]"), int(port))
+        host, _, port = text.rpartition(":")
+        if port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS_MAX:
+            address = Address(host.removeprefix("[").removesuffix("]"), int(port))
+            if not address.flaw:
+                return address
+        raise UsageError(
+            f"{foreign_text(text, bytes_max=300)!r} is not the address of a broker; give HOST:PORT, such as "
+            "127.0.0.1:9092"
+        )
+
+    @staticmethod
+    def told(host: str | None, port: int) -> Address:
+        """The address that a broker names. It may have a :attr:`flaw`."""
+        return Address(foreign_text(host or "", bytes_max=HOST_CHARACTERS_MAX + 1), port)
+
+    @property
+    def flaw(self) -> str:
+        """Why nothing can be at this address; empty if something can."""
+        if not 0 < self.port <= PORT_MAX:
+            return f"there is no port {self.port}"
+        try:
+            # Also refuses empty parts, and parts of more than 63 letters. Its time grows with the square of the length.
+            is_name = 0 < len(self.host) <= HOST_CHARACTERS_MAX and bool(self.host.encode("idna"))
+        except UnicodeError:
+            is_name = False
+        return "" if is_name and self.host.isprintable() and " " not in self.host else "this is no name of a host"
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        host = printable(self.host)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to connect. With a ``user``, SASL/PLAIN is used. ``ca`` is a file of trusted certificates."""
+    """How to connect. With a ``user``, SASL/PLAIN is used. ``ca`` is a file of trusted certificates.
+
+    SASL/PLAIN sends the password as it is. So without ``tls`` it goes only to this machine, and to ``plain_hosts``.
+    """
 
     tls: bool = False
     ca: str | None = None
     user: str | None = None
     password: str = field(default="", repr=False)
+    plain_hosts: tuple[str, ...] = ()
 
 
 # No encryption, no user.

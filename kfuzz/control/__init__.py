@@ -7,7 +7,7 @@
 EndTransactionMarker(coordinator_epoch=7, version=0)
 """
 
-from kfuzz.control.codec import decode_control, encode_control
+from kfuzz.control.codec import control_json, decode_control, encode_control
 from kfuzz.control.model import (
     ControlRecord,
     ControlRecordKey,
@@ -42,6 +42,7 @@ __all__ = [
     "TaggedField",
     "Voter",
     "VotersRecord",
+    "control_json",
     "decode_control",
     "encode_control",
 ]

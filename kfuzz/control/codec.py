@@ -33,15 +33,18 @@ from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
 from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.codec import decode
+from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import ALL, Definition, Field, Struct, Type
 from kfuzz.messages.schemas import schema
 from kfuzz.wire.message import Schema
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
-__all__ = ["decode_control", "encode_control"]
+__all__ = ["control_json", "decode_control", "encode_control"]
 
 # A key's version and its type.
 KEY: Final = struct.Struct(">hh")
+MARKER_VERSION_BYTES: Final = 2
 
 # The class of the value, for each type of control record.
 _KINDS: Final[dict[int, type[ControlValue]]] = {
@@ -122,6 +125,40 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes | None]:
     if version < 0 or (version > newest and kind is not EndTransactionMarker):
         raise EncodeError(f"value.version is {version}; {type(record.value).__name__} has versions 0 to {newest}")
     return key, _program(kind, min(version, newest)).encode(_to_dict(record.value)) + record.rest
+
+
+def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Key and value of a control record as JSON objects: the key's type, and the value in the JSON form of messages.
+
+    ``{"error": …}`` if one of them is refused; ``{"hex": …}`` for a value of a type or version that is not known.
+
+    >>> from kfuzz.control import control_json
+    >>> control_json(bytes.fromhex("00000001"), bytes.fromhex("000000000007"))[1]
+    {'type': 'EndTxnMarker', 'version': 0, 'data': {'coordinatorEpoch': 7}}
+    """
+    shown: dict[str, Any] = {}
+    if key is not None and len(key) >= KEY.size:
+        version, type_ = KEY.unpack_from(key)
+        shown = {"type": ControlRecordType(type_).name if type_ in _KINDS else type_, "version": version}
+        if value is None:
+            return shown, None
+    try:
+        record = decode_control(key, value)
+    except RecordsError as error:
+        refused = {"error": str(error)}
+        return shown or refused, None if value is None else refused
+    if value is None or record.value is None or isinstance(record.value, bytes):
+        return shown, None if value is None else {"hex": value.hex()}
+    kind = type(record.value)
+    definition = catalogue().find(_NAMES.get(kind, kind.__name__))
+    version = min(record.value.version, definition.valid_versions.highest)
+    # Kafka writes a marker's version in front of the message; the other values have it as their first field.
+    values = decode(definition, version, value[MARKER_VERSION_BYTES:] if kind is EndTransactionMarker else value)
+    return shown, {
+        "type": definition.name,
+        "version": record.value.version,
+        "data": to_json(definition, version, values),
+    }
 
 
 def _refused(code: str, path: str, at: int, message: str) -> RecordsError:

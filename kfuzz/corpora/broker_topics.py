@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from kfuzz import messages, records
 from kfuzz.errors import KfuzzError
-from kfuzz.files import map_bytes
+from kfuzz.files import map_regular
+from kfuzz.mapped import require_whole
 from kfuzz.wire.cursor import uvarint_of
 
 __all__ = ["topic_configs"]
@@ -37,7 +38,8 @@ def topic_configs(log_dir: Path) -> dict[str, dict[str, str]] | None:
                 configs.pop(ids.pop(values["topicId"], ""), None)
             elif values["resourceType"] == TOPIC:
                 _set(configs.setdefault(values["resourceName"], {}), values["name"], values["value"])
-    except (KfuzzError, OSError, KeyError):
+    # ValueError: a snapshot whose name is no offset.
+    except (KfuzzError, OSError, KeyError, ValueError):
         return None
     return configs if ids else None
 
@@ -61,10 +63,12 @@ def _records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _of_file(path: Path, start: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    for batch in records.batches(map_bytes(path)):
+    data = map_regular(path)
+    for batch in records.batches(data):
         for record in batch.records if not batch.control else ():
             if record.offset >= start and record.value is not None and (found := _of_frame(record.value)):
                 yield found
+    require_whole(data)
 
 
 def _of_frame(data: bytes) -> tuple[str, dict[str, Any]] | None:

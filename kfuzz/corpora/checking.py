@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.annotate.listing import Listing
-from kfuzz.corpora.stored import Kind, kind_of
-from kfuzz.errors import UsageError
-from kfuzz.files import map_bytes
+from kfuzz.corpora.contents import not_batches
+from kfuzz.corpora.stored import LEAVING, Kind, kind_of, left_out
+from kfuzz.errors import NotRegular, UsageError
+from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
+from kfuzz.mapped import require_whole
+from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["Checked", "Code", "Counts", "check_directory", "check_file", "files_of"]
 
-# A segment, or a snapshot of a KRaft log, which holds record batches too.
-SEGMENT: Final = re.compile(r"\d{20}\.log|\d{20}-\d{10}\.checkpoint")
+# A snapshot of a KRaft log holds record batches too.
+SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # How many batches are judged between two calls of ``on_bytes``.
 STEP_BATCHES: Final = 256
 
@@ -45,7 +49,8 @@ class Checked:
     """One file. ``title`` says what it is; ``batches`` and ``records`` are those of a segment.
 
     ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``refused``
-    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end.
+    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``skipped`` says why the
+    file was not judged, such as "it is a pipe"; then nothing else is known.
     """
 
     path: Path
@@ -56,9 +61,12 @@ class Checked:
     tail: int = 0
     findings: list[tuple[Finding, int]] = field(default_factory=list)
     refused: bool = False
+    skipped: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The file as a JSON object."""
+        if self.skipped:
+            return {"file": str(self.path), "skipped": self.skipped}
         return {
             "file": str(self.path),
             "kind": self.title,
@@ -73,7 +81,9 @@ class Checked:
 
 @dataclass(slots=True)
 class Counts:
-    """The sums over a directory."""
+    """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end, and
+    ``passed`` the folders that were passed over.
+    """
 
     partitions: set[Path] = field(default_factory=set)
     segments: int = 0
@@ -82,14 +92,21 @@ class Counts:
     records: int = 0
     size: int = 0
     refused: int = 0
+    skipped: int = 0
+    unread: list[str] = field(default_factory=list)
     codes: dict[str, Code] = field(default_factory=dict)
+    passed: list[Path] = field(default_factory=list)
 
     def add(self, one: Checked) -> None:
         """Count one file."""
+        if one.skipped:
+            self.skipped += 1
+            return
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
         self.others += not is_segment
-        if is_segment:
+        # What a cluster begins with is in no partition.
+        if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
         self.records += one.records
@@ -110,6 +127,8 @@ class Counts:
             "records": self.records,
             "size": self.size,
             "refused_files": self.refused,
+            "skipped_files": self.skipped,
+            "passed_over": [str(folder) for folder in self.passed],
             "codes": {
                 code: {
                     "severity": found.severity,
@@ -126,18 +145,28 @@ class Counts:
 SEGMENT_TITLE: Final = "log segment"
 
 
-def files_of(directory: str | Path) -> list[Path]:
-    """The files below ``directory`` that Kafka keeps there and that can be judged, sorted.
+def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:
+    """The files below ``directory`` that Kafka keeps there and that can be judged, sorted, and links that may lead to
+    such folders.
 
-    Raises ``UsageError`` if there are none, or if the directory cannot be read.
+
+    Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files,
+    or if the directory cannot be read.
     """
     found: list[Path] = []
 
     def refuse(error: OSError) -> None:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    for folder, _, names in os.walk(directory, onerror=refuse):
+    passed = [] if passed is None else passed
+    for folder, inner, names in os.walk(directory, onerror=refuse):
+        passed += [Path(folder, name) for name in inner if LEAVING.fullmatch(name)]
+        inner[:] = [name for name in inner if not LEAVING.fullmatch(name)]
         found += [Path(folder, name) for name in names if SEGMENT.fullmatch(name) or kind_of(name)]
+        # A link may lead out of the directory, or back into it.
+        found += [path for name in inner if (path := Path(folder, name)).is_symlink()]
+    if not found and (sentence := left_out(passed)):
+        raise UsageError(f"{directory} has nothing else; {sentence}")
     if not found:
         raise UsageError(
             f"{directory} has no log segments and no indexes; they are files such as orders-0/00000000000000000000.log"
@@ -156,11 +185,12 @@ def check_file(
 ) -> Checked:
     """Judge a segment, or a file of this ``kind``. ``on_bytes`` gets the bytes that are done, from time to time.
 
-    Raises ``UsageError`` if the file cannot be read.
+    Raises ``UsageError`` if the file cannot be read, is no regular file, or becomes shorter meanwhile.
     """
-    data = map_bytes(path)
+    data = map_regular(path)
     if kind is not None:
-        stored = kind.read(path, bytes(data), profile)
+        stored = kind.read(path, data, profile)
+        require_whole(data)
         return Checked(
             path,
             stored.title,
@@ -177,6 +207,10 @@ def check_file(
             made.tail = entry.size
     made.batches, made.records, made.refused = listing.batches, listing.records, listing.refused > 0
     made.findings = [(found.finding, found.batches) for found in listing.found.values()]
+    require_whole(data)
+    if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
+        made.findings.append((other, 1))
+        made.tail, made.refused = 0, True
     return made
 
 
@@ -192,31 +226,40 @@ def check_directory(
     """Judge the files of :func:`files_of`, one after the other, and add them to ``counts``.
 
     ``on_bytes`` gets the bytes that are done and those of all files. Raises ``UsageError`` as :func:`files_of` does. A
-    file that is deleted in between, as a running broker does, is left out.
+    file that is deleted in between, as a running broker does, is left out. What cannot be judged is skipped, and the
+    others are still judged: links, pipes and devices, and files that cannot be read or become shorter meanwhile.
     """
-    files = files_of(directory)
+    files = files_of(directory, counts.passed)
     sizes = [_size(path) for path in files]
     total, done = sum(sizes), 0
     for path, size in zip(files, sizes, strict=True):
         on_bytes(done, total)
-        if path.exists():
+        if os.path.lexists(path):
             before = done
-            made = check_file(
-                path,
-                kind=None if SEGMENT.fullmatch(path.name) else kind_of(path.name),
-                profile=profile,
-                role=role,
-                limits=limits,
-                on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
-            )
-            counts.add(made)
-            yield made
+            try:
+                made = check_file(
+                    path,
+                    kind=None if SEGMENT.fullmatch(path.name) else kind_of(path.name),
+                    profile=profile,
+                    role=role,
+                    limits=limits,
+                    on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
+                )
+            except UsageError as error:
+                made = Checked(path, "", 0, skipped=f"it {str(error).removeprefix(f'{path} ')}")
+                if not isinstance(error, NotRegular):
+                    counts.unread.append(str(error))
+            # Unless it was deleted just now.
+            if not made.skipped or os.path.lexists(path):
+                counts.add(made)
+                yield made
         done += size
     on_bytes(total, total)
 
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        found = path.lstat()
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
     except OSError:
         return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -229,6 +229,10 @@ def inspect(target: Target, workload: Workload, *, overwrite: bool = False, resu
     require_pyarrow()
     target.check_writable()
     listing = target.list()
+    for name, kind in listing.others.items():
+        raise UsageError(
+            f"{target}/{name} is {kind}, which is no part of a corpus; remove it or name another directory"
+        )
     # A driver that was killed at its very start leaves a lock, or half of a file whose name begins with "_".
     others = [name for name in listing.files if not is_lock(name) and not (name[:2] == "._" and name[-4:] == ".tmp")]
     if WORKLOAD in others:
@@ -408,7 +412,14 @@ def _check_room(target: Target, workload: Workload, there: int = 0) -> None:
 
 def _remove(target: Target) -> None:
     """Remove the corpus in ``target``, and no other file."""
-    directories = Plan(held_workload(target)).directories()
+    topics = {topic.name: topic.partitions for topic in held_workload(target).topics}
+    own = [name for name in target.list().directories if _is_partition(name, topics)]
     target.remove(SUCCESS)
-    for directory in (MANIFEST, LABELS, ROWS, *directories):
+    for directory in (MANIFEST, LABELS, ROWS, *own):
         target.remove_directory(directory)
+
+
+def _is_partition(name: str, topics: Mapping[str, int]) -> bool:
+    """Whether ``name`` is the directory of a partition; ``topics`` has the number of partitions of each."""
+    topic, _, number = name.rpartition("-")
+    return topic in topics and number.isdecimal() and str(int(number)) == number and int(number) < topics[topic]

@@ -12,6 +12,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +27,15 @@ from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
 from kfuzz.corpora.workload import MIB, show_size
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, local_path, map_bytes, sync_directory, write_whole
+from kfuzz.files import (
+    cannot_write,
+    local_path,
+    open_regular,
+    read_small,
+    require_no_link,
+    sync_directory,
+    write_whole,
+)
 from kfuzz.wire.checksum import crc32c
 
 __all__ = ["Installed", "TopicSettings", "install", "notes", "open_finished", "topic_script", "topic_settings"]
@@ -40,6 +49,8 @@ FIRST_LOG: Final = f"{0:020d}.log"
 INDEX_BYTES_DEFAULT: Final = 10 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
 CHUNK_BYTES: Final = 4 * MIB
+# What a broker has beside an empty log: the indexes, which it makes as large as they may become.
+UNDO_BYTES_MAX: Final = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +86,16 @@ class _Partition:
     target: Path
     rows: list[Row] = field(default_factory=list)
 
-    def files(self) -> Iterator[tuple[str, bool]]:
-        """The files to install, by name, and whether the broker never writes to them. The logs are last."""
-        yield LEADER_EPOCH_CHECKPOINT, False
-        names = [(Path(name).name, row) for row in self.rows for name, _ in row.files()]
-        for name, row in sorted(names, key=lambda one: (one[0].endswith(".log"), one[0])):
+    def files(self) -> Iterator[tuple[str, bool, int | None]]:
+        """The files to install, by name, whether the broker never writes to them, and their CRC-32C. The logs are last.
+
+        The checkpoint has no CRC in the manifest: :func:`open_finished` has compared it with the plan.
+        """
+        yield LEADER_EPOCH_CHECKPOINT, False, None
+        names = [(name, row, crc) for row in self.rows for name, crc in row.sums().items()]
+        for name, row, crc in sorted(names, key=lambda one: (one[0].endswith(".log"), one[0])):
             # A broker appends to the last segment, and maps the indexes of all for writing.
-            yield name, name.endswith(".log") and row is not self.rows[-1]
+            yield name, name.endswith(".log") and row is not self.rows[-1], crc
 
     def is_present(self) -> bool:
         """Whether the broker's directory already holds exactly this partition's logs; ``UsageError`` if it holds more.
@@ -91,7 +105,7 @@ class _Partition:
         ours = {Path(row.path).name: row for row in self.rows}
         held = set()
         for path in sorted(self.target.glob("*.log")):
-            size = path.stat().st_size
+            size = _size_of(path)
             if size == 0 and path.name == FIRST_LOG:
                 continue
             row = ours.get(path.name)
@@ -101,7 +115,7 @@ class _Partition:
                     "delete the topic, create it again, and stop the broker"
                 )
             held.add(path.name)
-        return held == set(ours) and all((self.target / name).is_file() for name, _ in self.files())
+        return held == set(ours) and all((self.target / name).is_file() for name, _, _ in self.files())
 
 
 def open_finished(out: str | Path) -> Corpus:
@@ -116,7 +130,7 @@ def open_finished(out: str | Path) -> Corpus:
             )
     problems = [str(problem) for problem in check_whole(corpus)]
     if not problems:
-        sizes = ((row.path, row.bytes, os.stat(root / row.path).st_size) for row in corpus.rows)
+        sizes = ((row.path, row.bytes, _size_of(root / row.path)) for row in corpus.rows)
         problems = [f"{path}: has {found} bytes instead of {size}" for path, size, found in sizes if size != found]
     if problems:
         raise UsageError(f"{corpus.out} is not a whole corpus ({problems[0]}); generate it again")
@@ -289,10 +303,13 @@ def _unused(log_dir: Path, *, make: bool) -> Iterator[None]:
         yield
         return
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        # Somebody may have put a link or a pipe there.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise cannot_write(path, error) from None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError(f"{path} is no regular file, as a broker's lock is; remove it")
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -318,6 +335,8 @@ def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple
             f"{log_dir} lacks {len(absent)} of the corpus' {len(names)} partitions (first: {absent[0]}); "
             f"start the broker, run the script of `kfuzz corpus install {corpus.out} --topics`, stop the broker{others}"
         )
+    for name in names:
+        require_no_link(log_dir, name)
     partitions = {
         name: _Partition(name, _root(corpus) / name, log_dir / name) for name in names if name not in set(absent)
     }
@@ -331,8 +350,8 @@ def _sizes(partitions: list[_Partition], link: bool) -> tuple[int, int]:
     """The bytes to copy, and those to link."""
     sizes = [0, 0]
     for one in partitions:
-        for name, is_closed in one.files():
-            sizes[link and is_closed] += (one.source / name).stat().st_size
+        for name, is_closed, _ in one.files():
+            sizes[link and is_closed] += _size_of(one.source / name)
     return sizes[0], sizes[1]
 
 
@@ -359,11 +378,11 @@ def _install(partitions: list[_Partition], link: bool, set_done: Callable[[int],
     undo: list[Callable[[], object]] = []
     try:
         for done, one in enumerate(partitions):
-            for name, is_closed in one.files():
-                _stage(one.source / name, one.target / f".{name}{STAGED}", link and is_closed)
+            for name, is_closed, crc in one.files():
+                _stage(one.source / name, one.target / f".{name}{STAGED}", link and is_closed, crc)
             set_done(done + 1)
         for one in partitions:
-            for name, _ in one.files():
+            for name, _, _ in one.files():
                 path = one.target / name
                 undo.append(_undo_of(path))
                 try:
@@ -383,24 +402,41 @@ def _install(partitions: list[_Partition], link: bool, set_done: Callable[[int],
 
 def _undo_of(path: Path) -> Callable[[], object]:
     """What makes ``path`` again as it is now. Only small files of the broker and equal logs are ever replaced."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return lambda: path.unlink(missing_ok=True)
-    if path.suffix == ".log" and path.stat().st_size > 0:
+    if path.suffix == ".log" and _size_of(path) > 0:
         return lambda: None
-    data = path.read_bytes()
+    data = read_small(path, bytes_max=UNDO_BYTES_MAX)
     return lambda: write_whole(path, data)
 
 
-def _stage(source: Path, staged: Path, link: bool) -> None:
-    """Copy or link ``source`` to ``staged``, for the owner of the directory there."""
+def _size_of(path: Path) -> int:
+    """The size of a regular file; ``NotRegular`` for a link or anything else."""
+    with open_regular(path) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def _stage(source: Path, staged: Path, link: bool, crc: int | None) -> None:
+    """Copy or link ``source`` to ``staged``, for the owner of the directory there.
+
+    ``UsageError`` if what was copied has another CRC-32C than ``crc``.
+    """
     staged.unlink(missing_ok=True)
     try:
         if link:
-            os.link(source, staged)
+            os.link(source, staged, follow_symlinks=False)
             return
         owner = staged.parent.stat()
-        with open(source, "rb") as here, open(staged, "xb") as there:
-            shutil.copyfileobj(here, there, CHUNK_BYTES)
+        with open_regular(source) as here, open(staged, "xb") as there:
+            copied = 0
+            while chunk := here.read(CHUNK_BYTES):
+                copied = crc32c(chunk, copied)
+                there.write(chunk)
+            if crc is not None and copied != crc:
+                raise UsageError(
+                    f"{source} is not what the manifest says (its CRC-32C is {copied}, not {crc}); run `kfuzz corpus "
+                    "verify` to see what changed"
+                )
             there.flush()
             if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
                 os.fchown(there.fileno(), owner.st_uid, owner.st_gid)
@@ -412,13 +448,8 @@ def _stage(source: Path, staged: Path, link: bool) -> None:
 
 
 def _crc_of(path: Path) -> int:
-    data = map_bytes(path)
-    try:
+    with open_regular(path) as file:
         crc = 0
-        with memoryview(data) as view:
-            for start in range(0, len(view), CHUNK_BYTES):
-                crc = crc32c(view[start : start + CHUNK_BYTES], crc)
+        while chunk := file.read(CHUNK_BYTES):
+            crc = crc32c(chunk, crc)
         return crc
-    finally:
-        if not isinstance(data, bytes):
-            data.close()

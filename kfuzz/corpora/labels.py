@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
+from kfuzz.corpora.manifest import open_parquet, plain
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.targets import Target
 from kfuzz.errors import UsageError
@@ -79,16 +80,18 @@ def labels_of(target: Target, segment: Segment) -> list[Label]:
     Raises ``UsageError`` if the file cannot be read or has other columns.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     name = label_file(segment)
     data = target.read(name)
     if data is None:
         return []
     try:
-        table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
-        if table.schema.equals(_schema()):
-            return [Label(**row) for row in table.to_pylist()]
+        with open_parquet(data, _schema()) as file:
+            if file is not None:
+                if file.metadata.num_rows > sum(stream.records for stream in segment.streams):
+                    raise UsageError(f"{target}/{name} has more labels than its segment has batches; generate it again")
+                batches = file.iter_batches(use_threads=False)
+                return [Label(**row) for batch in batches for row in plain(batch).to_pylist()]
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UsageError(f"{target}/{name} is not a readable Parquet file; generate the corpus again") from error
     raise UsageError(f"{target}/{name} has other columns than the labels of this version; generate the corpus again")

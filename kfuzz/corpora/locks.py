@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 import psutil
 
 from kfuzz.corpora.targets import Target
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 
 __all__ = ["Lock", "is_lock", "owned"]
@@ -57,9 +58,9 @@ class Owner:
         if text is None:
             return None
         try:
-            values = json.loads(text)
+            values = load_json(text, name)
             return Owner(name.removeprefix(PREFIX), str(values["host"]), int(values["pid"]), float(values["started"]))
-        except (ValueError, KeyError, TypeError):
+        except (UsageError, ValueError, KeyError, TypeError, OverflowError):
             return Owner(name.removeprefix(PREFIX), "an unknown machine", 0, 0.0)
 
     def __str__(self) -> str:

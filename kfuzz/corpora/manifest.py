@@ -13,6 +13,7 @@ import itertools
 import json
 import operator
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 ROWS_PER_FILE, ROWS_PER_GROUP = 100_000, 10_000
+# No text in a row is as long. A column of few bytes can repeat one text for each row.
+TEXT_BYTES_MAX = 1024
 PARTS = "part-*.parquet"
 FORMAT = b"kfuzz-manifest/2"
 # A generator that makes other bytes of a workload than the one before it has another number.
@@ -80,6 +83,20 @@ class Row:
     acceptable: int
     invalid: int
     codec_versions: str
+
+    def require_types(self) -> None:
+        """``TypeError`` if a value has another type than its field: the row came from a file."""
+        for field in fields(self):
+            kind, _, null = str(field.type).partition(" | ")
+            value = getattr(self, field.name)
+            if type(value).__name__ != kind and not (null and value is None):
+                raise TypeError(field.name)
+
+    def sums(self) -> dict[str, int]:
+        """The CRC-32C of each of the segment's files, by its name in the partition's directory."""
+        found = (self.crc32c, self.index_crc32c, self.timeindex_crc32c, self.txnindex_crc32c, self.snapshot_crc32c)
+        names = [name.rpartition("/")[2] for name, _ in self.files()]
+        return dict(zip(names, (one for one in found if one is not None), strict=True))
 
     def files(self) -> Iterator[tuple[str, int | None]]:
         """The segment's files as (path relative to the corpus, size in bytes). The size is None except for the log."""
@@ -214,7 +231,7 @@ class Manifest(Sequence[Row]):
                 for batch in file.iter_batches(ROWS_PER_GROUP, columns=columns, use_threads=False):
                     if any(batch.column(one).null_count for one in required):
                         raise self._other_columns(name)
-                    yield batch
+                    yield plain(batch)
 
     def between(self, first: int, last: int) -> Iterator[Row]:
         """The rows of the segments from ``first`` to ``last``."""
@@ -251,11 +268,10 @@ class Manifest(Sequence[Row]):
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         try:
-            with pq.ParquetFile(pa.BufferReader(self._target.read(name) or b"")) as file:
-                if not file.schema_arrow.equals(schema()):
+            with open_parquet(self._target.read(name) or b"", schema()) as file:
+                if file is None:
                     raise self._other_columns(name)
                 yield file
         # A damaged file can also hold text that is not UTF-8, or a number that does not fit.
@@ -270,6 +286,52 @@ class Manifest(Sequence[Row]):
             f"{self._target}/{name} has other columns than a manifest of this version; "
             "generate the corpus again with --overwrite"
         )
+
+
+@contextlib.contextmanager
+def open_parquet(data: bytes, columns: pa.Schema) -> Iterator[pq.ParquetFile | None]:
+    """A Parquet file of short rows; None if it has other columns. Read batches of it through :func:`plain`.
+
+    ``ValueError`` if its rows are larger than ours can be; pyarrow's errors if the file is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    said = pq.read_metadata(pa.BufferReader(data))
+    texts = [one.name for one in columns if one.type == pa.string() and one.name in said.schema.names]
+    packed = pa.dictionary(pa.int32(), pa.string())
+    expected = pa.schema([one.with_type(packed) if one.name in texts else one for one in columns])
+    groups = (said.row_group(at) for at in range(said.num_row_groups))
+    if sum(group.total_byte_size for group in groups) > said.num_rows * len(columns) * TEXT_BYTES_MAX + len(data):
+        raise ValueError("its rows are too large")
+    with pq.ParquetFile(pa.BufferReader(data), metadata=said, read_dictionary=texts) as file:
+        yield file if file.schema_arrow.equals(expected) else None
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its texts as plain columns. ``ValueError`` for a text that is longer than ours."""
+    import pyarrow as pa
+
+    columns: list[Any] = list(batch.columns)
+    for at, column in enumerate(columns):
+        if pa.types.is_dictionary(column.type):
+            texts = [b"" if text is None else text.encode() for text in column.dictionary.to_pylist()]
+            if any(len(text) > TEXT_BYTES_MAX for text in texts):
+                raise ValueError(f"a text has more than {TEXT_BYTES_MAX} bytes")
+            columns[at] = _texts([None if row is None else texts[row] for row in column.indices.to_pylist()])
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _texts(rows: Sequence[bytes | None]) -> pa.Array[Any]:
+    """A column of texts. pyarrow's own functions would import pandas, which takes longer than a task's few rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    ends = array("i", itertools.accumulate((len(row or b"") for row in rows), initial=0))
+    valid = np.packbits(np.array([row is not None for row in rows], bool), bitorder="little")
+    data = b"".join(row or b"" for row in rows)
+    buffers: list[pa.Buffer | None] = [pa.py_buffer(part) for part in (valid.tobytes(), ends.tobytes(), data)]
+    return pa.Array.from_buffers(pa.string(), len(rows), buffers)
 
 
 def _range_of(file: pq.ParquetFile) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from typing import Final, NamedTuple, overload
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.targets import Target, in_parallel
 from kfuzz.corpora.workload import Workload
+from kfuzz.documents import load_json
+from kfuzz.errors import UsageError
 
 __all__ = ["ROWS", "Ids", "KeptRows", "RowWriter"]
 
@@ -25,6 +28,7 @@ ROWS: Final = "_rows"
 # A killed process loses the rows of at most this time, so a run that continues writes those segments again.
 FLUSH_S: Final = 10.0
 ROWS_PER_FILE: Final = 10_000
+NAME: Final = re.compile(r"([0-9]{6,12})-([0-9]{12,18})-([0-9]{12,18})-.+\.jsonl")
 
 
 class RowWriter:
@@ -79,9 +83,8 @@ class KeptRows:
         directory = directory_of(workload)
         files = []
         for name in target.list(directory).files:
-            parts = name.split("-", 3)
-            if name.endswith(".jsonl") and len(parts) == 4:
-                files.append(_File(int(parts[1]), int(parts[2]), int(parts[0]), f"{directory}/{name}"))
+            if parts := NAME.fullmatch(name):
+                files.append(_File(int(parts[2]), int(parts[3]), int(parts[1]), f"{directory}/{name}"))
         return KeptRows(target, workload, tuple(sorted(files)))
 
     @property
@@ -121,8 +124,9 @@ def _rows_of(text: bytes | None) -> Iterator[Row]:
     # A file that is gone was swept with its run.
     for line in (text or b"").splitlines():
         try:
-            row = Row(**json.loads(line))
-        except (ValueError, TypeError):
+            row = Row(**load_json(line, "a row"))
+            row.require_types()
+        except (UsageError, TypeError):
             # Written by another version of kfuzz: its segment is written again.
             continue
         yield row

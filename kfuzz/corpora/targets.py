@@ -14,22 +14,31 @@ upload, so a failed attempt would leave half a file under its final name.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
 import shutil
+import stat
 import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import cannot_write, local_path, require_writable
+from kfuzz.files import (
+    cannot_write,
+    file_kind,
+    local_path,
+    open_regular,
+    read_small,
+    require_no_link,
+    require_writable,
+)
+from kfuzz.mapped import Mapped, require_whole
 
 __all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "as_they_end", "in_parallel"]
 
@@ -53,16 +62,22 @@ PART_BYTES = 5 << 20
 PIECE_BYTES = 1 << 20
 # How much of a file is copied at once from a remote file system.
 COPY_BYTES = 4 << 20
+# The most that is read of a file which is small in every corpus: the largest are the indexes of large segments.
+READ_BYTES_MAX = 256 << 20
 # Listings wait for the network or the disk, so many run at a time, on any number of cores.
 LISTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The content of one directory: file names with sizes in bytes, and the names of its directories."""
+    """The content of one directory: file names with sizes in bytes, and the names of its directories.
+
+    ``others`` says of each name that is neither what it is, such as "a link" or "a pipe"; these are never opened.
+    """
 
     files: dict[str, int]
     directories: list[str]
+    others: dict[str, str] = field(default_factory=dict)
 
 
 class Stage(ABC):
@@ -117,7 +132,10 @@ class Target(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """The content of a small file; None if it is missing."""
+        """The content of a small file; None if it is missing. ``UsageError`` beyond ``READ_BYTES_MAX``.
+
+        ``NotRegular`` for a link, a pipe or a device, here and in :meth:`view`.
+        """
 
     @abstractmethod
     def view(self, name: str) -> contextlib.AbstractContextManager[memoryview | None]:
@@ -171,11 +189,14 @@ class Target(ABC):
             stage.publish()
         self.settle(directory)
 
-    def walk(self, directory: str = "") -> Iterator[tuple[str, int]]:
-        """The names and sizes of all files below ``directory``, in no particular order."""
+    def walk(self, directory: str = "") -> Iterator[tuple[str, str]]:
+        """The names of all files below ``directory``, in no particular order. With each comes what it is, if it is no
+        regular file; otherwise an empty text.
+        """
         listing = self.list(directory)
         place = f"{directory}/" if directory else ""
-        yield from ((place + name, size) for name, size in listing.files.items())
+        yield from ((place + name, "") for name in listing.files)
+        yield from ((place + name, kind) for name, kind in listing.others.items())
         for inner in listing.directories:
             yield from self.walk(place + inner)
 
@@ -249,10 +270,14 @@ def as_they_end(
 
 
 class LocalTarget(Target):
-    """A directory of this machine, or of a file system that is mounted here."""
+    """A directory of this machine, or of a file system that is mounted here.
 
-    def __init__(self, root: Path) -> None:
+    ``named`` is the directory that the user named, if ``root`` is inside it. Links inside it are never followed.
+    """
+
+    def __init__(self, root: Path, named: Path | None = None) -> None:
         self.root = root
+        self._named = root if named is None else named
 
     def __str__(self) -> str:
         return str(self.root)
@@ -262,43 +287,55 @@ class LocalTarget(Target):
         return str(self.root.resolve())
 
     def child(self, name: str) -> Target:
-        return LocalTarget(self.root / name)
+        return LocalTarget(self.root / name, self._named)
 
     def list(self, directory: str = "") -> Listing:
-        files, directories = {}, []
+        files: dict[str, int] = {}
+        directories: list[str] = []
+        others: dict[str, str] = {}
         try:
-            with os.scandir(self.root / directory) as entries:
+            with os.scandir(self._place(directory)) as entries:
                 for entry in entries:
-                    if entry.is_dir():
-                        directories.append(entry.name)
-                        continue
                     with contextlib.suppress(FileNotFoundError):
-                        files[entry.name] = entry.stat().st_size
+                        found = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(found.st_mode):
+                            directories.append(entry.name)
+                        elif stat.S_ISREG(found.st_mode):
+                            files[entry.name] = found.st_size
+                        else:
+                            others[entry.name] = file_kind(found.st_mode)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             raise UsageError(f"{self.root / directory} cannot be read: {error.strerror}; check its rights") from None
-        return Listing(files, sorted(directories))
+        return Listing(files, sorted(directories), others)
 
     def read(self, name: str) -> bytes | None:
-        try:
-            return (self.root / name).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise UsageError(f"{self.root / name} cannot be read: {error.strerror}; check its rights") from None
+        path = self.root / name
+        return read_small(path, bytes_max=READ_BYTES_MAX) if self._is_there(name) else None
 
     @contextlib.contextmanager
     def view(self, name: str) -> Iterator[memoryview | None]:
-        with contextlib.ExitStack() as stack:
-            try:
-                file = stack.enter_context(open(self.root / name, "rb"))
-            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                yield None
-                return
-            except OSError as error:
-                raise UsageError(f"{self.root / name} cannot be read: {error.strerror}; check its rights") from None
-            yield stack.enter_context(_mapped(file.fileno()))
+        if not self._is_there(name):
+            yield None
+            return
+        with open_regular(self.root / name) as file, _mapped(file) as view:
+            yield view
+
+    def _is_there(self, name: str) -> bool:
+        """Whether there is something else than a directory; ``NotRegular`` if a link is on the way to it."""
+        with contextlib.suppress(OSError):
+            return not stat.S_ISDIR(os.lstat(self._parent(name) / name.rpartition("/")[2]).st_mode)
+        return False
+
+    def _place(self, directory: str) -> Path:
+        """The path of a directory; ``NotRegular`` if a link is on the way to it, which may lead anywhere."""
+        path = self.root / directory
+        require_no_link(self._named, path.relative_to(self._named))
+        return path
+
+    def _parent(self, name: str) -> Path:
+        return self._place(name.rpartition("/")[0])
 
     def modified_s(self, name: str) -> float | None:
         try:
@@ -307,7 +344,7 @@ class LocalTarget(Target):
             return None
 
     def stage(self, directory: str, attempt: str) -> Stage:
-        return _LocalStage(self.root / directory, attempt)
+        return _LocalStage(self._place(directory), attempt)
 
     def settle(self, directory: str = "") -> None:
         path = self.root / directory
@@ -323,12 +360,12 @@ class LocalTarget(Target):
     def remove(self, name: str) -> None:
         try:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.unlink(self.root / name)
+                os.unlink(self._parent(name) / name.rpartition("/")[2])
         except OSError as error:
             raise UsageError(f"{self.root / name} cannot be removed: {error.strerror}; remove it yourself") from None
 
     def remove_directory(self, name: str) -> None:
-        shutil.rmtree(self.root / name, ignore_errors=True)
+        shutil.rmtree(self._place(name), ignore_errors=True)
 
     def exists(self) -> bool:
         return self.root.is_dir()
@@ -369,7 +406,7 @@ class _LocalStage(Stage):
         self._names.append(name)
         try:
             # Unbuffered, because the chunks are large and a buffer would only add a copy.
-            with open(self._temporary(name), "wb", buffering=0) as file:
+            with open(self._temporary(name), "wb", buffering=0, opener=_new) as file:
                 for chunk in chunks:
                     _write_fully(file.fileno(), chunk)
                 os.fsync(file.fileno())
@@ -392,6 +429,11 @@ class _LocalStage(Stage):
         return self._directory / f".{name}.{self._suffix}"
 
 
+def _new(name: str, flags: int) -> int:
+    """Open a file to write; somebody may have put a link or a pipe under its name."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
 def _write_fully(descriptor: int, data: memoryview | bytes) -> None:
     view = memoryview(data)
     while view:
@@ -399,13 +441,18 @@ def _write_fully(descriptor: int, data: memoryview | bytes) -> None:
 
 
 @contextlib.contextmanager
-def _mapped(descriptor: int) -> Iterator[memoryview]:
+def _mapped(file: BinaryIO) -> Iterator[memoryview]:
+    """The content of an open file; ``UsageError`` at the end if it became shorter meanwhile."""
+    size = os.fstat(file.fileno()).st_size
     # An empty file cannot be mapped.
-    if os.fstat(descriptor).st_size == 0:
+    if size == 0:
         yield memoryview(b"")
         return
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-        yield view
+    with Mapped(file, 0, size) as data, memoryview(data) as view:
+        try:
+            yield view
+        finally:
+            require_whole(data)
 
 
 class RemoteTarget(Target):
@@ -461,7 +508,7 @@ class RemoteTarget(Target):
             if not self._copy(name, copy):
                 yield None
                 return
-            with _mapped(copy.fileno()) as view:
+            with _mapped(cast(BinaryIO, copy)) as view:
                 yield view
 
     def _copy(self, name: str, copy: Any) -> bool:

@@ -7,7 +7,7 @@ One pass over a log gives all that is compared (``log_walk``). It rebuilds the i
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -39,7 +39,7 @@ from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
-from kfuzz.errors import UsageError
+from kfuzz.errors import NotRegular, UsageError
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.checksum import crc32c
 
@@ -49,6 +49,8 @@ __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 PLANNED = ("path", "first_offset", "last_offset")
 # Further problems usually repeat the first ones.
 PROBLEMS_PER_SEGMENT = 20
+# So many segments may be missing; each is reported.
+MISSING_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +82,36 @@ class Corpus:
 
     @staticmethod
     def open(out: str | Path | Target) -> Corpus:
-        """Open the corpus in ``out``; ``UsageError`` if it is not a corpus or its manifest cannot be read."""
+        """Open the corpus in ``out``; ``UsageError`` if it is not a corpus or its manifest cannot be read.
+
+        ``UsageError`` also if the manifest or the workload is about many more segments than there are: both can claim
+        any number, and each row takes time and memory.
+        """
         target = Target.of(out)
         text, name = target.read(WORKLOAD), f"{target}/{WORKLOAD}"
         if text is None:
             raise UsageError(f"{target} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
         workload = parse(text.decode(errors="replace"), name)
-        return Corpus(target, workload, Plan(workload, name), Manifest(target.child(MANIFEST)))
+        corpus = Corpus(target, workload, Plan(workload, name), Manifest(target.child(MANIFEST)))
+        claimed = max(len(corpus.plan), len(corpus.rows))
+        if claimed > MISSING_MAX and claimed > MISSING_MAX + (held := _held(target)):
+            raise UsageError(
+                f"{target} has {held} segments, but its manifest has {len(corpus.rows)} rows and its workload "
+                f"{len(corpus.plan)} segments; generate it again"
+            )
+        return corpus
 
     def segments(self) -> Iterator[tuple[Segment, Row]]:
         """The segments that have a row in the manifest, with that row."""
         for row in self.rows:
             if 0 <= row.segment_id < len(self.plan):
                 yield self.plan[row.segment_id], row
+
+
+def _held(target: Target) -> int:
+    """The number of segments in the directories of a corpus."""
+    listings = target.list_all(target.list().directories)
+    return sum(name.endswith(".log") for _, listing in listings for name in listing.files)
 
 
 def verify(
@@ -124,7 +143,11 @@ def check_whole(corpus: Corpus) -> list[Problem]:
 
 
 def _check_success(corpus: Corpus) -> Iterator[Problem]:
-    success = corpus.out.read(SUCCESS)
+    try:
+        success = corpus.out.read(SUCCESS)
+    except NotRegular:
+        # `_check_files` reports it.
+        return
     if success is None:
         yield Problem(SUCCESS, None, "not-finished", "is missing: the generation did not finish; run it again")
         return
@@ -192,11 +215,15 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     # kfuzz's own files, which the next run removes.
     own = (WORKLOAD, SUCCESS, STATISTICS)
     unexpected += [name for name in root.files if name not in own and not is_lock(name)]
+    irregular = dict(root.others)
     labels = _label_files(corpus)
     for directory in sorted(set(root.directories) - set(partitions) - {ROWS}):
-        for name, _ in corpus.out.walk(directory):
+        for name, kind in corpus.out.walk(directory):
             inner, _, base = name.rpartition("/")
-            if name in labels:
+            if kind:
+                irregular[name] = kind
+                labels.discard(name)
+            elif name in labels:
                 labels.remove(name)
             elif inner != MANIFEST or not fnmatchcase(base, PARTS):
                 unexpected.append(name)
@@ -211,7 +238,8 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
                 aborted[segment_id] |= crc is not None
     wrong = []
     segment_id = 0
-    for directory, (listing, below, checkpoint) in in_parallel(partial(_partition, corpus.out), partitions):
+    contents = in_parallel(partial(_partition, corpus.out, root.others), partitions)
+    for directory, (listing, below, checkpoint) in contents:
         expected = {LEADER_EPOCH_CHECKPOINT}
         for base in corpus.plan.stems(directory):
             if known[segment_id]:
@@ -221,10 +249,15 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
             segment_id += 1
         unexpected += [f"{directory}/{base}" for base in listing.files.keys() - expected]
         unexpected += [f"{directory}/{name}" for name in below]
-        missing += [f"{directory}/{base}" for base in expected - listing.files.keys()]
+        irregular |= {f"{directory}/{base}": kind for base, kind in listing.others.items()}
+        if directory not in root.others:
+            missing += [f"{directory}/{base}" for base in expected - listing.files.keys() - listing.others.keys()]
         text = None if checkpoint is None else checkpoint.decode(errors="replace")
         if text not in (None, checkpoints[directory]):
             wrong.append((f"{directory}/{LEADER_EPOCH_CHECKPOINT}", _compare_lines(text, checkpoints[directory])))
+    for name in sorted(irregular):
+        message = f"is {irregular[name]}, and a corpus has regular files only; remove it and generate the corpus again"
+        yield Problem(name, None, "file-irregular", message)
     for name in sorted(unexpected):
         yield Problem(name, None, "file-unexpected", "does not belong to the corpus; remove it")
     for name in sorted(missing):
@@ -244,11 +277,17 @@ def _label_files(corpus: Corpus) -> set[str]:
     }
 
 
-def _partition(out: Target, directory: str) -> tuple[Listing, list[str], bytes | None]:
-    """What a partition holds: its files, the names of files in directories there, and its checkpoint."""
+def _partition(out: Target, others: Collection[str], directory: str) -> tuple[Listing, list[str], bytes | None]:
+    """What a partition holds: its files, the names of files in directories there, and its checkpoint.
+
+    Nothing if ``others`` has it, because it is a link.
+    """
+    if directory in others:
+        return Listing({}, []), [], None
     listing = out.list(directory)
     inner = [f"{name}/{base}" for name in listing.directories for base, _ in out.child(f"{directory}/{name}").walk()]
-    return listing, inner, out.read(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+    is_there = LEADER_EPOCH_CHECKPOINT in listing.files
+    return listing, inner, out.read(f"{directory}/{LEADER_EPOCH_CHECKPOINT}") if is_there else None
 
 
 def _compare_lines(found: str, expected: str) -> str:
@@ -260,15 +299,20 @@ def _compare_lines(found: str, expected: str) -> str:
 
 
 def verify_segment(out: str | Path | Target, segment: Segment, workload: Workload, row: Row) -> list[Problem]:
-    """Everything that is wrong with the files of one segment. :func:`check_whole` reports missing files."""
+    """Everything that is wrong with the files of one segment. :func:`check_whole` reports those that are missing, and
+    links, pipes and devices in place of files.
+    """
     target = Target.of(out)
-    with target.view(segment.path) as view:
-        if view is None:
-            return []
-        # Compaction may leave nothing of a segment.
-        if not view and not (segment.is_cleaned and row.bytes == 0):
-            return [Problem(segment.path, 0, "file-truncated", f"is empty; the manifest says {row.bytes} bytes")]
-        return _check_log(view, segment, workload, row, target)[:PROBLEMS_PER_SEGMENT]
+    try:
+        with target.view(segment.path) as view:
+            if view is None:
+                return []
+            # Compaction may leave nothing of a segment.
+            if not view and not (segment.is_cleaned and row.bytes == 0):
+                return [Problem(segment.path, 0, "file-truncated", f"is empty; the manifest says {row.bytes} bytes")]
+            return _check_log(view, segment, workload, row, target)[:PROBLEMS_PER_SEGMENT]
+    except NotRegular:
+        return []
 
 
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Target) -> list[Problem]:

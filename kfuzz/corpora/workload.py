@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from kfuzz.corpora import forms
 from kfuzz.corpora.forms import GIB, KIB, MIB, Range, Weights, parse_size, show_size
 from kfuzz.corpora.json_values import FIELDS, Field, check_fields
+from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
@@ -281,7 +281,7 @@ class Workload:
 
 def load(path: str | Path) -> Workload:
     """Read a workload file. Raises ``UsageError`` with the file, the key and the remedy in one sentence."""
-    data = read_bytes(path)
+    data = read_bytes(path, bytes_max=TOML_BYTES_MAX)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -291,11 +291,7 @@ def load(path: str | Path) -> Workload:
 
 def parse(text: str, name: str) -> Workload:
     """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}; correct it there") from None
-    workload = forms.read(Workload, forms.Table(values, name))
+    workload = forms.read(Workload, forms.Table(load_toml(text, name, remedy="correct it there"), name))
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from kfuzz.findings.model import Code, Finding, Profile
+from kfuzz.wire.layout import HEADER_AT
 
-__all__ = ["CODES", "stored_finding"]
+__all__ = ["CODES", "LENGTH_WRONG", "length_wrong", "stored_finding"]
+
+LENGTH_WRONG: Final = "batch-length-wrong"
 
 # For each code: Kafka's severity, the requirement that it breaks, and its sentence. Fatal is what a broker does not
 # accept when it starts: it makes an index again, and a snapshot that it refuses is left out.
 CODES: Final[Mapping[str, Code]] = {
     "aborted-entry-version-unknown": Code("fatal", None, "the entry's version is {found}; Kafka knows {allowed}"),
-    "batch-length-wrong": Code(
+    LENGTH_WRONG: Code(
         "fatal", None, "the length leads behind the end of the file, but {found} bytes further on is a batch"
     ),
     "checkpoint-count-mismatch": Code("fatal", None, "the file says {found} entries and has {allowed}"),
@@ -38,6 +41,7 @@ CODES: Final[Mapping[str, Code]] = {
     "leader-epochs-not-rising": Code(
         "deviation", None, "the {detail} is {found}, and that of the entry before is {allowed}"
     ),
+    "not-record-batches": Code("fatal", None, "the file {detail}"),
     "snapshot-crc-mismatch": Code("fatal", None, "the stored CRC is {found:#010x}; the bytes have {allowed:#010x}"),
     "snapshot-cut": Code("fatal", None, "the file has {found} bytes; version and CRC take {allowed}"),
     "snapshot-unreadable": Code("fatal", None, "its entries cannot be read: {detail}"),
@@ -53,3 +57,11 @@ def stored_finding(
     known = CODES[code]
     sentence = known.sentence.format(found=found, allowed=allowed, detail=detail)
     return Finding(code, known.severity(profile, "log"), at, path, known.requirement, sentence)
+
+
+def length_wrong(index: int, at: int, after: int, profile: Profile) -> Finding:
+    """The finding about batch ``index`` at byte ``at``, whose length leads behind the end although a batch begins at
+    byte ``after``.
+    """
+    path = f"batch[{index}].batch_length"
+    return stored_finding(LENGTH_WRONG, path, at + HEADER_AT["batch_length"], profile, found=after - at)

@@ -12,7 +12,7 @@ from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["Body", "body_of", "killing_fields_of"]
+__all__ = ["Body", "body_of", "killing_fields_of", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,17 @@ def body_of(target: Target, data: bytes) -> Body | None:
         packed = pack(data)
         return None if packed is None else Body(packed, None, unpack)
     return Body(data) if target.batches else None
+
+
+def skipped(target: Target, data: bytes) -> str:
+    """Why the target passes over an input and checks nothing; empty if it checks something."""
+    if not data:
+        return "it is empty"
+    if target.flat_schema_of is not None and chosen(data) is None:
+        return f"its first {SELECTOR_SIZE} bytes select no message"
+    if target.compresses and pack(data) is None:
+        return "it does not begin with a whole batch that has a codec"
+    return ""
 
 
 def killing_fields_of(target: Target, data: bytes, breaks: Callable[[bytes], bool]) -> tuple[KillingField, ...]:

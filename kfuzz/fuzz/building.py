@@ -54,7 +54,7 @@ SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 # The folders whose compiled modules the targets run. ``mutate`` and ``fuzz`` also mutate inputs.
-INSTRUMENTED = ("wire", "records", "mutate", "fuzz")
+INSTRUMENTED = ("mapped", "wire", "records", "mutate", "fuzz")
 # Files that are not compiled. The compiled modules expect them in the same folder.
 LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")
@@ -400,6 +400,6 @@ def _write_executable(path: Path, environment: dict[str, str]) -> None:
         "#!/bin/sh\n"
         "# atheris numbers the branches of Python code in an order that depends on addresses.\n"
         "fixed=; setarch -R true 2>/dev/null && fixed='setarch -R'\n"
-        f'exec $fixed env {settings} {shlex.quote(sys.executable)} -m kfuzz.fuzz.harness "$0" "$@"\n',
+        f'exec $fixed env {settings} {shlex.quote(sys.executable)} -P -m kfuzz.fuzz.harness "$0" "$@"\n',
         mode=0o777,
     )

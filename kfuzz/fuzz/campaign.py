@@ -561,11 +561,13 @@ class _Campaign:
     def _learn_truth(self) -> None:
         """Add what the testee reads otherwise."""
         found = self._truth.finish(at_once=self._stopping) if self._truth else None
-        if found is None:
+        if found is None or self._truth is None:
             return
         self.result.compared = found.inputs
         for cause, item in found.smallest:
-            self._faults.add_difference(cause, harm_of(item), item.reason, item.data)
+            self._faults.add_difference(
+                cause, harm_of(item), self._truth.told(item), self._truth.input_of(item), self._truth.label
+            )
 
     def _merge(self) -> None:
         """Replace the corpus by the smallest inputs that reach as much. Inputs that break the target are set aside."""

@@ -19,10 +19,12 @@ from typing import Any, Final
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RANK
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
-from kfuzz.fuzz.recorder import Find, Kind
+from kfuzz.fuzz.recorder import DETAILS_BYTES_MAX, Find, Kind
 from kfuzz.fuzz.targets import Target
+from kfuzz.text import foreign_text
 
 __all__ = ["CAUSES_FILE", "Fault", "Faults", "explain", "load", "of_end"]
 
@@ -37,15 +39,17 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
+ID: Final = re.compile("[0-9a-f]{8}")
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
 # The place of undefined behaviour, a frame of a sanitizer's stack with names and one without, and a frame of Python's
-# own stack, each in the code of PACKAGE. The folder of a peer's testee may have the name of its package.
+# own stack, each in the code of PACKAGE. The folder of a peer's testee may have the name of its package. The first
+# place of the package's name is not left again, so that a long line takes no quadratic time.
 FILE: Final = r"(?<!/testees/)(?P<file>PACKAGE/[^\s:\"]+)"
-UNDEFINED: Final = rf"\S*?{FILE}:(?P<line>\d+):\d+: runtime error: "
-FRAME: Final = rf"\s+#\d+ 0x[0-9a-f]+ in (?P<function>\S+) \S*?/{FILE}(?::(?P<line>\d+))?"
-NAMELESS_FRAME: Final = r"\s+#\d+ 0x[0-9a-f]+ +\(\S*?/(?P<file>PACKAGE/[^\s+]+)\+(?P<line>0x[0-9a-f]+)\)"
-PYTHON_FRAME: Final = rf'\s+File "\S*?/{FILE}", line (?P<line>\d+) in (?P<function>.+)'
+UNDEFINED: Final = rf"(?>\S*?{FILE}):(?P<line>\d+):\d+: runtime error: "
+FRAME: Final = rf"\s+#\d+ 0x[0-9a-f]+ in (?P<function>\S++) (?>\S*?/{FILE})(?::(?P<line>\d+))?"
+NAMELESS_FRAME: Final = r"\s+#\d+ 0x[0-9a-f]+ +\((?>\S*?/(?P<file>PACKAGE/[^\s+]+))\+(?P<line>0x[0-9a-f]+)\)"
+PYTHON_FRAME: Final = rf'\s+File "(?>\S*?/{FILE})", line (?P<line>\d+) in (?P<function>.+)'
 MANGLED = re.compile(r"__pyx_[a-z]+_(?P<rest>.+)")
 LENGTH = re.compile(r"([1-9][0-9]?)(?=[A-Za-z_])")
 # These files call the target; they are in every stack.
@@ -59,7 +63,8 @@ class Fault:
     ``summary``, ``at`` and ``details`` tell what happened and where, ``count`` how many inputs it broke.
     ``input_hex`` is the smallest one, ``file`` holds it, and ``known`` names the vectors and seeds among the inputs.
     ``kills``: the fields without which the smallest input does not break the target in this way, the most telling one
-    first; empty if they were not found.
+    first; empty if they were not found. ``truth``: the testee that reads the inputs otherwise; empty if they break the
+    target itself.
     """
 
     id: str
@@ -72,6 +77,7 @@ class Fault:
     file: str = ""
     known: tuple[str, ...] = ()
     kills: tuple[KillingField, ...] = ()
+    truth: str = ""
 
     @property
     def data(self) -> bytes:
@@ -145,9 +151,11 @@ class Faults:
         """The smallest input of a fault of this campaign."""
         return self._now[id].data
 
-    def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes) -> None:
-        """Count a cause of a differential: kfuzz and a testee read its inputs differently. ``data`` is the smallest."""
-        fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex())
+    def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes, truth: str) -> None:
+        """Count a cause of a differential: kfuzz and the testee ``truth`` read its inputs differently. ``data`` is the
+        smallest one.
+        """
+        fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex(), truth=truth)
         earlier = self._now.get(cause.id)
         self._now[cause.id] = fault if earlier is None else earlier.merged(fault)
         self._differences.add(cause.id)
@@ -206,19 +214,30 @@ def load(path: Path) -> list[Fault]:
     """
     if not path.is_file():
         return []
+    remedy = "remove it, or use another --out"
     try:
-        return [
-            Fault(
-                **{
-                    **entry,
-                    "known": tuple(entry["known"]),
-                    "kills": tuple(KillingField.from_json(field) for field in entry.get("kills", ())),
-                }
-            )
-            for entry in json.loads(read_bytes(path))
-        ]
-    except (ValueError, TypeError, KeyError):
-        raise UsageError(f"{path} is not what a campaign writes; remove it, or use another --out") from None
+        return [_loaded(entry) for entry in load_json(read_bytes(path), str(path), remedy=remedy)]
+    except (ValueError, TypeError, LookupError):
+        raise UsageError(f"{path} is not what a campaign writes; {remedy}") from None
+
+
+def _loaded(entry: Mapping[str, Any]) -> Fault:
+    """The fault that is stored as ``entry``; ``ValueError``, ``TypeError`` or ``LookupError`` for anything else.
+
+    The folder may come from others, and its names become those of files.
+    """
+    if entry["harm"] not in RANK or not ID.fullmatch(entry["id"]) or type(entry["count"]) is not int:
+        raise ValueError("no fault")
+    bytes.fromhex(entry["input_hex"])
+    return Fault(
+        **{
+            **entry,
+            **{name: foreign_text(entry[name]) for name in ("summary", "at")},
+            "details": foreign_text(entry["details"], bytes_max=DETAILS_BYTES_MAX),
+            "known": tuple(map(foreign_text, entry["known"])),
+            "kills": tuple(KillingField.from_json(field) for field in entry.get("kills", ())),
+        }
+    )
 
 
 def of_end(kind: str, lines: Sequence[str], code: int, data: bytes, package: str = "kfuzz") -> Find:

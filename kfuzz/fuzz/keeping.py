@@ -21,12 +21,14 @@ from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
-from kfuzz.fuzz.bodies import Body
-from kfuzz.fuzz.crashes import DIFFERENTIAL, Crash
+from kfuzz.fuzz.bodies import Body, skipped
+from kfuzz.fuzz.crashes import DIFFERENTIAL, Crash, as_differential, as_it_is
 from kfuzz.fuzz.seeding import CORPUS
+from kfuzz.fuzz.targets import TARGETS
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
+from kfuzz.text import printable
 from kfuzz.vectors.adding import files_with, place_of, vector_with
 from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.coverage import CODES
@@ -107,6 +109,7 @@ def kept_vector(
 
     Raises ``UsageError`` for what cannot be kept so, and :class:`Disagrees` if Kafka contradicts kfuzz.
     """
+    crash = as_differential(crash)
     if crash.target not in ABOUT_BYTES:
         raise UsageError(
             f"an input of {crash.target} tests kfuzz's own tools, and no decoder can be asked about it; "
@@ -172,18 +175,22 @@ def kept_vector(
 def kept_regression(
     crash: Crash, name: str | None, *, summary: str | None = None, regressions: Path | None = None
 ) -> Kept:
-    """The regression that a crash becomes, without a vector. Nothing is written yet. ``UsageError`` for what cannot be
-    kept so.
+    """The regression that a crash becomes, without a vector. Nothing is written yet.
+
+    The input is run again first. ``UsageError`` if it does not fail any more, and for what cannot be kept so.
     """
     text = summary or crash.summary
     if not text:
         raise UsageError("the cause is not known; say with --summary what the input breaks")
-    if crash.target == DIFFERENTIAL and not crash.testee.startswith("kafka-clients@"):
+    if crash.testee and not crash.testee.startswith("kafka-clients@"):
         raise UsageError(
             f"a regression of the differential holds Kafka's answer, and this is one of {crash.testee}; "
             "keep it as a vector with --id, or compare with kafka-clients"
         )
-    regression, files = _regression(crash, name or crash.file.name, text, regressions, None)
+    stem = name or crash.file.name
+    # What cannot be kept at all says so at once.
+    _regression(crash, stem, text, regressions, None)
+    regression, files = _regression(as_it_is(crash), stem, text, regressions, None)
     return Kept(files, None, regression)
 
 
@@ -196,6 +203,8 @@ def _regression(
     """The file of the regression, and all files with their contents. ``answer`` is Kafka's, for a differential."""
     if crash.target == "canary":
         raise UsageError("the canary is a planted bug that must stay hard to find; there is nothing to keep")
+    if crash.target in TARGETS and (why := skipped(TARGETS[crash.target], crash.data)):
+        raise UsageError(f"{crash.file} tests nothing: the target {crash.target} passes over it, because {why}")
     if folder is None:
         folder = CORPUS / "regressions"
         if not CORPUS.is_dir():
@@ -204,7 +213,7 @@ def _regression(
     file = folder / crash.target / f"{stem}.hex"
     if file.exists():
         raise UsageError(f"{file} exists; choose another name")
-    sentence = " ".join(text.split())
+    sentence = printable(" ".join(text.split()))
     sentence = sentence[0].upper() + sentence[1:].rstrip(".") + "."
     files = {file: f"# {sentence}\n{crash.data.hex()}\n".encode()}
     if crash.target == DIFFERENTIAL:

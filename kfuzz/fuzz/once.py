@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
@@ -14,17 +17,19 @@ from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.peer_building import build_peer
 from kfuzz.fuzz.peers import Peer
-from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Find, found_by, taken
+from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, FINDS, STACK_AFTER, Find, found_by, taken
 from kfuzz.fuzz.running import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
 from kfuzz.fuzz.seeding import by_digest, inputs, read_hex
 from kfuzz.fuzz.targets import Target
+from kfuzz.fuzz.truth import Truth, asked_once
 from kfuzz.fuzz.trying import CannotTry, Trier
 
-__all__ = ["Replay", "read_input", "replay", "reproduce", "reproduce_peer", "run_alone"]
+__all__ = ["Replay", "breaks_now", "compare", "read_input", "replay", "reproduce", "reproduce_peer", "run_alone"]
 
 # A replay has inputs of any size, and a sanitizer makes many of them slow.
 REPLAY_TIMEOUT_S = 300
 REPLAY_S = 3600
+WRONG_USE = 2
 
 
 def read_input(path: str | Path) -> bytes:
@@ -57,14 +62,14 @@ def reproduce_peer(
             raise UsageError(f"the reader of {peer.label} does not start; install what it needs") from None
 
 
-def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Find | None:
+def reproduce(name: str, given: str | Path | bytes, *, sanitizer: Sanitizer = "none") -> Find | None:
     """Run one input once through a target, without fuzzing. Returns what it breaks, or None if there is nothing.
 
-    ``path`` is a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer, the input runs in the
-    instrumented build.
+    ``given`` is the input, or a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer, the input runs
+    in the instrumented build.
     """
     target = table.find(name)
-    data = read_input(path)
+    data = given if isinstance(given, bytes) else read_input(given)
     if sanitizer == "none":
         return found_by(target.tiers(all_twice=True), data)
     try:
@@ -73,6 +78,38 @@ def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> 
         raise UsageError(f"--sanitize needs the instrumented build: {error}") from None
     with tempfile.TemporaryDirectory(prefix="kfuzz-fuzz-") as directory:
         return run_alone(made, target, data, Path(directory))
+
+
+def compare(name: str, path: str | Path, testee: Testee) -> Find | None:
+    """Ask a testee about one input of a target. Returns how it reads it otherwise. ``path`` is as for
+    :func:`reproduce`.
+    """
+    target, data = table.find(name), read_input(path)
+    if not Truth.knows(target):
+        raise UsageError(f"no testee can be asked about an input of {name}; leave out --truth")
+    found = asked_once(testee, target, data)
+    return None if found is None else Find("promise", found.reason, "", "", data)
+
+
+def breaks_now(target: Target, data: bytes, *, natively: bool) -> bool:
+    """Whether an input breaks a target of kfuzz as it is now, in a process of its own: the input may end it.
+
+    ``natively``: if it does not, it also runs in the instrumented builds with a sanitizer. ``UsageError`` if these
+    cannot be made.
+    """
+    with tempfile.TemporaryDirectory(prefix="kfuzz-once-") as directory:
+        file = Path(directory) / "input"
+        file.write_bytes(data)
+        command = [sys.executable, "-P", "-m", "kfuzz", "fuzz", target.name, "--reproduce", str(file)]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CHILD_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return True
+        if done.returncode == WRONG_USE:
+            raise UsageError(done.stderr.decode(errors="replace").strip().removeprefix("kfuzz: "))
+    return done.returncode != 0 or (
+        natively and any(reproduce(target.name, data, sanitizer=one) for one in ("address", "undefined"))
+    )
 
 
 def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: str = "crash") -> Find | None:

@@ -26,7 +26,8 @@ from kfuzz.fuzz.recorder import PEER
 
 __all__ = ["build_peer", "sanitizer_of"]
 
-PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
+# Without -P, a file `pip.py` in the current folder would run.
+PIP: Final = ("-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
 
 
 def sanitizer_of(peer: Peer, chosen: Sanitizer | None) -> Sanitizer:

@@ -23,6 +23,7 @@ from typing import Final, Literal
 
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.fuzz.oracle import OracleFailure, Undeclared
+from kfuzz.text import foreign_text
 
 __all__ = [
     "CHILD_TIMEOUT_S",
@@ -63,6 +64,7 @@ FAILING_MAX: Final = 20_000
 FINDS_MAX: Final = 4096
 COUNT: Final = struct.Struct("<q")
 NAME_CHARACTERS: Final = 16
+DETAILS_BYTES_MAX: Final = 64 * 1024
 LINE_CHARACTERS: Final = 40 + 1 + NAME_CHARACTERS
 PACKAGE: Final = Path(__file__).resolve().parent.parent
 # The words that a broken promise begins with, before what differs from input to input.
@@ -133,10 +135,10 @@ def of_error(error: Exception, data: bytes) -> Find:
     """The find of one input that raised ``error``."""
     # What a peer raised says everything; the exception around it is ours.
     shown = error.__cause__ or error if isinstance(error, Undeclared) else error
-    summary = traceback.format_exception_only(shown)[-1].strip()
+    summary = foreign_text(traceback.format_exception_only(shown)[-1].strip())
     # A file's place on this machine says nothing.
     details = "".join(traceback.format_exception(shown)).replace(f"{PACKAGE.parent}{os.sep}", "")
-    return Find(_kind(error), summary, _place(error), details, data)
+    return Find(_kind(error), summary, _place(error), foreign_text(details, bytes_max=DETAILS_BYTES_MAX), data)
 
 
 def _kind(error: Exception) -> Kind:
@@ -152,7 +154,7 @@ def _place(error: Exception) -> str:
     For a broken promise, the first words of its text follow.
     """
     if isinstance(error, Undeclared):
-        return error.at or type(error.__cause__).__name__
+        return foreign_text(error.at or type(error.__cause__).__name__)
     last = ""
     for file, line in _frames(error.__traceback__):
         head, found, rest = file.replace(os.sep, "/").rpartition(f"{PACKAGE.name}/")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from kfuzz.fuzz.building import Sanitizer
+from kfuzz.text import FOREIGN_BYTES_MAX, foreign_text
 
 __all__ = ["INPUT_TIMEOUT_S", "Ended", "Fuzzer", "Totals", "flags", "kill_group"]
 
@@ -163,9 +164,10 @@ class Fuzzer:
         """Follow the output until the process ends."""
         output = cast(IO[bytes], self._process.stdout)
         try:
-            for raw in output:
+            # A peer may print a line without an end.
+            while raw := output.readline(FOREIGN_BYTES_MAX):
                 self._log.write(raw)
-                line = raw.decode(errors="replace").rstrip("\n")
+                line = foreign_text(raw.rstrip(b"\n"))
                 if not self.totals.take(line):
                     self._lines.append(line)
                     del self._lines[:-LINES_KEPT]

@@ -21,14 +21,16 @@ from kfuzz.conformance.differential.records import differ
 from kfuzz.conformance.judge.harm import ACCEPTS, REFUSES
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
-from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
-from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.bodies import body_of
+from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen, selector
+from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.samples import Samples
 from kfuzz.fuzz.targets import Target
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Definition
 from kfuzz.records import Role
 
-__all__ = ["Truth", "harm_of", "named_testee"]
+__all__ = ["MESSAGES", "ROLES", "Truth", "asked_once", "harm_of", "named_testee"]
 
 # How often to look for new inputs in the corpus.
 PAUSE_S: Final = 0.3
@@ -71,6 +73,25 @@ class Truth:
         self._found: Differential | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"kfuzz-truth-{target.name}", daemon=True)
+
+    @property
+    def label(self) -> str:
+        """The testee, as the command line names it."""
+        return self._testee.label
+
+    def input_of(self, item: Disagreement) -> bytes:
+        """The target's own input of a disagreement: with what selects the message, and before it is compressed."""
+        if self._target.name == MESSAGES:
+            definition = catalogue().messages[item.request["message"]]
+            return selector(definition, item.request["version"]) + item.data
+        return unpack(item.data) if self._target.compresses else item.data
+
+    def told(self, item: Disagreement) -> str:
+        """What is wrong with kfuzz's reading, if the testee is right. A disagreement tells what is wrong with its."""
+        rest = item.reason.removeprefix(f"{item.error}; ")
+        if rest == item.reason or item.harm in SWAPPED:
+            return rest
+        return f"as {self.label} reads it, {item.reason}"
 
     @staticmethod
     def knows(target: Target) -> bool:
@@ -153,6 +174,21 @@ class Truth:
                 if data := (self._corpus / name).read_bytes():
                     self._seen.add(name)
                     yield data
+
+
+def asked_once(testee: Testee, target: Target, data: bytes) -> Disagreement | None:
+    """How kfuzz and ``testee`` disagree about one input of the target; None if they agree.
+
+    ``UsageError`` if the testee does not start.
+    """
+    body = body_of(target, data)
+    if body is None:
+        return None
+    if body.message is not None:
+        found = differ_inputs(testee, [(*body.message, body.data)])
+    else:
+        found = differ(testee, [body.data], role=ROLES[target.name])
+    return next(iter(found.disagreements), None)
 
 
 def harm_of(item: Disagreement) -> str:

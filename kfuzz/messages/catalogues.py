@@ -16,7 +16,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from kfuzz.documents import JSON_BYTES_MAX
 from kfuzz.errors import UsageError
+from kfuzz.files import read_small
 from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages.language import definition_of, parse_definition, parse_versions
 from kfuzz.messages.model import Definition, Field, Struct, Versions
@@ -40,7 +42,7 @@ RECORDS: Final[Mapping[str, str]] = {release: f"records-{release}" for release i
 CARRIED: Final = (*RELEASES, *RECORDS.values())
 # The folders of a jar that hold definitions. Those of the metadata log have a folder of their own.
 FOLDERS: Final = ("message", "metadata")
-# A jar can claim any size for a member. No definition of Kafka's has a hundredth of this size.
+# A jar can claim any size for a member. All definitions of a Kafka have a tenth of this size.
 MOST_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -198,7 +200,11 @@ def load(source: str | Path, *, tags_may_end: bool = False) -> Catalogue:
     """
     path = Path(source)
     if path.is_dir():
-        texts = {str(file): _text(file.read_bytes(), str(file)) for file in sorted(path.rglob("*.json"))}
+        texts, left = {}, MOST_BYTES
+        for file in sorted(path.rglob("*.json")):
+            data = read_small(file, bytes_max=left)
+            left -= len(data)
+            texts[str(file)] = _text(data, str(file))
         return _catalogue(str(path), texts, tags_may_end)
     if not path.is_file():
         raise UsageError(f"{path} is neither a file nor a folder; name a jar, a folder of definitions, or a catalogue")
@@ -209,13 +215,17 @@ def load(source: str | Path, *, tags_may_end: bool = False) -> Catalogue:
 
 def _members(path: Path) -> dict[str, str]:
     """The texts of a jar's definitions: all JSON files in the folders where Kafka's jars have definitions."""
-    texts = {}
+    texts, left = {}, MOST_BYTES
     try:
         with zipfile.ZipFile(path) as jar:
             for member in sorted(jar.namelist()):
                 if member.endswith(".json") and Path(member).parent.name in FOLDERS:
-                    if jar.getinfo(member).file_size > MOST_BYTES:
-                        raise UsageError(f"{path}: {member} has more than {MOST_BYTES} bytes; definitions are smaller")
+                    left -= jar.getinfo(member).file_size
+                    if left < 0:
+                        raise UsageError(
+                            f"{path}: up to {member}, its definitions have more than {MOST_BYTES} bytes; name a jar of "
+                            "Kafka's"
+                        )
                     texts[f"{path.name}/{member}"] = _text(jar.read(member), f"{path}: {member}")
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UsageError(f"{path} cannot be read as a jar: {error}; fetch it again") from None
@@ -292,7 +302,7 @@ def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str])
 
 
 def _condensed(path: Path, tags_may_end: bool) -> Catalogue:
-    text = _text(path.read_bytes(), str(path))
+    text = _text(read_small(path, bytes_max=JSON_BYTES_MAX, follow=True), str(path))
     root = parse(text, str(path))
     members = root.value if isinstance(root.value, dict) else {}
     if "format" not in members or members["format"].value != FORMAT or "messages" not in members:

@@ -76,14 +76,32 @@ def require_profile(profile: Profile) -> None:
         raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
 
 
+def _excess(program: Schema, data: bytes, elements_max: int | None) -> Finding | None:
+    """The finding for a message with too many elements in all of its arrays together.
+
+    Kafka bounds each array only. Values take up to a hundred times the memory of their bytes.
+    """
+    if elements_max is None or (count := program.elements(data)) <= elements_max:
+        return None
+    sentence = f"all arrays have {count} elements together; at most {elements_max} are read here"
+    return Finding("count-too-large", "fatal", 0, program.name, None, sentence)
+
+
 def read(
-    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", defaults: bool = False
+    message: str | Definition,
+    version: int,
+    data: bytes,
+    *,
+    profile: Profile = "kafka",
+    defaults: bool = False,
+    elements_max: int | None = None,
 ) -> MessageReading:
     """Read a message: its values and the findings. Bad bytes become findings, not exceptions.
 
     ``message`` is a definition, or the name of a message of the latest release. Profile ``kafka`` refuses what the
     generated classes of that release refuse. ``strict`` refuses everything that a writer must not write. For
-    ``defaults`` see :func:`decode`. Raises ``UsageError`` for an unknown message, version or profile.
+    ``defaults`` and ``elements_max`` see :func:`decode`. Raises ``UsageError`` for an unknown message, version or
+    profile.
 
     >>> from kfuzz.messages import read
     >>> reading = read("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a02310000"))
@@ -94,6 +112,8 @@ def read(
     """
     require_profile(profile)
     program = _program(message, version)
+    if excess := _excess(program, bytes(data), elements_max):
+        return MessageReading(0, [excess])
     consumed, notes, value = (program.decode_whole if defaults else program.decode)(bytes(data))
     return reading_of(program.name, consumed, notes, value, profile)
 
@@ -120,6 +140,7 @@ def decode(
     profile: Profile = "kafka",
     objects: Literal[False] = False,
     defaults: bool = False,
+    elements_max: int | None = None,
 ) -> Message: ...
 @overload
 def decode(
@@ -130,6 +151,7 @@ def decode(
     profile: Profile = "kafka",
     objects: Literal[True],
     defaults: bool = False,
+    elements_max: int | None = None,
 ) -> StructValue: ...
 def decode(
     message: str | Definition,
@@ -139,11 +161,15 @@ def decode(
     profile: Profile = "kafka",
     objects: bool = False,
     defaults: bool = False,
+    elements_max: int | None = None,
 ) -> Message | StructValue:
     """The values of a message, as dicts or as ``objects``. Raises ``MessageError`` with the first fatal finding.
 
     With ``defaults``, dicts also have the fields that the version lacks, each with its default. Kafka's generated
     classes have these fields too, and so do objects in any case.
+
+    ``elements_max`` bounds the elements of all arrays together, and tagged fields, before any value is made. Kafka
+    bounds each array only, so bytes from strangers need this bound.
 
     >>> from kfuzz.messages import decode
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"))
@@ -155,6 +181,8 @@ def decode(
     """
     require_profile(profile)
     program = _program(message, version)
+    if excess := _excess(program, bytes(data), elements_max):
+        raise MessageError(excess)
     reader = program.decode_objects if objects else program.decode_whole if defaults else program.decode
     consumed, notes, value = reader(bytes(data))
     if notes:

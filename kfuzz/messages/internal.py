@@ -10,6 +10,7 @@ Mirrors ``CoordinatorRecordSerde`` and ``AbstractApiMessageSerde``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,10 +25,12 @@ from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import Definition
 from kfuzz.wire.cursor import uvarint_of
 
-__all__ = ["FRAMED", "InternalRecord", "Side", "decode_internal", "topic_of_path"]
+__all__ = ["FRAMED", "SNAPSHOT", "InternalRecord", "Side", "decode_internal", "topic_of_path"]
 
 # The topics whose records have no keys.
 FRAMED: Final = ("__cluster_metadata", "__remote_log_metadata")
+# A snapshot of a KRaft log, or the records with which a cluster begins.
+SNAPSHOT: Final = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
 FRAME_VERSION: Final = 1
 VARINT_BYTES_MAX: Final = 5
 VERSION_BYTES: Final = 2
@@ -68,7 +71,12 @@ class InternalRecord:
 
 
 def topic_of_path(path: str | Path) -> str | None:
-    """The topic of ``INTERNAL_TOPICS`` in whose partition folder the file is; None if it is in none."""
+    """The topic of ``INTERNAL_TOPICS`` in whose partition folder the file is; None if it is in none.
+
+    A snapshot of the metadata log is known by its own name, wherever it is.
+    """
+    if SNAPSHOT.fullmatch(Path(path).name):
+        return "__cluster_metadata"
     folder = Path(path).absolute().parent.name
     topic, dash, partition = folder.rpartition("-")
     return topic if dash and partition.isdigit() and topic in INTERNAL_TOPICS else None

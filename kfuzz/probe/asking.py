@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz.client.cluster import Cluster
 from kfuzz.client.link import CLOSED, GARBLED, Link
-from kfuzz.client.protocol import ConnectionLost, ProduceForm, error_name
+from kfuzz.client.protocol import ConnectionLost, ProduceForm, error_name, throttle_ms
 from kfuzz.messages.codec import Message
-from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed
+from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed, is_excessive
+from kfuzz.text import foreign_text
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import HEADER_AT, TRANSACTIONAL
 
@@ -57,6 +58,8 @@ async def ask(cluster: Cluster, place: Place, data: bytes) -> Observed:
     if seen.outcome == REFUSED:
         # There is nothing to fetch, so how that failed says nothing about the vector.
         failure = ""
+    if is_excessive(data, stored):
+        return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, b"", GARBLED)
     return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, stored, failure)
 
 
@@ -96,7 +99,7 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
             await asyncio.sleep(PAUSE_S)
             await cluster.look_again(place.topic, cluster.generation)
             continue
-        text = said.get("errorMessage") or ""
+        text = foreign_text(said.get("errorMessage") or "")
         if code:
             return Observed(REFUSED, error_name(code), text)
         return Observed(ACCEPTED, NO_ERROR, text, said["baseOffset"])
@@ -104,8 +107,8 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
 
 async def _rest(values: Message) -> None:
     """Wait as long as the broker's throttle time says, but at most ``THROTTLE_S_MAX``."""
-    if throttle_ms := values.get("throttleTimeMs", 0):
-        await asyncio.sleep(min(throttle_ms / 1000, THROTTLE_S_MAX))
+    if wait_ms := throttle_ms(values):
+        await asyncio.sleep(min(wait_ms / 1000, THROTTLE_S_MAX))
 
 
 async def _fetch(cluster: Cluster, place: Place, *, wait_s: float) -> tuple[bytes, str]:

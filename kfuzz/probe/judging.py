@@ -11,16 +11,19 @@ from kfuzz.client.link import CLOSED, GARBLED, SILENT
 from kfuzz.conformance.judge.compare import Case, Cell, judge
 from kfuzz.conformance.judge.harm import HARM_OF, worst
 from kfuzz.conformance.judge.matrix import Run
-from kfuzz.conformance.judge.reference import for_broker
+from kfuzz.conformance.judge.reference import as_vector, for_broker, verdict
 from kfuzz.conformance.protocol.words import DECODE, Answer, Handshake
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, CODECS
-from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, Observed
+from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, TOO_LARGE, Observed
+from kfuzz.records.read.topic import Topic
 from kfuzz.vectors import Vector
+from kfuzz.vectors.model import TOPIC
 
 __all__ = ["cases_for_broker", "cell_of", "handshake_of", "summary"]
 
 BROKER: Final = "broker"
+BATCH_TOO_LARGE: Final = "batch-too-large"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
 # The outcome for each way a connection can be lost.
@@ -39,6 +42,31 @@ def cases_for_broker(vectors: Sequence[Vector]) -> tuple[Case, ...]:
     If the suite has no verdict for brokers, kfuzz's own verdict is used.
     """
     return tuple(Case(for_broker(vector), BROKER) for vector in vectors if vector.kind == "records")
+
+
+def with_limit(case: Case, max_message_bytes: int | None) -> Case:
+    """The case for a broker with another ``max.message.bytes`` than Kafka's default; None if it has that one.
+
+    Only verdicts that depend on this limit change. The suite's were confirmed with the default.
+    """
+    topic = case.vector.options.get(TOPIC, {})
+    if max_message_bytes is None or "max_message_bytes" in topic:
+        return case
+    made = verdict(case.vector.data, BROKER, topic=Topic.from_json({**topic, "max_message_bytes": max_message_bytes}))
+    found = made.fatal.code if made.fatal is not None else ""
+    if BATCH_TOO_LARGE not in (case.expectation.get("finding"), found):
+        return case
+    expectation = as_vector(case.vector.id, case.vector.data, made, BROKER).expect[BROKER]
+    # Other brokers have other limits than kfuzz for what a batch may decompress to.
+    if found == TOO_LARGE:
+        expectation = {"verdict": "acceptable"}
+    return replace(case, vector=replace(case.vector, expect={**case.vector.expect, BROKER: expectation}))
+
+
+def depends_on_limit(case: Case) -> bool:
+    """Whether Kafka's default of ``max.message.bytes`` decides about this vector."""
+    topic = case.vector.options.get(TOPIC, {})
+    return "max_message_bytes" not in topic and case.expectation.get("finding") == BATCH_TOO_LARGE
 
 
 def handshake_of(name: str) -> Handshake:

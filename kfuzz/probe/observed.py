@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
 from kfuzz import records
@@ -21,7 +22,9 @@ __all__ = [
     "RECOMPRESSED",
     "REFUSED",
     "SAME",
+    "TOO_LARGE",
     "Observed",
+    "is_excessive",
     "stored_as",
 ]
 
@@ -34,6 +37,11 @@ NO_ERROR: Final = "NONE"
 TOO_LARGE: Final = "decompressed-size-exceeded"
 # Longer bytes are not in a report.
 SHOWN_BYTES_MAX: Final = 16 << 10
+
+# No broker makes more of a vector than this, unless it serves the vector's own bytes.
+SERVED_BATCHES_MAX: Final = 1000
+SERVED_RECORDS_MAX: Final = 200_000
+SERVED_LIMITS: Final = records.Limits(2 << 20)
 
 SAME: Final = "same"
 EDITED: Final = "edited"
@@ -98,11 +106,12 @@ class Observed:
         return told
 
 
-def stored_as(sent: bytes, stored: bytes) -> str:
+def stored_as(sent: bytes, stored: bytes, *, contents: bool = True) -> str:
     """How stored bytes differ from those that were sent.
 
     ``same``: only base offset and leader epoch differ, which a broker must set. ``edited``: headers differ, payloads do
     not. ``recompressed``: payloads differ, contents do not. Otherwise ``changed``, or ``nothing`` if there are none.
+    ``contents``: whether to read the records for that; without it, ``changed`` stands for ``recompressed`` too.
     """
     if not stored:
         return NOTHING
@@ -110,7 +119,23 @@ def stored_as(sent: bytes, stored: bytes) -> str:
         return SAME
     if (payloads := _payloads(sent)) and payloads == _payloads(stored):
         return EDITED
+    if not contents:
+        return CHANGED
     return RECOMPRESSED if _contents(sent) == _contents(stored) is not None else CHANGED
+
+
+def is_excessive(sent: bytes, stored: bytes) -> bool:
+    """Whether stored bytes that are not the vector's own would take much memory as records."""
+    if sum(1 for _ in islice(frames(stored), SERVED_BATCHES_MAX + 1)) > SERVED_BATCHES_MAX:
+        return True
+    if stored_as(sent, stored, contents=False) in (SAME, EDITED):
+        return False
+    verdict = records.check(stored, limits=SERVED_LIMITS)
+    return (
+        len(stored) > len(sent) + SERVED_LIMITS.decompressed_bytes
+        or verdict.record_count > SERVED_RECORDS_MAX
+        or any(finding.code == TOO_LARGE for finding in verdict.findings)
+    )
 
 
 def _payloads(data: bytes) -> list[bytes]:

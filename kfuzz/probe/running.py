@@ -8,10 +8,7 @@ connection, the broker must accept a good batch, or it counts as ended; then the
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,17 +16,19 @@ from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.client.cluster import Cluster, ClusterFailed
-from kfuzz.client.link import SILENT
+from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.client.settings import Address
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.matrix import Places, Run, judged
 from kfuzz.errors import UsageError
+from kfuzz.kafka import INT32_MAX
 from kfuzz.probe.asking import Place, ask, is_transactional
-from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, handshake_of
+from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, depends_on_limit, handshake_of, with_limit
 from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, REFUSED, Observed
 from kfuzz.probe.settings import Settings
 from kfuzz.records import Record, RecordBatch
+from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.vectors.model import TOPIC
 
 __all__ = ["Probed", "probe"]
@@ -61,11 +60,12 @@ BASE: Final = {
     "message.timestamp.after.max.ms": "9223372036854775807",
     "segment.index.bytes": "65536",
 }
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 # The fields of a vector's topic, and Kafka's settings for them.
 SETTINGS: Final = {
     "compacted": "cleanup.policy",
     "compression": "compression.type",
-    "max_message_bytes": "max.message.bytes",
+    "max_message_bytes": MAX_MESSAGE_BYTES,
     "timestamp_before_max_ms": "message.timestamp.before.max.ms",
     "timestamp_type": "message.timestamp.type",
 }
@@ -146,6 +146,9 @@ class _Worker:
         self.free: list[int] = []
         self.silent = 0
         self.last: Case | None = None
+        # The broker's, if it is not Kafka's default.
+        self.max_message_bytes: int | None = None
+        self.knows_limit = False
         self.deadline = time.monotonic() + self.settings.duration_s
 
     async def work(self, cases: Sequence[Case]) -> None:
@@ -154,24 +157,23 @@ class _Worker:
         try:
             await self.cluster.open()
             try:
-                for config, those in _by_config(cases):
-                    await self._group(config, those)
+                async with asyncio.timeout(self.deadline - time.monotonic()) as whole:
+                    for config, those in _by_config(cases):
+                        await self._group(config, those)
             except _Ended as ended:
                 self.ended = str(ended)
+            except TimeoutError:
+                if not whole.expired():
+                    raise
+                self.ended = f"{self.settings.duration_s:g} s are over, and not all vectors were asked; add --duration"
         except (ConnectionLost, BrokerError, ClusterFailed) as error:
             raise UsageError(f"{error}; look at the broker") from None
         finally:
             await self._drop()
             await self.cluster.close()
 
-    def _permit(self, address: Address) -> None:
-        if self.settings.open_to_others:
-            return
-        try:
-            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise UsageError(f"{address.host} has no address; give HOST:PORT of a broker") from None
-        if not all(ipaddress.ip_address(place[0]).is_loopback for *_, place in found):
+    def _permit(self, address: Address, hosts: Sequence[str]) -> None:
+        if not self.settings.open_to_others and not are_of_this_machine(hosts):
             raise UsageError(f"{address} is not this machine; add --yes if hostile bytes may go there")
 
     # -- topics
@@ -193,8 +195,24 @@ class _Worker:
                 for one in left[number:]:
                     self._settle(one, Observed(NOT_JUDGED, text=f"needs a topic with other settings: {error}"))
                 return
+            if not self.knows_limit and MAX_MESSAGE_BYTES not in config:
+                await self._learn_limit(cases)
             await self._one(case, config)
         await self._drop()
+
+    async def _learn_limit(self, cases: Sequence[Case]) -> None:
+        """Ask the broker once for its ``max.message.bytes``, and note what the judgements depend on."""
+        self.knows_limit = True
+        told = await self.cluster.config(self.topic, MAX_MESSAGE_BYTES) or ""
+        known = told.isascii() and told.isdigit() and len(told) <= len(str(INT32_MAX)) and 0 < int(told) <= INT32_MAX
+        default = DEFAULT_TOPIC.max_message_bytes
+        if known and int(told) != default:
+            self.max_message_bytes = int(told)
+            self.notes.append(f"the broker's {MAX_MESSAGE_BYTES} is {told}, and it is judged by that")
+        elif not known and any(map(depends_on_limit, cases)):
+            self.notes.append(
+                f"the broker does not tell its {MAX_MESSAGE_BYTES}, so it is judged by Kafka's default of {default}"
+            )
 
     async def _place(self, config: Config, wanted: int) -> Place:
         """A free partition. It is taken when it is used."""
@@ -242,8 +260,6 @@ class _Worker:
     # -- vectors
 
     async def _one(self, case: Case, config: Config) -> None:
-        if time.monotonic() > self.deadline:
-            raise _Ended(f"{self.settings.duration_s:g} s are over, and not all vectors were asked; add --duration")
         try:
             seen = await self._ask(case)
         except (ConnectionLost, ClusterFailed) as error:
@@ -308,18 +324,17 @@ class _Worker:
         was_away = False
         while True:
             try:
-                _, writer = await asyncio.open_connection(address.host, address.port)
-                writer.close()
+                async with asyncio.timeout(self.settings.timeout_ms / 1000):
+                    (await connected(address, self._permit)).close()
                 return was_away
             except OSError as error:
                 was_away = True
                 if time.monotonic() > deadline:
-                    why = os.strerror(error.errno) if error.errno else str(error)
-                    raise ConnectionLost(f"{address} cannot be reached: {why}") from None
+                    raise ConnectionLost(f"{address} cannot be reached: {why(error)}") from None
                 await asyncio.sleep(PAUSE_S)
 
     def _settle(self, case: Case, seen: Observed) -> None:
-        self.cells[case.key] = cell_of(case, seen)
+        self.cells[case.key] = cell_of(with_limit(case, self.max_message_bytes), seen)
         self.on_progress(len(self.cells))
 
 

@@ -5,6 +5,7 @@ These functions need pyarrow (``pip install 'kfuzz[arrow]'``). It is imported on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -60,18 +61,14 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     >>> records.columns(data).column("key").to_pylist()
     [b'k']
     """
-    arrow = _arrow()
+    _arrow()
     require_profile_and_role(profile, "consumer")
     verdict = Verdict()
     made = Columns(memoryview(data).nbytes)
     scan = Scan(data, True, with_headers=True, columns=made, limit=limits.decompressed_bytes)
     Walk(scan, data, profile, limits, into=verdict).run(scan.next())
     verdict.raise_fatal()
-    # Make the schema before the export: if it failed afterwards, nobody would free the exported data.
-    schema = _schema()
-    # Arrow's C data interface is used because building the table in Python takes as long as reading 500 records.
-    table: pa.RecordBatch = arrow.RecordBatch._import_from_c(made.export(), schema)
-    return table
+    return _table(made)
 
 
 class Part(NamedTuple):
@@ -80,6 +77,9 @@ class Part(NamedTuple):
     ``columns`` has their records, with the fields of :func:`columns`. ``places`` and ``counts`` have an entry for each
     batch: where it begins in the buffer, and how many records it has. ``consumed`` is where the last of them ends.
     ``finding`` says why the batch there is refused; None at the end, at a partial batch, and at the limit.
+
+    A batch with very many records is in a part of its own. Then ``more`` gives the records after those in ``columns``,
+    some at a time.
     """
 
     columns: pa.RecordBatch
@@ -87,13 +87,14 @@ class Part(NamedTuple):
     counts: list[int]
     consumed: int
     finding: Finding | None
+    more: Iterator[pa.RecordBatch] = iter(())
 
 
 class _Counted(Columns):
     """Columns that count the bytes of decompressed payloads that they keep alive."""
 
-    def __init__(self, data: memoryview) -> None:
-        super().__init__(data.nbytes)
+    def __init__(self, data: memoryview, raw_headers: bool) -> None:
+        super().__init__(data.nbytes, raw_headers=raw_headers)
         self.data = data
         self.payload_bytes = 0
 
@@ -103,40 +104,81 @@ class _Counted(Columns):
             self.payload_bytes += memoryview(data).nbytes
 
 
-def next_part(data: memoryview, *, limits: Limits = DEFAULT_LIMITS, payload_bytes: int = 1 << 26) -> Part:
+def next_part(
+    data: memoryview,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    payload_bytes: int = 1 << 26,
+    rows_most: int = 0,
+    raw_headers: bool = False,
+) -> Part:
     """The leading batches of ``data`` as columns, up to the first batch that a consumer refuses.
 
-    It also stops when decompressed payloads take ``payload_bytes`` or more. Does not raise on bad bytes.
-    ``UsageError`` without pyarrow. ``data`` has less than 2 GiB.
+    It also stops when decompressed payloads take ``payload_bytes`` or more, or with about ``rows_most`` records if that
+    is not 0. With ``raw_headers``, the column of headers has their bytes. Does not raise on bad bytes. ``UsageError``
+    without pyarrow. ``data`` has less than 2 GiB.
     """
-    arrow = _arrow()
     verdict = Verdict()
-    made = _Counted(data)
-    scan = Scan(data, True, with_headers=True, each=True, columns=made, limit=limits.decompressed_bytes)
+    made = _Counted(data, raw_headers)
+    scan = Scan(
+        data,
+        True,
+        with_headers=not raw_headers,
+        each=True,
+        columns=made,
+        limit=limits.decompressed_bytes,
+        rows_most=rows_most,
+    )
     walk = Walk(scan, data, "kafka", limits, into=verdict)
     places, counts = list[int](), list[int]()
-    consumed = 0
+    consumed = rows = 0
     while (stop := scan.next()) != END:
         if (stop != BATCH or scan.notes()) and not walk.look(stop):
             break
+        if scan.is_full:
+            if places:
+                break
+            source, begins = scan.records_source()
+            end = scan.at + scan.size
+            more = _pieces(scan, source, begins, raw_headers)
+            first = next(more)
+            return Part(first, [scan.at], [first.num_rows], end, None, more)
         places.append(scan.at)
         counts.append(scan.found)
         consumed = scan.at + scan.size
-        if made.payload_bytes >= payload_bytes:
+        rows += scan.found
+        if made.payload_bytes >= payload_bytes or (rows_most and rows >= rows_most):
             break
-    schema = _schema()
-    table: pa.RecordBatch = arrow.RecordBatch._import_from_c(made.export(), schema)
+    table = _table(made, raw_headers)
     # A refused batch may have left rows.
     return Part(table.slice(0, sum(counts)), places, counts, consumed, verdict.fatal)
 
 
+def _pieces(scan: Scan, source: Buffer, at: int, raw_headers: bool) -> Iterator[pa.RecordBatch]:
+    """The records of the batch at which the scan has stopped, from byte ``at`` of ``source`` on, some at a time."""
+    record = 0
+    while record < scan.found:
+        made = Columns(memoryview(source).nbytes, raw_headers=raw_headers)
+        at, record = scan.add_rows(made, source, at, record)
+        yield _table(made, raw_headers)
+
+
+def _table(made: Columns, raw_headers: bool = False) -> pa.RecordBatch:
+    # Make the schema before the export: if it failed afterwards, nobody would free the exported data.
+    schema = _schema(raw_headers)
+    # Arrow's C data interface is used because building the table in Python takes as long as reading 500 records.
+    table: pa.RecordBatch = _arrow().RecordBatch._import_from_c(made.export(), schema)
+    return table
+
+
 @cache
-def _schema() -> pa.Schema:
+def _schema(raw_headers: bool = False) -> pa.Schema:
     """Cached because making it takes as long as making a small table."""
     arrow = _arrow()
     view = arrow.binary_view()
     header = arrow.struct([arrow.field("key", view, nullable=False), arrow.field("value", view)])
-    fields = (arrow.int64(), arrow.int64(), arrow.int32(), view, view, arrow.list_(header))
+    headers = view if raw_headers else arrow.list_(header)
+    fields = (arrow.int64(), arrow.int64(), arrow.int32(), view, view, headers)
     made: pa.Schema = arrow.schema(list(zip(FIELDS, fields, strict=True)))
     return made
 

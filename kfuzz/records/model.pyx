@@ -76,11 +76,13 @@ cdef class Verdict:
     - ``batch_count``, ``record_count``: the batches before the first unreadable one, and their records. A batch that
       only profile ``strict`` refuses is readable, so it counts.
     - ``consumed``: where the last of these batches ends, in bytes.
-    - ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is not an error.
+    - ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is not an error. For role ``log``,
+      it is one if sound batches follow the cut: ``batch-length-wrong``.
     - ``findings``: everything that is wrong or unusual.
     - ``fatal``: the first finding that refuses the bytes, or None.
     - ``largest_timestamp``: only for role ``broker``: the largest timestamp of the records (milliseconds), which
       becomes the max timestamp. Otherwise -1.
+    - ``more_findings``: how many findings ``findings_max`` of :func:`check` left out of ``findings``.
     """
 
     batch_count: int64_t = 0
@@ -89,6 +91,7 @@ cdef class Verdict:
     partial_tail: bint = False
     findings: list = field(default_factory=list)
     largest_timestamp: int64_t = -1
+    more_findings: int64_t = 0
 
     @property
     def fatal(self):
@@ -96,6 +99,16 @@ cdef class Verdict:
             if finding.severity == "fatal":
                 return finding
         return None
+
+    cdef int leave_out(self, int64_t most) except -1:
+        """Keep the first ``most`` findings, and the first fatal one."""
+        cdef list kept = self.findings[:most]
+        fatal = self.fatal
+        if fatal is not None and fatal not in kept:
+            kept.append(fatal)
+        self.more_findings += len(self.findings) - len(kept)
+        self.findings = kept
+        return 0
 
     cdef void take_sums(self, Scan scan) noexcept:
         self.batch_count = scan.batch_count

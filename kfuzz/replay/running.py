@@ -7,9 +7,10 @@ import contextlib
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
@@ -23,6 +24,8 @@ from kfuzz.replay.source import Batch, Part, Step, steps
 __all__ = ["first_timestamp", "prepare_topics", "replay", "wanted_partitions"]
 
 PROGRESS_S: Final = 0.25
+# A replay without a duration. The event loop takes no timer that is much longer.
+DURATION_S_MAX: Final = 31_536_000.0
 # How far to look for a partition's first timestamp. All of it may be what a broker refuses.
 LOOK_MAX: Final = 10_000
 
@@ -135,36 +138,57 @@ async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[
             report.topic(sender.topic)
         began = time.monotonic()
         report.began = time.time()
-        with _stopped_by_interrupt(pace, report):
-            await _run_all(senders, pace, report, set_done)
+
+        def end() -> None:
+            pace.stopping.set()
+            cluster.end()
+
+        def progress() -> None:
+            set_done(sum(sender.passed_bytes for sender in senders))
+
+        with _stopped_by_interrupt(end, report):
+            # A sender that waits for the broker does not look at the clock.
+            timer = asyncio.get_running_loop().call_later(min(settings.duration_s or inf, DURATION_S_MAX), end)
+            await _run_all([sender.run() for sender in senders], cluster, end, report, progress)
             if not settings.acks and report.failure is None:
-                await _drained(cluster, report)
+                await _run_all([_drained(cluster, report)], cluster, end, report, progress)
+            timer.cancel()
         report.seconds = time.monotonic() - began
     finally:
         await cluster.close()
     return report
 
 
-async def _run_all(senders: Sequence[Sender], pace: Pace, report: Report, set_done: Callable[[int], None]) -> None:
-    """Run the senders. The first that cannot go on ends all of them."""
-    running = {asyncio.create_task(sender.run()) for sender in senders}
+async def _run_all(
+    jobs: Sequence[Coroutine[Any, Any, None]],
+    cluster: Cluster,
+    end: Callable[[], None],
+    report: Report,
+    progress: Callable[[], None],
+) -> None:
+    """Run the jobs. The first that cannot go on ends all of them; after the end they have ``DRAIN_S``."""
+    running = {asyncio.create_task(job) for job in jobs}
     deadline: float | None = None
     failure: BaseException | None = None
     try:
         while running:
             done, running = await asyncio.wait(running, timeout=PROGRESS_S, return_when=asyncio.FIRST_EXCEPTION)
-            set_done(sum(sender.passed_bytes for sender in senders))
+            progress()
             for task in done:
                 if (error := task.exception()) is None:
                     continue
-                pace.stopping.set()
+                end()
                 if isinstance(error, ClusterFailed | ConnectionLost):
                     report.failure = report.failure or str(error)
                 else:
                     failure = failure or error
-            if pace.stopping.is_set() and (report.interrupted or report.failure or failure):
+            if failure:
+                break
+            if running and cluster.ended.is_set():
                 deadline = deadline or time.monotonic() + DRAIN_S
-                if failure or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
+                    left = f"the brokers have not answered {DRAIN_S:g} s after the end"
+                    report.failure = report.failure or f"{left}, so some batches may have arrived that are not counted"
                     break
     finally:
         for task in running:
@@ -189,7 +213,7 @@ async def _drained(cluster: Cluster, report: Report) -> None:
 
 
 @contextlib.contextmanager
-def _stopped_by_interrupt(pace: Pace, report: Report) -> Iterator[None]:
+def _stopped_by_interrupt(end: Callable[[], None], report: Report) -> Iterator[None]:
     """The first Ctrl-C (or SIGTERM, if the program handles it) ends the replay cleanly. The second one is as usual."""
     loop = asyncio.get_running_loop()
     # A shell's background job ignores the signal.
@@ -201,7 +225,7 @@ def _stopped_by_interrupt(pace: Pace, report: Report) -> Iterator[None]:
 
     def stop(number: int) -> None:
         report.signal = number
-        pace.stopping.set()
+        end()
         restore()
 
     def restore() -> None:

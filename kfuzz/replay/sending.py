@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kfuzz.client.cluster import Cluster, ClusterFailed, backoff_s
-from kfuzz.client.link import Link
+from kfuzz.client.link import GARBLED, Link
 from kfuzz.client.protocol import (
     DUPLICATE,
     FENCED,
@@ -27,9 +27,9 @@ from kfuzz.client.protocol import (
     ConnectionLost,
     ProduceForm,
     error_name,
-    response,
+    throttle_ms,
 )
-from kfuzz.errors import DecodeError
+from kfuzz.mapped import require_whole
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Count, Report, TopicReport
 from kfuzz.replay.settings import Settings
@@ -46,7 +46,7 @@ DOUBTFUL: Final = (LOST, 7, 20)
 # Instead of an error: a batch of a transaction whose producer cannot go on.
 TRANSACTION_LOST: Final = "TRANSACTION_LOST"
 YIELD_STEPS: Final = 100
-# How long answers are waited for when a replay is interrupted.
+# How long answers are waited for when a replay ends early.
 DRAIN_S: Final = 10.0
 
 
@@ -121,9 +121,8 @@ class Sender:
                 # What is not sent waits for nothing, so nothing else would run.
                 await asyncio.sleep(0)
             if isinstance(step, Batch):
-                if not await self.pace.turn(step):
+                if not await self.pace.turn(step) or not await self._take(step):
                     break
-                await self._take(step)
             elif self.pace.stopping.is_set():
                 break
             elif isinstance(step, Marker):
@@ -144,7 +143,8 @@ class Sender:
 
     # -- batches
 
-    async def _take(self, batch: Batch) -> None:
+    async def _take(self, batch: Batch) -> bool:
+        """Send the batch, or count why it is not sent. False if the replay ends before."""
         producer = None
         if batch.producer_id >= 0:
             producer = self._producer(batch.producer_id, batch.transactional)
@@ -153,17 +153,17 @@ class Sender:
             except BrokerError as error:
                 producer.lost = producer.transactional_id is not None
                 self._fail(batch, error_name(error.code))
-                return
+                return True
             if producer.lost:
                 self._fail(batch, TRANSACTION_LOST)
-                return
+                return True
         self._numbers += 1
-        await self._send(Sent(self._numbers, batch, producer))
+        return await self._send(Sent(self._numbers, batch, producer))
 
     def _fail(self, batch: Batch, error: str) -> None:
         self.told.failed.setdefault((self.partition, error), Count()).add(1, batch.records, len(batch.data))
 
-    async def _send(self, sent: Sent) -> None:
+    async def _send(self, sent: Sent) -> bool:
         while True:
             if self._failed:
                 await self._settle()
@@ -172,6 +172,8 @@ class Sender:
                 await self._changed()
                 continue
             link = await self._link_with_room()
+            if link is None:
+                return False
             # While this waited, an answer may have come.
             if self._failed or not self._may_fly(sent):
                 link.pass_on()
@@ -179,9 +181,9 @@ class Sender:
             if sent.producer is not None and sent.producer.lost:
                 link.pass_on()
                 self._fail(sent.batch, TRANSACTION_LOST)
-                return
+                return True
             self._transmit(link, sent)
-            return
+            return True
 
     def _may_fly(self, sent: Sent) -> bool:
         """Whether the batch may be sent before the ones on their way are answered.
@@ -198,10 +200,11 @@ class Sender:
         in_order = producer is not None and producer is self._flown
         return self._flying < most and (in_order or self.settings.pipelined)
 
-    async def _link_with_room(self) -> Link:
+    async def _link_with_room(self) -> Link | None:
+        """A connection that takes a batch now; None if the replay ends before there is one."""
         attempt = 0
-        while True:
-            generation = self.cluster.generation
+        while not self.cluster.ended.is_set():
+            generation, reason = self.cluster.generation, ""
             link = self._link
             if link is not None and link.lost is None:
                 if link.has_room():
@@ -212,19 +215,22 @@ class Sender:
                 raise ClusterFailed(f"{link.address}: {link.lost}; with acks 0 nobody knows which batches arrived")
             try:
                 self._link = await self.cluster.leader(self.topic, self.partition, self.connection)
-            except ConnectionLost:
-                self._link = None
+            except ConnectionLost as error:
+                self._link, reason = None, f": {error}"
             if self._link is None:
                 attempt += 1
                 if attempt > self.settings.retries:
                     raise ClusterFailed(
-                        f"{self.topic}-{self.partition} has no leader that can be reached; look at the brokers"
+                        f"{self.topic}-{self.partition} has no leader that can be reached{reason}; look at the brokers"
                     )
                 await asyncio.sleep(backoff_s(attempt))
                 await self.cluster.look_again(self.topic, generation)
+        return None
 
     def _transmit(self, link: Link, sent: Sent) -> None:
         batch, producer = sent.batch, sent.producer
+        # A socket cannot send pages that the file has lost: the link breaks, and the batch comes here again.
+        require_whole(batch.data)
         if producer is not None:
             sent.sequence = producer.next_sequence
             producer.next_sequence = (producer.next_sequence + batch.records) & SEQUENCE_MASK
@@ -256,16 +262,17 @@ class Sender:
         self._change.set()
         sent.error = LOST
         if answer is not None:
-            try:
-                values = response("Produce", version, answer)
-                # One topic and one partition were asked for.
-                sent.error = values["responses"][0]["partitionResponses"][0]["errorCode"]
-            except (DecodeError, IndexError) as error:
-                link.lose(f"the answer to Produce cannot be read: {error}")
-            else:
-                if throttle_ms := values["throttleTimeMs"]:
-                    self.report.throttled_ms += throttle_ms
-                    link.muted_until = max(link.muted_until, time.monotonic() + throttle_ms / 1000)
+            # If the answer cannot be read, the link is lost.
+            with contextlib.suppress(ConnectionLost):
+                values = link.read("Produce", version, answer)
+                if wait_ms := throttle_ms(values):
+                    self.report.throttled_ms += wait_ms
+                    link.muted_until = max(link.muted_until, time.monotonic() + wait_ms / 1000)
+                try:
+                    # One topic and one partition were asked for.
+                    sent.error = values["responses"][0]["partitionResponses"][0]["errorCode"]
+                except IndexError:
+                    link.lose("the answer to Produce has no partition", GARBLED)
         if sent.error in (0, DUPLICATE):
             sent.error = 0
             self._acknowledged(sent, now_ns)
@@ -331,7 +338,7 @@ class Sender:
             elif error not in RETRIABLE:
                 self._refused(sent, error)
                 return
-            if sent.attempts >= self.settings.retries or self.report.interrupted or self.report.failure:
+            if sent.attempts >= self.settings.retries or self.cluster.ended.is_set():
                 self._refused(sent, error)
                 return
             sent.attempts += 1
@@ -351,7 +358,9 @@ class Sender:
             except BrokerError as refused:
                 self._refused(sent, refused.code)
                 return
-            link = await self._link_with_room()
+            if (link := await self._link_with_room()) is None:
+                self._refused(sent, error)
+                return
             sent.error = 0
             self._transmit(link, sent)
             while self._flying:

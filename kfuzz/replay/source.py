@@ -7,7 +7,6 @@ within the CRC. The new CRC follows from the old one, without reading the payloa
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -17,9 +16,10 @@ from typing import BinaryIO, Final
 
 from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
-from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, opened
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments
 from kfuzz.errors import DecodeError, EncodeError, UsageError
 from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
+from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits, Record, Topic
 from kfuzz.records.builder import rebuild
 from kfuzz.wire.checksum import crc32c, crc32c_joined
@@ -140,11 +140,11 @@ def find_parts(path: str | Path, *, topics: str = "*") -> list[Part]:
 def steps(segments: Sequence[Segment], *, convert: bool = False, limits: Limits | None = None) -> Iterator[Step]:
     """What to do with each batch of a partition, in order. ``convert`` rewrites what a broker would refuse.
 
-    ``UsageError`` if a file cannot be read. A batch keeps its window of the file mapped.
+    ``UsageError`` if a file cannot be read, or becomes shorter. A batch keeps its window of the file mapped.
     """
     for segment in segments:
         if segment.size:
-            with opened(segment.path) as file:
+            with segment.open() as file:
                 yield from _Reader(segment, file, convert, limits or Limits()).steps()
 
 
@@ -174,11 +174,12 @@ class _Reader:
 
     def steps(self) -> Iterator[Step]:
         at = 0
-        # The file may have become shorter since it was found.
-        end = min(self.segment.size, os.fstat(self.file.fileno()).st_size)
+        end = self.segment.size
+        if os.fstat(self.file.fileno()).st_size < end:
+            raise became_shorter(self.segment.path)
         window = WINDOW_BYTES
         while at < end:
-            view = self._map(at, min(at + window, end))
+            view = mapped(self.file, at, min(at + window, end), private=True)
             passed = 0
             run: list[memoryview] = []
             run_bytes = 0
@@ -198,6 +199,7 @@ class _Reader:
                 yield from self._new(one) if magic == 2 else self._old([one])
             if run:
                 yield from self._old(run)
+            require_whole(view)
             at += passed
             if passed:
                 window = WINDOW_BYTES
@@ -213,11 +215,6 @@ class _Reader:
             after = self._after(at, end)
             yield Left(notes[0][0] if notes else "file-truncated", 1, 0, after - at)
             at = after
-
-    def _map(self, start: int, end: int) -> memoryview:
-        first = start - start % mmap.ALLOCATIONGRANULARITY
-        mapped = mmap.mmap(self.file.fileno(), end - first, access=mmap.ACCESS_COPY, offset=first)
-        return memoryview(mapped)[start - first :]
 
     def _after(self, bad: int, end: int) -> int:
         """Where the first batch behind bad bytes begins, as the offset index says."""

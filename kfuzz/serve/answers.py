@@ -30,6 +30,8 @@ EPOCH: Final = 0
 WAIT_MS_MAX: Final = 100
 # Like a broker's fetch.max.bytes. A client may ask for more, or name a partition many times.
 RECORDS_BYTES_MAX: Final = 55 << 20
+# The elements of all arrays of a request together. One that names each topic of the suite has some ten thousand.
+ELEMENTS_MAX: Final = 50_000
 # The generation of every group, and the id of every producer.
 GENERATION: Final = 1
 PRODUCER_ID: Final = 1
@@ -69,7 +71,19 @@ Values = dict[str, Any]
 
 
 class Refused(KfuzzError):
-    """A request that no broker answers: the connection is to be closed."""
+    """A request that no broker answers: the connection is to be closed. ``kind`` names what all such requests share."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+# Kinds of refusals.
+WRONG_SIZE: Final = "requests of a wrong size"
+NOT_OFFERED: Final = "APIs or versions that are not offered"
+UNREADABLE: Final = "requests that cannot be read"
+NOT_WRITTEN: Final = "answers that cannot be written"
+WRITES: Final = "requests to write"
 
 
 class Answered(NamedTuple):
@@ -98,11 +112,16 @@ class Asked(NamedTuple):
 
 @dataclass
 class Report:
-    """What clients have asked for."""
+    """What clients have asked for. ``reasons``: how many connections were closed, by the kind of refusal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     connections: int = 0
-    refused: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def refused(self) -> int:
+        """How many connections were closed because of what they sent, or did not."""
+        return self.reasons.total()
 
 
 @cache
@@ -147,15 +166,15 @@ class Broker:
         ``place`` is where the client has found this broker.
         """
         if len(frame) < HEAD.size:
-            raise Refused(f"a request of {len(frame)} bytes")
+            raise Refused(WRONG_SIZE, f"a request of {len(frame)} bytes")
         key, version, number = HEAD.unpack_from(frame)
         api = _by_key().get(key)
         if api is None:
-            raise Refused(f"the API with the number {key} is not offered")
+            raise Refused(NOT_OFFERED, f"the API with the number {key} is not offered")
         self.report.requests[api] += 1
         if version not in self.versions[api]:
             if api != API_VERSIONS:
-                raise Refused(f"version {version} of {api} is not offered")
+                raise Refused(NOT_OFFERED, f"version {version} of {api} is not offered")
             # The client does not know yet what this broker has, so it gets the one version that all clients read.
             offered = {API_VERSIONS: self.versions[API_VERSIONS]}
             values = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": _keys(offered)}
@@ -166,19 +185,21 @@ class Broker:
             return Answered(_framed(api, version, number, answer), wait_ms)
         except EncodeError as error:
             # A name that is not UTF-8 gets longer when it is encoded again.
-            raise Refused(f"the answer cannot be written: {error}") from None
+            raise Refused(NOT_WRITTEN, f"the answer cannot be written: {error}") from None
 
     @staticmethod
     def _read(api: str, version: int, frame: bytes, place: Place) -> Asked:
         definition = _request(api)
-        header = read("RequestHeader", request_header_version(definition, version), frame)
+        header_version = request_header_version(definition, version)
+        header = read("RequestHeader", header_version, frame, elements_max=ELEMENTS_MAX)
         if header.message is None:
-            raise Refused(f"the header cannot be read: {header.fatal}")
+            raise Refused(UNREADABLE, f"the header cannot be read: {header.fatal}")
         try:
             # Dicts have the fields of all versions, so one function serves all of them.
-            values = decode(definition, version, frame[header.consumed :], defaults=True)
+            body = frame[header.consumed :]
+            values = decode(definition, version, body, defaults=True, elements_max=ELEMENTS_MAX)
         except KfuzzError as error:
-            raise Refused(str(error)) from None
+            raise Refused(UNREADABLE, str(error)) from None
         return Asked(api, version, header.message["clientId"] or "", place, values)
 
     # -- what a client must know before it reads
@@ -272,7 +293,7 @@ class Broker:
     def _Produce(self, asked: Asked) -> tuple[Values, int]:
         if not asked.values["acks"]:
             # With acks 0 there is no answer, so a broker reports an error by closing the connection.
-            raise Refused("nothing can be written here")
+            raise Refused(WRITES, "nothing can be written here")
         error = {"errorCode": TOPIC_AUTHORIZATION_FAILED, "baseOffset": -1}
         responses = [
             {

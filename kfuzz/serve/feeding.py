@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterable, Callable
 from typing import Any
 
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.serve.topics import GivenTopic, Topics
+from kfuzz.text import foreign_text
 
 __all__ = ["feed"]
 
@@ -31,19 +32,18 @@ async def feed(topics: Topics, lines: AsyncIterable[bytes], say: Callable[[dict[
 def done(topics: Topics, line: bytes) -> dict[str, Any]:
     """Do what one line says, and return its answer. ``UsageError`` if it says nothing that can be done."""
     try:
-        asked = json.loads(line)
+        asked = load_json(line, "the line")
         name = asked["topic"]
         unknown = set(asked) - NAMES
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (UsageError, LookupError, TypeError):
         raise UsageError('a line must be an object such as {"topic": "t1", "hex": "00"}') from None
     if not isinstance(name, str) or unknown:
-        raise UsageError(
-            f"a line has a name as topic and may have hex and next_offset, not {sorted(unknown) or name!r}"
-        )
+        odd = foreign_text(repr(sorted(unknown) or name))
+        raise UsageError(f"a line has a name as topic and may have hex and next_offset, not {odd}")
     if "hex" not in asked:
         topic = topics.by_name.get(name)
         if topic is None:
-            raise UsageError(f"there is no topic {name!r}")
+            raise UsageError(f"there is no topic {foreign_text(repr(name))}")
         return {"topic": name, "fetch_offset": str(topic.fetch_offset), "times": topic.times}
     if asked["hex"] is None:
         topics.remove(name)
@@ -51,8 +51,10 @@ def done(topics: Topics, line: bytes) -> dict[str, Any]:
     try:
         data = bytes.fromhex(asked["hex"])
         next_offset = None if asked.get("next_offset") is None else int(asked["next_offset"])
-    except (ValueError, TypeError):
-        raise UsageError(f"topic {name!r}: hex must be hexadecimal digits, and next_offset a whole number") from None
+    except (ValueError, TypeError, OverflowError):
+        raise UsageError(
+            f"topic {foreign_text(repr(name))}: hex must be hexadecimal digits, and next_offset a whole number"
+        ) from None
     given = GivenTopic(name, data, next_offset)
     topics.put(given)
     return {"topic": name, "next_offset": str(given.end)}

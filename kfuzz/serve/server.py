@@ -8,21 +8,37 @@ import ipaddress
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
-from kfuzz.serve.answers import Broker, Place, Refused, Report
+from kfuzz.serve.answers import WRONG_SIZE, Broker, Place, Refused, Report
 from kfuzz.serve.topics import Topics
+from kfuzz.text import foreign_text
+from kfuzz.units import counted
 
 __all__ = ["CONNECTIONS_MAX", "FRAME_BYTES_MAX", "Server", "Settings"]
 
 SIZE: Final = struct.Struct(">i")
-# As socket.request.max.bytes of Kafka.
-FRAME_BYTES_MAX: Final = 100 << 20
+# Nothing can be written here, so no request is large.
+FRAME_BYTES_MAX: Final = 16 << 20
 CONNECTIONS_MAX: Final = 200
+# At the limit of connections, one that has asked nothing for so long makes room for a new one.
+MAKES_ROOM_AFTER_S: Final = 1.0
+# As connections.max.idle.ms of Kafka.
+IDLE_S_MAX: Final = 600.0
+# From the first byte of a request to its last, and for an answer to be taken.
+SLOW_S_MAX: Final = 30.0
+# Of all requests that are on their way, and all answers that are not taken yet.
+HELD_BYTES_MAX: Final = 256 << 20
+
+# Kinds of refusals.
+TOO_MANY: Final = "too many connections at a time"
+TOO_SLOW: Final = "requests that do not end, or answers that are not taken"
+TOO_MUCH: Final = "too many bytes on their way"
 
 Tell = Callable[[str], None]
 
@@ -43,8 +59,8 @@ class Settings:
 class Server:
     """A broker that listens. Use it in an ``async with`` block; :attr:`host` and :attr:`port` say where it is.
 
-    ``tell`` gets a sentence for each connection that is closed because of what it sent. Entering the block raises
-    ``UsageError`` if the address cannot be used.
+    ``tell`` gets a sentence for the first connection that is closed for a kind of reason, and in the end how many more
+    there were. Entering the block raises ``UsageError`` if the address cannot be used.
     """
 
     def __init__(self, topics: Topics, settings: Settings, *, tell: Tell = lambda sentence: None) -> None:
@@ -54,7 +70,8 @@ class Server:
         self.host = settings.host
         self.port = settings.port
         self._server: asyncio.Server
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: set[_Connection] = set()
+        self._held_bytes = 0
 
     @property
     def report(self) -> Report:
@@ -77,10 +94,14 @@ class Server:
 
     async def __aexit__(self, *error: object) -> None:
         self._server.close()
-        for task in self._open:
+        tasks = [one.task for one in self._open]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
+        for kind, count in self.report.reasons.items():
+            if count > 1:
+                self.tell(f"{counted(count - 1, 'more connection')} closed: {kind}")
 
     async def _address(self) -> tuple[int, tuple[str, int]]:
         """One address of the host. A name may have several, and each would get another free port."""
@@ -96,43 +117,120 @@ class Server:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
-        client = "{}:{}".format(*writer.get_extra_info("peername", ("?", "?"))[:2])
-        if len(self._open) >= CONNECTIONS_MAX:
-            self._refuse(client, f"there are {CONNECTIONS_MAX} connections already")
+        # A connection may be gone already.
+        client = "{}:{}".format(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
+        one = _Connection(task)
+        if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
+            self._refuse(client, Refused(TOO_MANY, f"there are {CONNECTIONS_MAX} connections already"))
             writer.close()
             return
-        self._open.add(task)
+        self._open.add(one)
         self.report.connections += 1
         try:
             # A client may close its connection in the middle of a frame. That is no error.
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                await self._answer_all(reader, writer)
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await self._answer_all(one, reader, writer)
         except Refused as why:
-            self._refuse(client, str(why))
+            self._refuse(client, why)
         except asyncio.CancelledError:
-            # Only the end of the server cancels a connection. asyncio would report it as an error.
-            pass
+            # Only the server cancels a connection, and asyncio would report that as an error.
+            if one.evicted is not None:
+                self._refuse(client, one.evicted)
         finally:
-            self._open.discard(task)
+            self._forget(one)
+            if one.evicted is not None or one.is_slow:
+                # What the client does not take would stay in memory.
+                writer.transport.abort()
             writer.close()
 
-    def _refuse(self, client: str, why: str) -> None:
-        self.report.refused += 1
-        self.tell(f"{client}: connection closed: {why}")
+    def _refuse(self, client: str, why: Refused) -> None:
+        self.report.reasons[why.kind] += 1
+        if self.report.reasons[why.kind] == 1:
+            self.tell(foreign_text(f"{client}: connection closed: {why}"))
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _make_room(self) -> bool:
+        """Close the connection that is idle for longest, preferably one that has never asked anything."""
+        before = time.monotonic() - MAKES_ROOM_AFTER_S
+        idle = [one for one in self._open if not one.has_asked or one.since < before]
+        if idle:
+            longest = min(idle, key=lambda one: (one.has_asked, one.since))
+            self._evict(longest, Refused(TOO_MANY, f"there are {CONNECTIONS_MAX} others, and it has asked nothing"))
+        return bool(idle)
+
+    def _evict(self, one: _Connection, why: Refused) -> None:
+        self._forget(one)
+        one.evicted = why
+        one.task.cancel()
+
+    def _forget(self, one: _Connection) -> None:
+        self._open.discard(one)
+        self._held_bytes -= one.held_bytes
+        one.held_bytes = 0
+
+    def _hold(self, one: _Connection, size: int) -> None:
+        """Count the bytes that a connection has on their way. If all have too many, close those that have them longest.
+
+        A single connection may have as many as it wants: they are bounded elsewhere.
+        """
+        one.since = time.monotonic()
+        self._held_bytes += size - one.held_bytes
+        one.held_bytes = size
+        while self._held_bytes > HELD_BYTES_MAX:
+            others = [each for each in self._open if each.held_bytes and each is not one]
+            if not others:
+                return
+            self._evict(min(others, key=lambda each: each.since), Refused(TOO_MUCH, "others need the memory"))
+
+    async def _answer_all(self, one: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Return the address that the client connected to. It may differ from the one we listen on.
         place = Place(*writer.get_extra_info("sockname")[:2])
         while True:
-            [size] = SIZE.unpack(await reader.readexactly(SIZE.size))
-            if not 0 <= size <= FRAME_BYTES_MAX:
-                raise Refused(f"a request of {size} bytes")
-            data, wait_ms = self.broker.answer(await reader.readexactly(size), place)
-            if wait_ms:
-                await asyncio.sleep(wait_ms / 1000)
+            try:
+                async with asyncio.timeout(IDLE_S_MAX):
+                    head = await reader.readexactly(1)
+            except TimeoutError:
+                return
+            with one.in_time("a request that has begun is not whole"):
+                async with asyncio.timeout(SLOW_S_MAX):
+                    [size] = SIZE.unpack(head + await reader.readexactly(SIZE.size - 1))
+                    if not 0 <= size <= FRAME_BYTES_MAX:
+                        raise Refused(WRONG_SIZE, f"a request of {size} bytes")
+                    self._hold(one, size)
+                    frame = await reader.readexactly(size)
+            data, wait_ms = self.broker.answer(frame, place)
+            one.has_asked = True
+            del frame
+            # A client may send many requests ahead; the others get their turn in between.
+            await asyncio.sleep(wait_ms / 1000)
+            self._hold(one, len(data))
             writer.write(SIZE.pack(len(data)))
             writer.write(data)
-            await writer.drain()
+            del data
+            with one.in_time("an answer is not taken"):
+                async with asyncio.timeout(SLOW_S_MAX):
+                    await writer.drain()
+            self._hold(one, 0)
+
+
+@dataclass(eq=False)
+class _Connection:
+    """A connection. ``since``: when it last did something. ``evicted``: why the server closes it before its time."""
+
+    task: asyncio.Task[None]
+    since: float = field(default_factory=time.monotonic)
+    has_asked: bool = False
+    held_bytes: int = 0
+    evicted: Refused | None = None
+    is_slow: bool = False
+
+    @contextlib.contextmanager
+    def in_time(self, what: str) -> Iterator[None]:
+        """``Refused`` with this sentence if the block runs out of time."""
+        try:
+            yield
+        except TimeoutError:
+            self.is_slow = True
+            raise Refused(TOO_SLOW, f"{what} after {SLOW_S_MAX:g} s") from None
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Final
 
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT64_MAX
+from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
 from kfuzz.wire.framing import next_frame
 
@@ -148,7 +149,8 @@ class Topics:
         """Add a topic, or replace the one with its name. ``UsageError`` if the name is not legal."""
         if not is_legal(topic.name):
             raise UsageError(
-                f"{topic.name!r} is no name of a topic; take 1 to {NAME_LENGTH_MAX} letters, digits and any of . _ -"
+                f"{foreign_text(repr(topic.name))} is no name of a topic; take 1 to {NAME_LENGTH_MAX} letters, digits "
+                "and any of . _ -"
             )
         self.by_name[topic.name] = self.by_id[topic.id] = topic
 

@@ -19,7 +19,7 @@ from kfuzz.corpora.workload import parse, render
 from kfuzz.errors import UsageError
 from kfuzz.spark.generation import columns
 from kfuzz.spark.rows import settle, to_batch
-from kfuzz.spark.sessions import collect, default_tasks
+from kfuzz.spark.sessions import collect, default_tasks, start_programs_as_usual
 
 __all__ = ["conform"]
 
@@ -80,6 +80,7 @@ def _task(
     """The function that executors run: segment ids in, results out."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        start_programs_as_usual()
         workload = parse(text, "the workload")
         cwd = Path(SparkFiles.getRootDirectory()) if shipped else None
         for batch in batches:

@@ -14,7 +14,7 @@ from kfuzz.conformance.differential.sharing import Shared, from_text, merged, to
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.spark.generation import columns
 from kfuzz.spark.rows import settle, to_batch
-from kfuzz.spark.sessions import collect, cores
+from kfuzz.spark.sessions import collect, cores, start_programs_as_usual
 
 __all__ = ["differ_shared"]
 
@@ -46,6 +46,7 @@ def _task(settings: dict[str, object], label: str) -> Callable[[Iterator[pa.Reco
     """The function that executors run: parts in, results out."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        start_programs_as_usual()
         shared = Shared(**settings)  # type: ignore[arg-type]
         [testee] = select(all_testees(), [label])
         for batch in batches:

@@ -32,6 +32,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.spark.progress import Job, job_progress
+from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +105,13 @@ def replay_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tls", action="store_true", help="encrypt, and check the broker's certificate")
     parser.add_argument("--tls-ca", help="a file of certificates to trust, on every executor")
     parser.add_argument("--user", help="log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD")
+    parser.add_argument(
+        "--allow-plain",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="send the password to this host even without --tls; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     _spread(parser, "number of Spark tasks (default: one for each core)")
     return _run(parser, arguments, _replay)
@@ -337,7 +345,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.to_json(), indent=2, sort_keys=True))
     else:
-        print(*report.lines(f"{options.log} to {settings.bootstrap}"), sep="\n")
+        print(*map(printable, report.lines(f"{options.log} to {settings.bootstrap}")), sep="\n")
     return 0 if report.is_clean else 1
 
 
@@ -358,7 +366,13 @@ def _settings(options: argparse.Namespace) -> Settings:
     password = os.environ.get("KFUZZ_PASSWORD", "")
     return Settings(
         Address.parse(options.bootstrap),
-        security=Security(options.tls or options.tls_ca is not None, options.tls_ca, options.user, password),
+        security=Security(
+            options.tls or options.tls_ca is not None,
+            options.tls_ca,
+            options.user,
+            password,
+            tuple(options.allow_plain),
+        ),
         connections=options.connections,
         in_flight=options.in_flight,
         pipelined=options.pipeline,

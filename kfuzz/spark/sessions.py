@@ -29,7 +29,7 @@ from kfuzz.corpora.prediction import tasks_of
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 
-__all__ = ["collect", "cores", "default_tasks", "reason", "session", "session_of_ours"]
+__all__ = ["collect", "cores", "default_tasks", "reason", "session", "session_of_ours", "start_programs_as_usual"]
 
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
@@ -43,6 +43,9 @@ CANCEL_S = 5.0
 KILL_S = 10.0
 # Finds errors in the text of a failed job: the exception's type, without its module, and its message.
 TOLD = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+# Python's variable for what -P does.
+PYTHON_SAFE_PATH = "PYTHONSAFEPATH"
+SAFE_PATH_IS_OURS = "KFUZZ_SAFE_PATH"
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 LOGGING = """\
 rootLogger.level = error
@@ -171,10 +174,30 @@ def _no_orphans() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let the workers on this machine import nothing from the current folder: Spark starts them with ``-m``."""
+    if PYTHON_SAFE_PATH in os.environ:
+        yield
+        return
+    os.environ |= {PYTHON_SAFE_PATH: "1", SAFE_PATH_IS_OURS: "1"}
+    try:
+        yield
+    finally:
+        del os.environ[PYTHON_SAFE_PATH], os.environ[SAFE_PATH_IS_OURS]
+
+
+def start_programs_as_usual() -> None:
+    """In a worker: do not pass :func:`_safe_path` on to the programs of others that it starts."""
+    if os.environ.pop(SAFE_PATH_IS_OURS, ""):
+        os.environ.pop(PYTHON_SAFE_PATH, None)
+
+
+@contextlib.contextmanager
 def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Iterator[SparkSession]:
     """Like :func:`session`, but stops the session at the end, unless it was already running before."""
     running = SparkSession.getActiveSession()
-    spark = session(master, app_name)
+    with _safe_path():
+        spark = session(master, app_name)
     try:
         yield spark
     finally:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import tempfile
 from collections import Counter
@@ -19,18 +18,21 @@ from typing import Any
 import jinja2
 
 from kfuzz import __version__
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, remove_empty, require_writable, write_whole
+from kfuzz.files import read_bytes, read_small, remove_empty, require_no_link, require_writable, write_whole
 from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.ids import matching
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import (
     EXAMPLES_DIRECTORY,
+    FILE_BYTES_MAX,
     REQUIREMENTS_FILE,
     SCHEMA_FILE,
     SUITE_FILE,
     _documents,
     default_root,
+    read_file,
     suite_version,
     vectors_of,
 )
@@ -95,6 +97,8 @@ def copy(
     made[README_FILE] = _readme(report, bombs).encode()
     earlier = _earlier(target)
     _clear_of_files(target, made)
+    for name in earlier:
+        require_no_link(target, Path(name).parent)
     with _staging(target) as staging:
         for name, content in made.items():
             write_whole(staging / name, content)
@@ -126,9 +130,9 @@ def _files(source: Path, chosen: Documents, bombs: bool) -> Iterator[tuple[str, 
     # A user's own suite follows kfuzz's schema, and may have no requirements file.
     yield SCHEMA_FILE, read_bytes(default_root() / SCHEMA_FILE)
     own = source / REQUIREMENTS_FILE
-    yield REQUIREMENTS_FILE, read_bytes(own if own.is_file() else default_root() / REQUIREMENTS_FILE)
+    yield REQUIREMENTS_FILE, read_file(own if own.is_file() else default_root() / REQUIREMENTS_FILE)
     if (source / SUITE_FILE).is_file():
-        yield SUITE_FILE, read_bytes(source / SUITE_FILE)
+        yield SUITE_FILE, read_file(source / SUITE_FILE)
     yield LICENSE_FILE, read_bytes(_beside(LICENSE_FILE))
     examples = _beside(EXAMPLES_DIRECTORY)
     for path in sorted(examples.rglob("*")):
@@ -216,6 +220,7 @@ def _clear_of_files(target: Path, made: Mapping[str, bytes]) -> None:
     """Raise ``UsageError`` if a file has the name of a needed folder, or the reverse, before anything is moved."""
     for name in [*made, MANIFEST_FILE]:
         path = target / name
+        require_no_link(target, Path(name).parent)
         # A folder has the file's name, or a file has the name of one of its folders.
         inner = [path, *(target / parent for parent in Path(name).parents if parent.name)]
         if path.is_dir() or any(folder.exists() and not folder.is_dir() for folder in inner[1:]):
@@ -228,11 +233,11 @@ def _clear_of_files(target: Path, made: Mapping[str, bytes]) -> None:
 def _earlier(target: Path) -> set[str]:
     """The files of the copy in ``target``; empty if there is no valid manifest."""
     try:
-        manifest = json.loads((target / MANIFEST_FILE).read_bytes())
+        manifest = load_json(read_small(target / MANIFEST_FILE, bytes_max=FILE_BYTES_MAX), MANIFEST_FILE)
         if manifest["format"] != FORMAT:
             return set()
         names = [str(name) for name in manifest["files"]]
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+    except (UsageError, ValueError, KeyError, TypeError):
         return set()
     # Anyone may have changed the manifest, so never touch a path outside the folder.
     return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}

@@ -8,20 +8,18 @@ with a description of its vectors. From it and the suite :func:`measure` finds t
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes
+from kfuzz.documents import load_json
 from kfuzz.findings import Code
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors import statements
-from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements
+from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements, read_file
 from kfuzz.vectors.statements import STATEMENTS_FILE, Statement, missing_test
 
 __all__ = [
@@ -142,10 +140,7 @@ def _sorted(sets: Mapping[Any, set[str]]) -> dict[str, list[str]]:
 
 
 def _read(path: Path) -> Any:
-    try:
-        return json.loads(read_bytes(path))
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON ({error}); fix the syntax") from None
+    return load_json(read_file(path), str(path))
 
 
 # --- gaps -----------------------------------------------------------------------------------------------------------

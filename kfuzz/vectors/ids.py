@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fnmatch
 import hashlib
@@ -9,20 +10,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, write_whole
+from kfuzz.errors import NotRegular, UsageError
+from kfuzz.files import read_small, write_whole
 
 __all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy", "with_digests"]
 
 # Every id ever given, one per line, with the digest of its bytes. Neither ever changes (docs/suite-policy.md).
 REGISTER_FILE = "ids.txt"
 DIGEST_DIGITS = 16
+REGISTER_BYTES_MAX = 16 << 20
 
 
 def registered(root: Path) -> dict[str, str]:
     """The registered ids of the suite under ``root``, with their digests ("" if a line has none)."""
     path = root / REGISTER_FILE
-    lines = read_bytes(path).decode().splitlines() if path.is_file() else []
+    lines = []
+    if path.is_file():
+        # A link in somebody's suite is no register.
+        with contextlib.suppress(NotRegular):
+            lines = read_small(path, bytes_max=REGISTER_BYTES_MAX).decode("utf-8", "replace").splitlines()
     return {name: digest for name, _, digest in (line.partition(" ") for line in lines if line)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections import Counter
@@ -13,8 +12,8 @@ from typing import Any
 
 import crc32c
 
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes
 from kfuzz.kafka import BROKER_RELEASE, KAFKA_3, LATEST, RELEASES
 from kfuzz.messages.catalogues import has_same_names
 from kfuzz.vectors import coverage, pages
@@ -22,7 +21,15 @@ from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
 from kfuzz.vectors.kinds import KINDS
-from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
+from kfuzz.vectors.model import (
+    EXPECTED_DIRECTORY,
+    REQUIREMENTS_FILE,
+    SuiteFile,
+    Vector,
+    load_file,
+    read_file,
+    suite_paths,
+)
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, HEADER_AT, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
 
@@ -95,7 +102,7 @@ def _place(suite: Suite, vector: Vector) -> str:
 
 def _requirements(root: Path, problems: list[Problem]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     try:
-        document = json.loads(read_bytes(root / REQUIREMENTS_FILE))
+        document = load_json(read_file(root / REQUIREMENTS_FILE), REQUIREMENTS_FILE)
         return {entry["id"]: entry for entry in document["requirements"]}, dict(document["documents"])
     except (UsageError, ValueError, KeyError, TypeError) as error:
         problems.append(Problem(REQUIREMENTS_FILE, f"cannot be read: {error}"))
@@ -107,7 +114,7 @@ def _requirements(root: Path, problems: list[Problem]) -> tuple[Mapping[str, Any
 
 def _canonical_form(suite: Suite) -> Iterator[Problem]:
     for file in suite.files:
-        content = read_bytes(file.path)
+        content = read_file(file.path)
         if content != canonical_json(file.document):
             yield Problem(_name(suite.root, file.path), "not in canonical form; run `kfuzz vectors build`")
         if len(content) > FILE_BYTES_MAX:
@@ -370,7 +377,12 @@ def _covered(suite: Suite) -> Iterator[Problem]:
 def _expected(suite: Suite) -> Iterator[Problem]:
     vectors = {vector.id: vector for vector in suite.vectors}
     for path in sorted((suite.root / EXPECTED_DIRECTORY).glob("*.txt")):
-        for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+        try:
+            text = read_file(path).decode("utf-8", "replace")
+        except UsageError as error:
+            yield Problem(_name(suite.root, path), str(error))
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
             words = line.partition("#")[0].split()
             # The line `withheld N scrypt:…` stands for outcomes that are not public (docs/testee-protocol.md).
             if not words or words[0] == "withheld":

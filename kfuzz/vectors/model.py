@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes
+from kfuzz.files import read_small
 from kfuzz.vectors.ids import matching, registered, remedy
 from kfuzz.vectors.kinds import KINDS, OPTIONS, STREAM_OPTIONS, TOPIC
 
@@ -50,6 +51,8 @@ REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
 EXAMPLES_DIRECTORY = "examples"
 OTHER_DIRECTORIES = (EXPECTED_DIRECTORY, EXAMPLES_DIRECTORY)
+# kfuzz's own files are far smaller.
+FILE_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +167,8 @@ def suite_version(root: str | Path | None = None) -> str | None:
     if not path.is_file():
         return None
     try:
-        return str(json.loads(read_bytes(path))["version"])
-    except (ValueError, LookupError, TypeError):
+        return str(load_json(read_file(path), str(path))["version"])
+    except (LookupError, TypeError):
         raise UsageError(f'{path} must be JSON such as {{"version": "1.0.0"}}; correct it') from None
 
 
@@ -174,11 +177,11 @@ def load_requirements(root: str | Path | None = None) -> tuple[dict[str, dict[st
     path = _root(root)[0] / REQUIREMENTS_FILE
     if root is not None and not path.is_file():
         path = default_root() / REQUIREMENTS_FILE
+    document = load_json(read_file(path), str(path))
     try:
-        document = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON ({error}); mend the syntax") from None
-    return {entry["id"]: entry for entry in document["requirements"]}, document["documents"]
+        return {entry["id"]: entry for entry in document["requirements"]}, dict(document["documents"])
+    except (LookupError, TypeError, ValueError):
+        raise UsageError(f"{path} is not a table of requirements; see docs/vectors.md") from None
 
 
 def load_suite(
@@ -234,7 +237,7 @@ def _root(root: str | Path | None) -> tuple[Path, bool]:
 
 
 def _document(path: Path, own: bool) -> dict[str, Any]:
-    content = read_bytes(path)
+    content = read_file(path)
     # Skip the schema check for kfuzz's own suite: it takes seconds for each command, and lint does it already.
     if own:
         with contextlib.suppress(ValueError, RecursionError):
@@ -261,6 +264,12 @@ def _documents(given: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:
     return documents
 
 
+def read_file(path: Path) -> bytes:
+    """The content of a file of a suite; ``UsageError`` if it is no regular file, or too large."""
+    # Some installers make links of a package's files.
+    return read_small(path, bytes_max=FILE_BYTES_MAX, follow=path.is_relative_to(default_root()))
+
+
 def suite_paths(root: Path) -> list[Path]:
     """The vector files under ``root``: every JSON file in a subdirectory, except the expected outcomes and the examples
     of a copy.
@@ -272,7 +281,7 @@ def suite_paths(root: Path) -> list[Path]:
 def load_file(path: str | Path) -> SuiteFile:
     """One file of the suite, checked against the schema. A ``UsageError`` names the file, the place and the remedy."""
     path = Path(path)
-    return suite_file(path, parse_document(path, read_bytes(path)))
+    return suite_file(path, parse_document(path, read_file(path)))
 
 
 def suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
@@ -312,23 +321,21 @@ def _explained(path: Path, document: Any) -> Iterator[None]:
 def parse_document(path: Path, content: bytes) -> dict[str, Any]:
     """The JSON of a vector file, checked against the schema."""
     try:
-        document = json.loads(content.decode(), object_pairs_hook=_unique_names)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise UsageError(
-            f"{path}: not JSON at line {error.lineno} column {error.colno} ({error.msg}); correct the syntax"
-        ) from None
+        document = load_json(content, str(path), object_pairs_hook=_unique_names)
     except _RepeatedName as error:
         raise UsageError(f"{path}: the name {error} occurs twice in one object; keep one of them") from None
-    except RecursionError:
-        raise UsageError(f"{path}: nested too deeply to be a vector file; name another file") from None
+    # JSON can write half of a character, which no file and no terminal takes.
+    if b"\\ud" in content.lower():
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{path} has half of a character, such as \\ud800, in a text; correct it") from None
     _check_schema(path, document)
     checked: dict[str, Any] = document
     return checked
 
 
-class _RepeatedName(ValueError):
+class _RepeatedName(Exception):
     """A name occurs twice in one JSON object. Without this error, the second value would silently win."""
 
 
@@ -345,7 +352,7 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _validator() -> Any:
     import jsonschema
 
-    schema = json.loads(read_bytes(default_root() / SCHEMA_FILE))
+    schema = json.loads((default_root() / SCHEMA_FILE).read_bytes())
     return jsonschema.Draft202012Validator(schema)
 
 

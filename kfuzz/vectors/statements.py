@@ -6,7 +6,6 @@ the reason why nothing checks it. The vectors are found through the requirements
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,8 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
+from kfuzz.vectors.model import read_file
 
 __all__ = ["STATEMENTS_FILE", "Statement", "gaps", "load", "missing_test"]
 
@@ -68,7 +69,7 @@ def load(root: Path) -> tuple[Statement, ...]:
     if not path.is_file():
         return ()
     try:
-        entries = json.loads(read_bytes(path))["statements"]
+        entries = load_json(read_file(path), str(path))["statements"]
         return tuple(map(_statement, entries))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: no table of statements ({error}); fix it") from None

@@ -9,6 +9,9 @@ def crc32(data: Buffer, value: int = 0, /) -> int:
 def crc32c_joined(first: int, second: int, second_bytes: int) -> int:
     """The CRC-32C of two parts from the CRC-32C of each; ``second_bytes`` is the second part's length."""
 
+def crc32_joined(first: int, second: int, second_bytes: int) -> int:
+    """The same for CRC-32."""
+
 def kernel(data: Buffer, value: int = 0, bits: int = 64) -> int | None:
     """``crc32c`` by one of the kernels that the loops without the GIL use; None if it is off or cannot run here.
 

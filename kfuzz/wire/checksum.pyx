@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from kfuzz.wire.held cimport Held, hold
 
-__all__ = ["crc32", "crc32c", "crc32c_joined", "kernel", "zlib_kernel"]
+__all__ = ["crc32", "crc32_joined", "crc32c", "crc32c_joined", "kernel", "zlib_kernel"]
 
 cdef extern from "crc32c.h":
     int KFUZZ_CRC_THERE
@@ -36,6 +36,8 @@ cdef extern from "crc_join.h":
     void kfuzz_crc_join_init(int by_product) nogil
     uint32_t kfuzz_crc_over(uint32_t n) nogil
     uint32_t kfuzz_crc_times(uint32_t crc, uint32_t factor) nogil
+    uint32_t kfuzz_crc32_over(uint32_t n) nogil
+    uint32_t kfuzz_crc32_times(uint32_t crc, uint32_t factor) nogil
 
 cdef enum:
     # From this length on zlib is faster than the tables, even though calling it needs the GIL.
@@ -84,14 +86,30 @@ def crc32c_joined(uint32_t first, uint32_t second, uint32_t second_bytes):
     return crc32c_moved(first, crc32c_over(second_bytes)) ^ second
 
 
-cdef uint32_t by_zlib(const uint8_t *data, int64_t n) with gil:  # unreachable: for old processors
-    return crc32(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ))
+cdef uint32_t by_zlib(uint32_t crc, const uint8_t *data, int64_t n) with gil:  # unreachable: for old processors
+    return crc32(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ), crc)
 
 
 cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
+    return crc32_on(0, data, n)
+
+
+cdef uint32_t crc32_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept nogil:
     if zlib_there:
-        return kfuzz_crc32(0, data, <size_t> n)
-    return kfuzz_crc32_plain(0, data, <size_t> n) if n < LONG_BYTES else by_zlib(data, n)
+        return kfuzz_crc32(crc, data, <size_t> n)
+    return kfuzz_crc32_plain(crc, data, <size_t> n) if n < LONG_BYTES else by_zlib(crc, data, n)
+
+
+cdef uint32_t crc32_over(int64_t n) noexcept nogil:
+    return kfuzz_crc32_over(<uint32_t> n)
+
+
+cdef uint32_t crc32_moved(uint32_t crc, uint32_t factor) noexcept nogil:
+    return kfuzz_crc32_times(crc, factor)
+
+
+def crc32_joined(uint32_t first, uint32_t second, uint32_t second_bytes):
+    return crc32_moved(first, crc32_over(second_bytes)) ^ second
 
 
 cdef uint32_t plain_crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:

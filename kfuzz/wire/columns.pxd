@@ -1,7 +1,7 @@
 # Growing columns, filled from a parse's rows without an object per record.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kfuzz.wire.record_batch cimport header_t, rows_t
+from kfuzz.wire.record_batch cimport header_t, row_t, rows_t
 
 cdef extern from "views.h":
     ctypedef struct spans_t "kfuzz_spans":
@@ -61,6 +61,8 @@ cdef enum:
 cdef enum:
     VIEW_BUFFERS = 3
 
+cdef int32_t record_end(const uint8_t *base, const row_t *row) noexcept nogil
+
 cdef class Columns:
     cdef int64_t count
     cdef int64_t capacity
@@ -79,6 +81,8 @@ cdef class Columns:
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes
     cdef bint wide
+    # The column of headers has their bytes, one view for each record.
+    cdef bint raw_headers
     # The structs that `export` gives to Arrow, and the memory that they point to.
     cdef array_t arrays[ARRAYS]
     cdef array_t *children[ARRAYS - 1]

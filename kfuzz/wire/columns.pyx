@@ -45,6 +45,14 @@ cdef void release(array_t *array) noexcept nogil:
             Py_DECREF(<object> array.private_data)
 
 
+cdef int32_t record_end(const uint8_t *base, const row_t *row) noexcept nogil:
+    """Where the record ends: its length is behind its first byte."""
+    cdef int32_t at = row.at
+    while base[at] & 0x80:
+        at += 1
+    return at + 1 + row.length
+
+
 cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
     if not resize(<void **> &column.views, capacity, 16):
         return False
@@ -57,9 +65,10 @@ cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
 cdef class Columns:
     """Columns of the records that a ``Scan`` reads; the interface is described in columns.pyi."""
 
-    def __init__(self, int64_t expected_bytes, bint wide=WIDE):
+    def __init__(self, int64_t expected_bytes, bint wide=WIDE, bint raw_headers=False):
         self.expected_bytes = expected_bytes
         self.wide = wide and WIDE
+        self.raw_headers = raw_headers
         self.buffers = []
         self.buffer = -1
 
@@ -110,8 +119,9 @@ cdef class Columns:
             self.capacity = capacity
         if unlikely(self.views[HEADER_KEYS].count + more_headers > self.views[HEADER_KEYS].capacity):
             capacity = self.room_for(self.views[HEADER_KEYS].count + more_headers)
-            if not (grow_views(&self.views[HEADER_KEYS], capacity)
-                    and grow_views(&self.views[HEADER_VALUES], capacity)):
+            if not grow_views(&self.views[HEADER_KEYS], capacity):
+                return False
+            if not self.raw_headers and not grow_views(&self.views[HEADER_VALUES], capacity):
                 return False
         return True
 
@@ -146,8 +156,9 @@ cdef class Columns:
 
         False if there is no memory, or if there are more headers than an int32 can count.
         """
-        cdef const row_t *row
+        cdef row_t *row
         cdef source_t source
+        cdef int64_t header_count = rows.count if self.raw_headers else rows.header_count
         cdef int64_t i
         cdef int64_t k
         cdef int64_t fixed = h.max_timestamp
@@ -161,9 +172,9 @@ cdef class Columns:
         # Before the first record there are no arrays to point into.
         if rows.count == 0:
             return True
-        if self.views[HEADER_KEYS].count + rows.header_count > INT32_MAX:
+        if self.views[HEADER_KEYS].count + header_count > INT32_MAX:
             return False  # unreachable: needs 2 GiB of contents
-        if not self.reserve(rows.count, rows.header_count, size):
+        if not self.reserve(rows.count, header_count, size):
             return False
         offsets = self.offsets + self.count
         timestamps = self.timestamps + self.count
@@ -178,14 +189,21 @@ cdef class Columns:
             if not log_append:
                 timestamps[i] = <int64_t> (<uint64_t> base_timestamp + <uint64_t> row.timestamp_delta)
             batches[i] = <int32_t> batch
-            k += row.header_count
-            ends[i] = <int32_t> k
+            if self.raw_headers:
+                # From here on it is the headers' size in bytes.
+                if row.header_count:
+                    row.header_count = record_end(base, row) - row.headers_at
+            else:
+                k += row.header_count
+                ends[i] = <int32_t> k
             if unlikely(row.untimed) and not self.note_untimed(self.count + i):
                 return False
         source.base, source.end, source.buffer, source.shift = base, end, <uint32_t> self.buffer, <uint32_t> shift
         self.put(KEYS, &rows.rows[0].key_at, sizeof(row_t), rows.count, &source)
         self.put(VALUES, &rows.rows[0].value_at, sizeof(row_t), rows.count, &source)
-        if rows.header_count:
+        if self.raw_headers:
+            self.put(HEADER_KEYS, &rows.rows[0].headers_at, sizeof(row_t), rows.count, &source)
+        elif rows.header_count:
             self.put(HEADER_KEYS, &rows.headers[0].key_at, sizeof(header_row_t), rows.header_count, &source)
             self.put(HEADER_VALUES, &rows.headers[0].value_at, sizeof(header_row_t), rows.header_count, &source)
         self.count += rows.count
@@ -255,6 +273,9 @@ cdef class Columns:
         self.describe(BATCH, n, 0, NULL, self.batches if n else <void *> NOTHING)
         self.describe_views(KEY, &self.views[KEYS])
         self.describe_views(VALUE, &self.views[VALUES])
+        if self.raw_headers:
+            self.describe_views(HEADERS, &self.views[HEADER_KEYS])
+            return address
         self.describe(HEADERS, n, 0, NULL, self.header_ends if n else <void *> NOTHING)
         self.describe_parents(HEADERS, HEADER, 1)
         self.describe(HEADER, self.views[HEADER_KEYS].count, 0, NULL, NULL)

@@ -19,5 +19,7 @@ cdef struct message_t:
 cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *report) noexcept nogil
 cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, rows_t *sink, report_t *report,
                       int32_t *count, int64_t *first) noexcept nogil
+cdef int64_t more_wrapped(const uint8_t *base, int64_t n, int64_t at, const message_t *wrapper, int64_t first,
+                          rows_t *sink) noexcept nogil
 cdef void to_row(const message_t *m, int64_t start, int64_t end, row_t *row) noexcept nogil
 cdef int put_messages(out_t *out, list records, int magic, int64_t base_offset, int attributes, object stamp) except -1

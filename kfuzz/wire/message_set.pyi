@@ -12,8 +12,11 @@ def parse_message(data: Buffer, at: int, size: int) -> tuple[MessageTuple | None
     notes say why.
     """
 
-def parse_messages(payload: Buffer) -> list[MessageTuple]:
-    """The messages in a wrapper's decompressed value, up to the first refused one."""
+def parse_messages(payload: Buffer, most: int = 0) -> tuple[list[MessageTuple], int, int]:
+    """The messages in a wrapper's decompressed value, up to the first refused one; how many they are, and their end.
+
+    The list has at most ``most`` of them; 0 means all.
+    """
 
 def first_and_last(payload: Buffer) -> tuple[int, int] | None:
     """The offset fields of the first and last message in a wrapper, unchecked. None if Kafka reads no message."""

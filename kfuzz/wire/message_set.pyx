@@ -227,7 +227,9 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
             return False
         if end == 0:
             break
-        if sink != NULL:
+        if sink != NULL and sink.most and sink.count >= sink.most:
+            sink.is_full = True
+        elif sink != NULL:
             row = next_row(sink)
             if row == NULL:
                 return False  # unreachable: only if memory runs out
@@ -262,7 +264,7 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
             return False
         if unlikely(base[at + AT_MAGIC] != wrapper.magic):
             note(report, INNER_MAGIC_MISMATCH, F_MAGIC, at + AT_MAGIC, i, -1, base[at + AT_MAGIC], wrapper.magic)
-        if sink != NULL:
+        if sink != NULL and i < sink.count:
             row = &sink.rows[i]
             # The sum wraps around, as in Java.
             row.offset_delta = <int64_t> (base_offset + <uint64_t> row.offset_delta)
@@ -270,6 +272,32 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
                 row.timestamp_delta = wrapper.timestamp
         at = end
     return True
+
+
+cdef int64_t more_wrapped(const uint8_t *base, int64_t n, int64_t at, const message_t *wrapper, int64_t first,
+                          rows_t *sink) noexcept nogil:
+    """Fill the rows of the messages from byte ``at`` on, in a wrapper that ``get_wrapped`` has read: ``sink.most`` of
+    them at most. Returns where the next one begins. ``first`` is the offset of the wrapper's first message.
+    """
+    cdef bint log_append = wrapper.magic == 1 and wrapper.attributes & LOG_APPEND_TIME
+    cdef uint64_t base_offset = <uint64_t> first - load64(base)
+    cdef message_t m
+    cdef row_t *row
+    cdef int64_t end
+    cdef report_t report
+    clear(&report)
+    while sink.count < sink.most:
+        end = next_inner(base, at, n, 0, &m, &report)
+        row = next_row(sink)
+        if end <= 0 or row == NULL:
+            break
+        m.offset = <int64_t> (base_offset + <uint64_t> m.offset)
+        if log_append and m.magic == 1:
+            m.timestamp = wrapper.timestamp
+        to_row(&m, at, end, row)
+        sink.count += 1
+        at = end
+    return at
 
 
 cdef object span(const uint8_t *base, int64_t at, int32_t length):
@@ -300,20 +328,24 @@ def parse_message(data not None, int64_t at, int64_t size):
     return to_tuple(held.p, at, at + size, &m), to_notes(&report, 0)
 
 
-def parse_messages(payload not None):
-    """The messages in a wrapper's decompressed value, up to the first refused one."""
+def parse_messages(payload not None, int64_t most=0):
+    """The messages in a wrapper's decompressed value, up to the first refused one; how many they are, and their end.
+    """
     cdef Held held = hold(payload)
     cdef int64_t at = 0
+    cdef int64_t count = 0
     cdef int64_t end
     cdef report_t report
     cdef message_t m
     cdef list messages = []
     clear(&report)
     while True:
-        end = next_inner(held.p, at, held.n, <int32_t> len(messages), &m, &report)
+        end = next_inner(held.p, at, held.n, <int32_t> count, &m, &report)
         if end <= 0:
-            return messages
-        messages.append(to_tuple(held.p, at, end, &m))
+            return messages, count, at
+        if most == 0 or count < most:
+            messages.append(to_tuple(held.p, at, end, &m))
+        count += 1
         at = end
 
 

@@ -45,6 +45,10 @@ typedef struct {
     int64_t header_capacity;
     int with_headers; /* true: fill the header rows */
     int no_memory;    /* true: out of memory, a row is missing */
+    int64_t most;         /* fill so many rows, and headers of one record; 0: all */
+    int64_t headers_most;
+    int is_full;      /* true: there are more records than rows */
+    int64_t stopped;      /* where the last record that is no ordinary one begins, or where the records end */
 } kfuzz_rows;
 
 /* The limits for the records of a run. */

@@ -54,6 +54,10 @@ cdef extern from "ordinary.h":
         int64_t header_capacity
         bint with_headers
         bint no_memory
+        int64_t most
+        int64_t headers_most
+        bint is_full
+        int64_t stopped
 
 cdef extern from "spare.h":
     ctypedef struct spare_t "kfuzz_spare":
@@ -88,7 +92,7 @@ cdef enum:
 
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
-cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *report) noexcept nogil
+cdef void judge_control(const uint8_t *base, const rows_t *rows, int64_t count, report_t *report) noexcept nogil
 cdef row_t *next_row(rows_t *rows) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
 cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,

@@ -21,3 +21,11 @@ def parse_places(
     lies outside of ``payload``, ``ValueError`` if that has ``LIMIT_BYTES`` or more. Mirrors
     ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``; with ``skim``, ``readPartiallyFrom``.
     """
+
+def first_places(
+    payload: Buffer, at: int, header: HeaderTuple, records: int, headers: int
+) -> tuple[list[PlaceTuple], int, int]:
+    """The first places that ``parse_places`` finds, how many records there are, and where the last of them ends.
+
+    There are at most ``records`` places, with at most ``headers`` headers each; 0 means all.
+    """

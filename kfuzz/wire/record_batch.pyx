@@ -116,13 +116,16 @@ cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
     return True
 
 
-cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *report) noexcept nogil:
-    """Check a control batch's records: it must have one, and its key must hold a version and a known type."""
+cdef void judge_control(const uint8_t *base, const rows_t *rows, int64_t count, report_t *report) noexcept nogil:
+    """Check a control batch's records: it must have one, and its key must hold a version and a known type.
+
+    ``count`` is the number of records, of which ``rows`` may have the first ones.
+    """
     cdef const row_t *row
     cdef const uint8_t *key
     cdef int64_t i
-    if rows.count != 1:
-        note(report, CONTROL_RECORD_COUNT, F_RECORD_COUNT, AT_RECORD_COUNT, -1, -1, rows.count, 1)
+    if count != 1:
+        note(report, CONTROL_RECORD_COUNT, F_RECORD_COUNT, AT_RECORD_COUNT, -1, -1, count, 1)
     for i in range(rows.count):
         row = &rows.rows[i]
         key = base + row.key_at
@@ -165,6 +168,8 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
     cdef header_row_t *row = &scratch
     for i in range(count):
         c.header = i
+        if sink != NULL and unlikely(sink.headers_most and i == sink.headers_most):
+            sink, row = NULL, &scratch
         if sink != NULL:
             if sink.header_count == sink.header_capacity:
                 if not one_more(<void **> &sink.headers, &sink.header_capacity, sizeof(header_row_t)):
@@ -340,6 +345,8 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
     cdef int64_t largest = h.max_timestamp
     cdef int64_t largest_at = 0
     cdef int64_t largest_record = -1
+    cdef int64_t most
+    cdef rows_t *filled = sink
     cdef bint create_time = not h.attributes & LOG_APPEND_TIME
     cdef int64_t i = 0
     c.header = -1
@@ -349,13 +356,23 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
             if next_row(sink) == NULL:
                 return False
             if not skim:
-                i += kfuzz_run_filled(&p, c.base, c.end, &run, h.record_count - i, sink)
+                most = h.record_count - i
+                if sink.most:
+                    most = min(most, sink.most - sink.count)
+                i += kfuzz_run_filled(&p, c.base, c.end, &run, most, sink)
+            if unlikely(sink.most and sink.count >= sink.most and i < h.record_count):
+                # The records that follow are judged only.
+                sink.is_full = True
+                sink, row = NULL, &scratch
+                continue
         elif not skim:
             i += kfuzz_run_counted(&p, c.base, c.end, &run, h.record_count - i)
         if i == h.record_count:
             break
         start = p
         c.record = i
+        if filled != NULL:
+            filled.stopped = p - c.base
         if unlikely(p == c.end):
             note(c.report, RECORD_COUNT_TOO_HIGH, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, i)
             return False
@@ -396,6 +413,8 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
                     run.timestamp_most = largest - h.base_timestamp
         i += 1
     c.record = -1
+    if filled != NULL:
+        filled.stopped = p - c.base
     if h.record_count > 0 and p != c.end:
         note(c.report, RECORD_COUNT_TOO_LOW, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, c.end - p)
         return False
@@ -479,8 +498,11 @@ cdef list to_places(const rows_t *rows):
     for i in range(rows.count):
         row = &rows.rows[i]
         headers = []
-        # Without ``with_headers`` there are no header rows.
-        for k in range(row.header_count if rows.with_headers else 0):
+        # Without ``with_headers`` there are no header rows, and ``headers_most`` may leave some out.
+        for k in range(min(<int64_t> row.header_count, rows.header_count - row.first_header)
+                       if rows.with_headers else 0):
+            if rows.headers_most and k == rows.headers_most:
+                break
             header = &rows.headers[row.first_header + k]
             headers.append(((header.key_at, header.key_length), (header.value_at, header.value_length)))
         out.append((row.at, row.length, row.attributes, row.timestamp_delta, row.offset_delta,
@@ -528,6 +550,17 @@ def parse_places(payload not None, int64_t at, tuple header not None, bint skim=
 
     Offsets in notes and places count from the start of ``payload``. ``ok`` is False if the records are refused.
     """
+    ok, places, notes, _, _ = places_in(payload, at, header, skim, 0, 0)
+    return ok, places, notes
+
+
+def first_places(payload not None, int64_t at, tuple header not None, int64_t records, int64_t headers):
+    _, places, _, count, end = places_in(payload, at, header, False, records, headers)
+    return places, count, end
+
+
+cdef tuple places_in(payload, int64_t at, tuple header, bint skim, int64_t records, int64_t headers):
+    """What ``parse_places`` returns, how many records there are, and where they end."""
     cdef Held held = hold(payload)
     cdef int64_t n = held.n
     cdef const uint8_t *data = held.p
@@ -545,12 +578,13 @@ def parse_places(payload not None, int64_t at, tuple header not None, bint skim=
     clear(&report)
     c = cursor_t(base=data, end=data + n, report=&report, record=-1, header=-1)
     rows = rows_t(rows=NULL, headers=NULL, count=0, capacity=0, header_count=0, header_capacity=0, with_headers=True,
-                  no_memory=False)
+                  no_memory=False, most=records, headers_most=headers, is_full=False, stopped=at)
     try:
         with nogil:
             ok = get_records(&c, data + at, &h, &rows, skim)
         if rows.no_memory:
             raise MemoryError  # unreachable: only if memory runs out
-        return ok, to_places(&rows), to_notes(&report, 0)
+        return (ok, to_places(&rows), to_notes(&report, 0), c.record if c.record >= 0 else max(h.record_count, 0),
+                rows.stopped)
     finally:
         free_rows(&rows)

@@ -89,6 +89,7 @@ cdef class Scan:
     cdef int require_memory(self) except -1
     cdef int advance(self) noexcept nogil
     cdef int one_batch(self) noexcept nogil
+    cdef void forget_rows(self) noexcept nogil
     cdef int end(self) noexcept nogil
     cdef bint judge(self, bint unreadable) noexcept nogil
     cdef int record_batch(self) noexcept nogil

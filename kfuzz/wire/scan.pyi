@@ -22,7 +22,8 @@ class Scan:
     can read itself, unless ``each`` or ``with_rows`` asks for every batch. ``with_rows`` keeps the offsets of the
     records in the data, ``with_headers`` those of their headers too. ``columns`` receives the records of each batch
     without a stop. ``policy`` has a role's additional rules. ``limit`` is the largest size, in bytes, to which a
-    payload is decompressed without Python (``unpack``); 0 leaves all payloads to Python.
+    payload is decompressed without Python (``unpack``); 0 leaves all payloads to Python. Of a batch with more than
+    ``rows_most`` records, ``columns`` receives nothing, and ``is_full`` is true at its stop.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.batches``, ``DefaultRecordBatch.ensureValid`` and
     ``streamingIterator``.
@@ -38,6 +39,7 @@ class Scan:
         columns: Columns | None = None,
         policy: Policy | None = None,
         limit: int = 0,
+        rows_most: int = 0,
     ) -> None: ...
     @property
     def at(self) -> int:
@@ -84,6 +86,19 @@ class Scan:
 
         ``skim`` reads like ``DefaultRecord.readPartiallyFrom``, as a broker does if it stores the payload unchanged.
         ``ValueError`` if the payload has 2**31 - 1 bytes or more.
+        """
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch of this stop has more than ``rows_most`` records. It is judged like any other."""
+
+    def records_source(self) -> tuple[Buffer, int]:
+        """The bytes that hold the records of this stop, and where these begin; for ``add_rows``."""
+
+    def add_rows(self, columns: Columns, source: Buffer, at: int, record: int) -> tuple[int, int]:
+        """Add to ``columns`` up to ``rows_most`` records of a batch that ``is_full``.
+
+        ``at`` is where record number ``record`` begins in ``source``. Returns the same of the next record.
         """
 
     def ask(self, unreadable: bool = False) -> None:

@@ -13,7 +13,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.checksum cimport crc32c_of
-from kfuzz.wire.columns cimport Columns
+from kfuzz.wire.columns cimport Columns, record_end
 from kfuzz.wire.cursor cimport cursor_t, unlikely
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
@@ -30,8 +30,8 @@ from kfuzz.wire.format cimport (
     UNUSED_BITS,
 )
 from kfuzz.wire.framing cimport get_frame
-from kfuzz.wire.held cimport hold
-from kfuzz.wire.message_set cimport get_wrapped, judge_message, message_t, to_row
+from kfuzz.wire.held cimport Held, hold
+from kfuzz.wire.message_set cimport get_wrapped, judge_message, message_t, more_wrapped, to_row
 from kfuzz.wire.policy cimport Policy, batch_t
 from kfuzz.wire.record cimport LazyRecord, Record
 from kfuzz.wire.record_batch cimport (
@@ -83,6 +83,10 @@ cdef extern from "Python.h":
 cdef enum:
     BELIEVED_LAZY = 8
     BELIEVED_WHOLE = 256
+
+cdef enum:
+    # A scan without rows looks at the first records of a control batch, which should have one.
+    CONTROL_ROWS = 4096
 
 cdef enum:
     SMALL_BYTES = 4096
@@ -143,8 +147,9 @@ cdef class Scan:
         self.believed = 1
 
     def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
-                 Columns columns=None, Policy policy=None, int64_t limit=0):
+                 Columns columns=None, Policy policy=None, int64_t limit=0, int64_t rows_most=0):
         self.open(data, with_rows, policy, limit)
+        self.rows.most = rows_most
         self.rows.with_headers = with_headers
         self.each = each or (with_rows and columns is None)
         self.columns = columns
@@ -163,6 +168,8 @@ cdef class Scan:
         self.has_policy = policy is not None
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.each = with_rows
+        if not self.with_rows:
+            self.rows.most = CONTROL_ROWS
         # A broker reads less of a payload that it stores unchanged; Python decides how much.
         self.limit = 0 if self.has_policy and policy.skims else limit
         if self.n <= SMALL_BYTES:
@@ -179,6 +186,7 @@ cdef class Scan:
         self.at = self.size = self.batch_count = self.record_count = self.found = 0
         self.unfinished = self.is_cut = False
         self.each = self.with_rows = with_rows
+        self.rows.most = 0 if with_rows else CONTROL_ROWS
         self.limit = limit
         self.window = -1
 
@@ -230,7 +238,7 @@ cdef class Scan:
             state = self.one_batch()
             if state == AT_PAYLOAD and self.limit and self.report.count == 0:
                 state = self.plain_payload()
-            elif state == AT_BATCH and self.has_columns and not self.put_columns():
+            elif state == AT_BATCH and self.has_columns and not self.rows.is_full and not self.put_columns():
                 self.rows.no_memory = True
                 return AT_REFUSAL
             if state == AT_BATCH and self.has_policy and not self.judge(False):
@@ -247,7 +255,7 @@ cdef class Scan:
             self.record_count += self.found
             self.unfinished = False
         clear(self.report)
-        self.rows.count = self.rows.header_count = 0
+        self.forget_rows()
         self.in_tools = self.is_opened = False
         p = self.base + self.at
         if self.has_policy:
@@ -264,6 +272,10 @@ cdef class Scan:
         if self.has_policy and not self.policy.frame(p, self.size, self.magic, self.report):
             return AT_REFUSAL
         return self.record_batch() if self.magic == LAST_MAGIC else self.one_message()
+
+    cdef void forget_rows(self) noexcept nogil:
+        self.rows.count = self.rows.header_count = 0
+        self.rows.is_full = False
 
     cdef int end(self) noexcept nogil:
         self.size = 0
@@ -331,7 +343,7 @@ cdef class Scan:
             if self.size > HEADER_SIZE:
                 note(report, PAYLOAD_WITHOUT_RECORDS, F_PAYLOAD, HEADER_SIZE, -1, -1, self.size - HEADER_SIZE, 0)
             if h.attributes & CONTROL:
-                judge_control(p, &self.rows, report)
+                judge_control(p, &self.rows, 0, report)
             return AT_BATCH
         if self.with_rows or h.attributes & CONTROL:
             sink = &self.rows
@@ -340,7 +352,7 @@ cdef class Scan:
         if not get_records(&c, p + HEADER_SIZE, h, sink, False):
             return AT_REFUSAL
         if h.attributes & CONTROL:
-            judge_control(p, &self.rows, report)
+            judge_control(p, &self.rows, h.record_count, report)
         return AT_BATCH
 
     cdef int one_message(self) noexcept nogil:
@@ -386,7 +398,7 @@ cdef class Scan:
             return AT_PAYLOAD
         self.in_tools = True
         if self.read_payload(self.tools.out, self.tools.size, False) and self.report.count == 0:
-            if self.has_columns and self.rows.count:
+            if self.has_columns and self.rows.count and not self.rows.is_full:
                 with gil:
                     try:
                         self.keep_rows()
@@ -397,7 +409,7 @@ cdef class Scan:
         self.in_tools = self.is_opened = False
         self.found = found
         clear(self.report)
-        self.rows.count = self.rows.header_count = 0
+        self.forget_rows()
         return AT_PAYLOAD
 
     cdef bint read_payload(self, const uint8_t *base, int64_t n, bint skim) noexcept nogil:
@@ -412,7 +424,7 @@ cdef class Scan:
             c = cursor_t(base=base, end=base + n, report=self.report, record=-1, header=-1)
             ok = get_records(&c, base, &self.h, sink, skim)
             if ok and self.h.attributes & CONTROL:
-                judge_control(base, &self.rows, self.report)
+                judge_control(base, &self.rows, self.h.record_count, self.report)
         else:
             ok = get_wrapped(base, n, &self.message, sink, self.report, &count, &self.first_offset)
             self.found = count
@@ -451,13 +463,13 @@ cdef class Scan:
         self.begin()
         clear(self.report)
         # A payload may be parsed twice: first skimmed, then in full.
-        self.rows.count = self.rows.header_count = 0
+        self.forget_rows()
         self.rows_source = payload
         with nogil:
             ok = self.read_payload(base, n, skim)
         self.running = False
         self.require_memory()
-        if ok and self.has_columns and self.rows.count:
+        if ok and self.has_columns and self.rows.count and not self.rows.is_full:
             self.put_payload(payload)
         return ok
 
@@ -469,6 +481,46 @@ cdef class Scan:
                                  self.size):
             raise MemoryError
         return 0
+
+    @property
+    def is_full(self):
+        return self.rows.is_full
+
+    def records_source(self):
+        if self.h.attributes & CODEC_MASK == 0:
+            return memoryview(self.data).cast("B")[self.at:self.at + self.size], HEADER_SIZE
+        self.keep_rows()
+        return self.rows_source, 0
+
+    def add_rows(self, Columns columns not None, source not None, int64_t at, int64_t record):
+        cdef Held held = hold(source)
+        cdef header_t h = self.h
+        cdef report_t report
+        cdef cursor_t c
+        cdef row_t *row
+        if at < 0 or at > held.n or not self.rows.is_full:
+            raise IndexError(f"no records at {at} in {held.n} bytes")
+        self.begin()
+        self.forget_rows()
+        with nogil:
+            if self.magic == LAST_MAGIC:
+                clear(&report)
+                c = cursor_t(base=held.p, end=held.p + held.n, report=&report, record=-1, header=-1)
+                h.record_count = <int32_t> min(h.record_count - record, self.rows.most)
+                # It was judged before. Here a record is the last one although others follow.
+                get_records(&c, held.p + at, &h, &self.rows, False)
+                row = &self.rows.rows[self.rows.count - 1]
+                if self.rows.count:
+                    at = record_end(held.p, row)
+            else:
+                at = more_wrapped(held.p, held.n, at, &self.message, self.first_offset, &self.rows)
+        self.running = False
+        self.rows.is_full = True
+        self.require_memory()
+        columns.add_buffer(source)
+        if not columns.take(&self.h, &self.rows, 0, held.p, held.p + held.n, 0, held.n):
+            raise MemoryError
+        return at, record + self.rows.count
 
     def ask(self, bint unreadable=False):
         """Let the policy judge the batch of this stop, after it was decompressed or a consumer refused it."""

@@ -96,7 +96,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kfuzz", "serve", "--from-stdin", "--json"],
+            [sys.executable, "-P", "-m", "kfuzz", "serve", "--from-stdin", "--json"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -11,7 +11,8 @@ import pytest
 from cli_driver import kfuzz
 
 from kfuzz import records
-from kfuzz.annotate.frames import dump_frame, frames_of, line_of
+from kfuzz.annotate import frames
+from kfuzz.annotate.frames import Sums, dump_frame, frames_of, line_of, summary
 from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages import encode
 from kfuzz.messages.catalogues import catalogue, newest
@@ -104,6 +105,19 @@ def test_a_response_to_no_request_comes_last() -> None:
     assert (last.is_stray, last.error, last.at) == (True, "no request has the correlation id 99", len(RECEIVED[0]))
     assert others[1].answer is not None
     assert line_of(last)[1].endswith(f"fatal: a response at byte {last.at}: no request has the correlation id 99")
+
+
+def test_responses_to_requests_before_the_capture_are_no_error_and_said_once() -> None:
+    early = [response("Metadata", 12, number, {}) for number in (-7, -6, -5)]
+    sums = Sums()
+    found = list(sums.counted(frames_of(b"".join(SENT), b"".join((*early, *RECEIVED)))))
+    assert [(one.is_early, one.error, one.is_refused) for one in found[len(SENT) :]] == [(True, "", False)] * 3
+    assert all(len(line_of(one)) == 1 for one in found[len(SENT) :])
+    assert (sums.early, sums.strays, sums.refused) == (3, 0, 0)
+    assert sum("3 responses answer requests before it" in line for line in summary(sums)) == 1
+    # Without any answer, the correlation ids say it: a client counts.
+    *_, first, stray = frames_of(SENT[2], early[0] + response("Metadata", 12, 99, {}))
+    assert (first.is_early, stray.is_early, bool(stray.error)) == (True, False, True)
 
 
 def test_findings_of_batches_inside_are_those_of_the_frame() -> None:
@@ -238,3 +252,20 @@ def test_wrong_use_of_frames_is_one_sentence(words: str, sentence: str, tmp_path
     file.write_bytes(b"".join(SENT))
     done = kfuzz("show", file, *words.split())
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=file)}\n")
+
+
+def test_only_the_next_responses_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "WAITING_MAX", 3)
+    sent = b"".join(request("ApiVersions", 3, number, {}) for number in range(20))
+    # One in five belongs to no request.
+    given = [response("ApiVersions", 3, number if number % 5 else 100 + number, {}) for number in range(20)]
+    found = list(frames_of(sent, b"".join(given)))
+    answered = {one.number: one.answer.correlation_id for one in found if one.answer is not None}
+    assert answered == {number: number for number in range(20) if number % 5}
+    assert [one.correlation_id for one in found if one.is_stray] == [100, 105, 110, 115]
+
+
+def test_a_list_fits_the_terminal() -> None:
+    for frame in frames_of(b"".join(SENT)):
+        assert len(line_of(frame, 80)[0]) <= 80
+    assert len(frames.heading(80)) <= 80

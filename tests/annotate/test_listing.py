@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kfuzz import records
-from kfuzz.annotate.listing import Entry, Listing, is_one_batch, line_of, opened_with_neighbours
+from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours
 from kfuzz.kafka import CODECS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
@@ -177,3 +177,16 @@ def test_the_search_ends_soon_in_bytes_that_look_like_headers_again_and_again() 
     # A few of them hide nothing.
     data = header * 5 + bytes(4 << 20) + batch(0)
     assert find_batch(data, 0, len(data)) == len(data) - len(batch(0))
+
+
+@pytest.mark.parametrize("width", [40, 80, 109, 110, 120, 146, 147, 200])
+def test_a_line_fits_the_terminal(width: int) -> None:
+    made = RecordBatch(
+        2**62, 2**62, [Record(2**62, 1_700_000_000_000, b"k", b"v")], producer_id=2**62, producer_epoch=3
+    )
+    for entry in Listing(records.encode([made, RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])])):
+        assert len(line_of(entry, width)[0]) <= max(width, 147 + 40 * (width >= 147))
+        if width >= 80 and entry.number:
+            assert "none" in line_of(entry, width)[0]
+    assert len(heading(width)) <= width
+    assert heading(None) == heading(147)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
 from kfuzz import records
-from kfuzz.annotate.parts import Part
+from kfuzz.annotate.parts import Bounds, Part
 from kfuzz.annotate.records import annotate
 from kfuzz.control import (
     ControlRecord,
@@ -16,6 +17,7 @@ from kfuzz.control import (
     KRaftVersionRecord,
     encode_control,
 )
+from kfuzz.kafka import Codec
 from kfuzz.mutate import Mutator
 from kfuzz.records.model import Record, RecordBatch
 
@@ -30,7 +32,7 @@ def test_a_control_records_key_and_value_are_named() -> None:
     record = ControlRecord(ControlRecordKey(ControlRecordType.KRAFT_VERSION), KRaftVersionRecord(1))
     texts = control_parts(*encode_control(record))
     assert texts["key"] == "KRAFT_VERSION"
-    assert texts["value"] == "KRaftVersionRecord(kraft_version=1, version=0, tagged_fields=())"
+    assert texts["value"] == 'KRaftVersionRecord version 0: {"version": 0, "kRaftVersion": 1}'
 
 
 @pytest.mark.parametrize(
@@ -80,3 +82,54 @@ def test_every_byte_of_any_input_is_in_one_part() -> None:
                     assert part.at == at, (part, data.hex())
                     at += len(part.data)
             assert at == size, (buffer, data.hex())
+
+
+# ------------------------------------------------------------------------------------------------- bounds
+
+
+def with_many(magic: Any, compression: Codec, count: int = 50) -> bytes:
+    made = [Record(i, 1, b"k%d" % i, b"v" * 100, ((b"h", b"x"),) * 9 if magic == 2 else ()) for i in range(count)]
+    return records.encode([RecordBatch(0, count - 1, made, magic=magic, compression=compression)])
+
+
+@pytest.mark.parametrize(("magic", "compression"), [(2, "none"), (2, "zstd"), (1, "gzip"), (0, "snappy")])
+def test_what_is_left_out_is_counted_and_the_rest_is_the_same(magic: Any, compression: Codec) -> None:
+    data = with_many(magic, compression)
+    whole = {(part.path, part.field): part for part in annotate(data)}
+    parts = list(annotate(data, bounds=Bounds(records=5, headers=2)))
+    left = [part for part in parts if part.left_out]
+    assert all(part == whole[part.path, part.field] for part in parts if not part.left_out)
+    assert [part.left_out for part in left if "headers" not in part.path] == [45]
+    assert [part.left_out for part in left if "headers" in part.path] == ([7] * 5 if magic == 2 else [])
+    # Together they have all bytes of the records.
+    inside = [part for part in parts if ".records[" in part.path]
+    shown = sum(part.size for part in inside)
+    assert shown == sum(len(part.data) for part in whole.values() if ".records[" in part.path)
+
+
+def test_the_record_that_is_looked_for_is_shown_with_its_neighbours() -> None:
+    parts = list(annotate(with_many(2, "zstd"), bounds=Bounds(records=3, around=30)))
+    headings = [
+        (part.path.rpartition(".")[2], part.left_out) for part in parts if part.heading and ".records" in part.path
+    ]
+    numbers = [*((f"records[{i}]", 0) for i in range(3)), ("records[3]", 26)]
+    assert headings == [*numbers, *((f"records[{i}]", 0) for i in (29, 30, 31)), ("records[32]", 18)]
+    whole = {(part.path, part.field): part for part in annotate(with_many(2, "zstd"))}
+    assert all(part == whole[part.path, part.field] for part in parts if not part.left_out)
+
+
+def test_a_record_that_cannot_be_read_ends_the_count() -> None:
+    data = bytearray(with_many(2, "none"))
+    at = next(part.at for part in annotate(data) if part.path.endswith("records[40]") and part.field == "key_length")
+    data[at : at + 1] = b"\x7e"
+    parts = list(annotate(data, bounds=Bounds(records=5)))
+    assert [part.left_out for part in parts if part.left_out] == [35]
+    assert parts[-1] == list(annotate(data))[-1]
+
+
+def test_parts_keep_a_bounded_number_of_bytes() -> None:
+    data = records.encode([RecordBatch(0, 9, [Record(i, 1, None, bytes(100_000)) for i in range(10)])])
+    values = [part for part in annotate(data, bounds=Bounds(kept_bytes=50_000)) if part.field == "value"]
+    assert {part.size for part in values} == {100_000}
+    assert len(values[0].data) == 32 << 10
+    assert sum(len(part.data) for part in values) < 52_000

@@ -137,6 +137,23 @@ def test_all_of_it_has_room_in_a_narrow_terminal(size: tuple[int, int]) -> None:
         assert text in screen, text
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_list_shows_how_many_records_a_batch_has(width: int) -> None:
+    made = [Record(1_000_000 + i, 1, b"k", b"v") for i in range(4321)]
+    data = GOOD + records.encode([RecordBatch(1_000_000, 1_004_320, made)])
+    assert re.search(r" 1000000 (…|to 1004320) *4321\b", browse(Batches("a.log", data), size=(width, 24)).screen)
+
+
+def test_a_payload_with_very_many_records_is_cut_and_its_bytes_are_whole() -> None:
+    made = [Record(i, 1, b"k", b"v%d" % i) for i in range(5000)]
+    document = Batches("a.log", records.encode([RecordBatch(0, 4999, made, compression="zstd")]))
+    list(document.load())
+    page = document.open(0)
+    assert (page.parts[-1].left_out, page.is_cut) == (3000, False)
+    data, _ = page.bytes_around(len(page.parts) - 1)
+    assert b"v4999" in bytes(data)
+
+
 def test_what_is_no_batch_is_a_line() -> None:
     seen = browse(Batches("a.log", GOOD + bytes(99) + GOOD + GOOD[:70]), ["down"])
     assert "cannot be read: 99 bytes" in seen.screen

@@ -54,7 +54,7 @@ def test_the_table_has_readable_times_and_no_control_characters(log: Path) -> No
     head, line = kfuzz("cat", str(log), "--table").stdout.splitlines()
     assert head.split() == ["topic", "part", "offset", "timestamp", "key", "value", "headers"]
     assert "2023-11-14T22:13:20.123Z" in line
-    assert "·[31m" in line
+    assert r"\x1b[31m" in line
     assert line.endswith("…")
 
 
@@ -100,3 +100,128 @@ def test_a_reader_that_leaves_ends_it_before_the_damage_at_the_end(log: Path) ->
         assert process.stderr.read() == b""
     assert process.returncode == 0
     assert kfuzz("cat", log).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (0x7F000042, "the batch is longer than the {} bytes before the next one"),
+        # This one swallows a whole batch.
+        (None, "the stored CRC is"),
+    ],
+)
+def test_reading_goes_on_behind_a_wrong_length_without_an_index(log: Path, length: int | None, words: str) -> None:
+    one = log.read_bytes()
+    length = 2 * len(one) - 12 if length is None else length
+    log.write_bytes(one + one[:8] + length.to_bytes(4, "big") + one[12:] + one + one)
+    shown = kfuzz("cat", str(log), "--keep-going", "--columns", "offset")
+    assert shown.returncode == 1
+    assert shown.stdout.count("\n") == 15
+    assert words.format(len(one)) in shown.stderr
+    assert shown.stderr.count("\n") == 1
+
+
+# A batch of the metadata log, with a control record.
+SNAPSHOT_HEADER = bytes.fromhex(
+    "00000000000000000000004700000001025de0c5b10020000000000000019a1321221b0000019a1321221bffffffffffff"
+    "ffffffffffffffff000000012a00000008000000031600000000019a132121ec0000"
+)
+SHOWN = {
+    "key": {"type": "SNAPSHOT_HEADER", "version": 0},
+    "value": {
+        "type": "SnapshotHeaderRecord",
+        "version": 0,
+        "data": {"version": 0, "lastContainedLogTimestamp": "1761257529836"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__cluster_metadata-0/00000000000000000000.log",
+        "__cluster_metadata-0/00000000000000001234-0000000005.checkpoint",
+        "00000000000000001234-0000000005.checkpoint",
+        "bootstrap.checkpoint",
+    ],
+)
+def test_control_records_of_the_metadata_log_and_its_snapshots_are_decoded(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(SNAPSHOT_HEADER)
+    line = json.loads(kfuzz("cat", file, "--isolation", "log").stdout)
+    assert {side: line[side] for side in SHOWN} == SHOWN
+    assert "control" not in line
+    line = json.loads(kfuzz("cat", file, "--isolation", "log", "--columns", "control,key,value").stdout)
+    assert line == {"control": True} | SHOWN
+    line = json.loads(kfuzz("cat", file, "--isolation", "log", "--columns", "key").stdout)
+    assert line == {"key": SHOWN["key"]}
+    # Nothing is decoded if that is what was asked for.
+    line = json.loads(kfuzz("cat", file, "--isolation", "log", "--records-of", "none").stdout)
+    assert line["key"] == "\0\0\0\x03"
+    assert kfuzz("cat", file).stdout == ""
+    assert kfuzz("check", tmp_path).returncode == 0
+
+
+def test_markers_are_decoded_in_every_topic_and_other_records_stay_as_they_are(log: Path) -> None:
+    producer = {"transactional": True, "producer_id": 5, "producer_epoch": 0}
+    value = b'"control":true}'
+    made = [
+        RecordBatch(0, 0, [Record(0, 1, b"k", value)], base_sequence=0, **producer),  # type: ignore[arg-type]
+        *(
+            RecordBatch(i, i, [Record(i, 1, bytes([0, 0, 0, kind]), bytes(5) + b"\7")], control=True, **producer)  # type: ignore[arg-type]
+            for i, kind in ((1, 1), (2, 0))
+        ),
+    ]
+    log.write_bytes(records.encode(made))
+    lines = [json.loads(line) for line in kfuzz("cat", log, "--isolation", "log").stdout.splitlines()]
+    assert [line["key"] for line in lines] == ["k", {"type": "COMMIT", "version": 0}, {"type": "ABORT", "version": 0}]
+    marker = {"type": "EndTxnMarker", "version": 0, "data": {"coordinatorEpoch": 7}}
+    assert [line["value"] for line in lines] == [value.decode(), marker, marker]
+    assert kfuzz("cat", log).stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_a_number_that_looks_like_a_time_is_told_to_be_an_offset(log: Path, option: str) -> None:
+    for path in (log, log.parent.parent):
+        done = kfuzz("cat", path, option, "1713541792000")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith(f"all offsets are lower; for that time, give {option} 2024-04-19T15:49:52.000Z\n")
+    assert kfuzz("cat", log, option, "2024-04-19T15:49:52.000Z").returncode == 0
+    assert kfuzz("cat", log, "--to", "99").stdout.count("\n") == 5
+    assert " UTC" in kfuzz("cat", "--help").stdout
+
+
+def test_a_key_that_no_record_has_is_answered_with_what_keys_are_like(log: Path, tmp_path: Path) -> None:
+    assert kfuzz("cat", log, "--key", "x").stderr == ""
+    key = bytes.fromhex("0001000167000174") + bytes([0, 0, 0, 1])
+    file = tmp_path / "__consumer_offsets-3" / log.name
+    file.parent.mkdir()
+    file.write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1, key, None)])]))
+    done = kfuzz("cat", file, "--key", "g")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"such as hex:{key.hex()} for " in done.stderr
+    assert '"group": "g"' in done.stderr
+    assert kfuzz("cat", file, "--key", f"hex:{key.hex()}").stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("suffix", [f".{'0f' * 16}-delete", f".{'0f' * 16}-future", f".{'0f' * 16}-stray", "-stray"])
+def test_folders_that_a_broker_leaves_are_passed_over_and_named(log: Path, suffix: str) -> None:
+    root = log.parent.parent
+    left = root / f"gone-1{suffix}"
+    left.mkdir()
+    (left / log.name).write_bytes(log.read_bytes()[:-1] + b"?")
+    for verb in ("cat", "check"):
+        done = kfuzz(verb, root)
+        assert done.returncode == 0
+        assert f"passed over {left.name}: " in done.stderr + done.stdout
+        # It is read if it is named.
+        assert kfuzz(verb, left).returncode == 1
+    (left / log.name).write_bytes(log.read_bytes())
+    assert json.loads(kfuzz("cat", left, "-n", "1").stdout)["topic"] == "gone"
+    log.unlink()
+    log.parent.rmdir()
+    for verb in ("cat", "check"):
+        done = kfuzz(verb, root)
+        assert done.returncode == 2
+        assert f"passed over {left.name}: " in done.stderr

@@ -79,15 +79,18 @@ def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"kfuzz: {tmp_path} has no log segments and no indexes; ")
 
 
-def test_an_interrupt_ends_the_walk_with_one_sentence(logs: Path) -> None:
-    pipe = logs / "orders-9" / f"{FIRST}.log"
-    pipe.parent.mkdir()
+def test_an_interrupt_ends_the_verb_with_one_sentence(logs: Path, tmp_path: Path) -> None:
+    # A pipe that the user names is read.
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     run = subprocess.Popen(
-        [sys.executable, "-m", "kfuzz", "check", str(logs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "kfuzz", "check", str(logs), str(pipe)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
-        # The pipe can be opened for writing when the walk has opened it; then the walk waits for bytes.
+        # The pipe can be opened for writing when the verb has opened it; then the verb waits for bytes.
         writer = None
         while writer is None and run.poll() is None:
             with contextlib.suppress(OSError):

@@ -114,10 +114,10 @@ def test_a_full_disk_leaves_nothing_half_written(result: Path, tmp_path: Path, f
         (["a.json", "b.json", "--site", "site"], "are about one result"),
         (["a.json", "b.json", "--publish"], "are about one result"),
         (["a.json", "--publish", "--disclose", "reports"], "leave one out"),
-        (["README.md"], "README.md: not JSON"),
+        (["README.md"], "README.md is not JSON"),
         (["vectors/schema.json"], "not a report of `kfuzz conform --json`"),
         (["nowhere.json"], "nowhere.json"),
-        (["deep.json"], "deep.json: not JSON"),
+        (["deep.json"], "deep.json is nested deeper"),
         (["a.json", "b.json", "--html", "out.html"], "are about one result"),
     ],
 )

@@ -24,11 +24,11 @@ def run(*words: str) -> int:
 def test_every_step_is_a_command_with_options_that_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     for _, argv in demo.steps(tmp_path, 5, "1MiB"):
-        if argv[1] == "-m":
-            _, verb, rest = cli.resolve_command(click.Context(cli), argv[3:])
+        if argv[1] == "-P":
+            _, verb, rest = cli.resolve_command(click.Context(cli), argv[4:])
             assert verb is not None
             verb.make_context("demo", list(rest))
-            seen.append(argv[3])
+            seen.append(argv[4])
         else:
             assert Path(argv[1]).is_file()
             monkeypatch.setattr(jobs, "_generate", lambda options: seen.append(Path(options.out).name) or 0)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli_driver import kfuzz
 
 from kfuzz.kafka import KAFKA_3, LATEST
@@ -165,7 +166,8 @@ def test_json_that_is_no_message_is_one_sentence() -> None:
     for text, words in (
         ("", "standard input is not JSON"),
         ("[]", "ApiVersionsRequest is a list; it must be an object"),
-        ("[" * 100_000, "standard input is not JSON"),
+        ("[" * 100_000, "standard input is nested deeper than 100 levels"),
+        ("9" * 5000, "a number has too many digits"),
         ('{"clientSoftwareNmae": "x"}', "ApiVersionsRequest.clientSoftwareNmae is not a field"),
         ('{"clientSoftwareName": 7}', "clientSoftwareName is a number; it must be a string"),
         ('{"clientSoftwareName": null}', "clientSoftwareName is None; it must not be in version 3"),
@@ -196,3 +198,23 @@ def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_pat
         assert done.stderr.endswith(f"OneResponse.json: {sentence}")
         assert done.stderr.count("\n") == 1
         assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["messages", "decode", "Fetch"], ["messages", "encode", "Fetch"], ["messages", "show", "Fetch"]]
+)
+def test_a_version_that_another_release_has_is_named_with_it(words: list[str]) -> None:
+    done = kfuzz(*words, "--version", "0")
+    assert done.returncode == 2
+    assert "FetchRequest has no version 0; its versions are 4-18; --definitions 3.9.2 has it\n" in done.stderr
+    assert kfuzz(*words, "--version", "99").stderr.endswith("its versions are 4-18\n")
+    gone = kfuzz(*words[:2], "LeaderAndIsr", "--version", "2")
+    assert gone.stderr.endswith("; --definitions 3.9.2 has it\n")
+
+
+def test_a_decoded_message_has_no_control_characters() -> None:
+    name = "a\x1b[2J\x9b\u202e\x7f"
+    body = encode("ApiVersionsRequest", 3, {"clientSoftwareName": name, "clientSoftwareVersion": "1"})
+    done = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=body)
+    assert {char for char in done.stdout if not char.isprintable()} <= {"\n"}
+    assert json.loads(done.stdout)["clientSoftwareName"] == name

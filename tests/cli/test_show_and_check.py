@@ -7,6 +7,8 @@ import json
 import os
 import pty
 import random
+import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +18,14 @@ import pytest
 from cli_driver import kfuzz, kfuzz_process
 
 from kfuzz import records
+from kfuzz.control import (
+    ControlRecord,
+    ControlRecordKey,
+    ControlRecordType,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    encode_control,
+)
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
@@ -59,6 +69,112 @@ def test_check_tells_a_partial_tail_and_calls_it_no_error(good: Path) -> None:
     done = kfuzz("check", good)
     assert done.returncode == 0
     assert "then a partial tail of 5 bytes" in done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--role", "log"), ("--role", "broker"), ("--profile", "strict")])
+def test_check_refuses_a_tail_that_hides_sound_batches_and_agrees_with_check_of_the_directory(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    made = [records.encode_batch(RecordBatch(i, i, [Record(i, 1700000000000, b"k", b"v")])) for i in range(6)]
+    wrong = made[1][:8] + (0x7F000042).to_bytes(4, "big") + made[1][12:]
+    file = tmp_path / "orders-0" / f"{0:020}.log"
+    file.parent.mkdir()
+    file.write_bytes(made[0] + wrong + b"".join(made[2:]))
+    done = kfuzz("check", file, *options)
+    assert done.returncode == 1
+    lines = [line for line in done.stdout.splitlines() if "base-offset" not in line and "offset-delta" not in line]
+    size = len(made[0])
+    finding = (
+        f"{file}: fatal: batch[1].batch_length at byte {size + 8}: the length leads behind the end of the file, but "
+        f"{size} bytes further on is a batch [batch-length-wrong]"
+    )
+    assert finding in lines
+    assert f"{file}: 4 sound batches with 4 records from byte {2 * size} on; a broker that recovers" in done.stdout
+    (document,) = json.loads(kfuzz("check", "--json", file, *options).stdout)
+    assert (document["accepted"], document["partial_tail"]) == (False, False)
+    if "broker" not in options:
+        assert finding in kfuzz("check", file.parent, *options).stdout
+    # Standard input has no name, and the same rule.
+    assert kfuzz("check", "-", *options, stdin=file.read_bytes()).returncode == 1
+
+
+FOREIGN = {
+    "object.json": (b'{"a":1}', "JSON"),
+    "lines.ndjson": (b"[1]\n[2]\n", "JSON"),
+    "settings.toml": (b"name = 1\n", "a text"),
+    "server.log": (b"[2026-11-24 10:00:00,000] INFO started\n" * 200, "a text"),
+    "word": (b"hello", "a text"),
+    "little.pcap": (b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16), "a pcap capture, which kfuzz does not read yet"),
+    "big.pcap": (b"\xa1\xb2\xc3\xd4\0\x02\0\x04" + bytes(16), "a pcap capture, which kfuzz does not read yet"),
+    "new.pcapng": (b"\n\r\r\n\x1c\0\0\0", "a pcapng capture, which kfuzz does not read yet"),
+    "log.gz": (b"\x1f\x8b\x08\0", "a gzip file"),
+    "log.zst": (b"\x28\xb5\x2f\xfd\x04", "a zstd file"),
+    "log.lz4": (b"\x04\x22\x4d\x18\x64", "an lz4 file"),
+    "made.jar": (b"PK\x03\x04\x14\0", "a zip or jar archive"),
+    "rows.parquet": (b"PAR1\x15\0", "a Parquet file"),
+    "made.tar": (b"a" + bytes(256) + b"ustar\x0000" + bytes(247), "a tar archive"),
+    "made.db": (b"SQLite format 3\0" + bytes(84), "an SQLite database"),
+    "offsets": (b"".join(struct.pack(">ii", 35 * i, 4200 * i) for i in range(9)) + bytes(40), "an offset index"),
+    "times": (b"".join(struct.pack(">qi", 1_700_000_000_000 + i, i) for i in range(3)) + bytes(24), "a time index"),
+    "aborted": (struct.pack(">hqqqq", 0, 7, 3, 9, 9), "a transaction index"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_that_has_no_record_batches_is_named_and_exits_2(tmp_path: Path, name: str) -> None:
+    content, what = FOREIGN[name]
+    file = tmp_path / name
+    file.write_bytes(content)
+    for words in (
+        ("check", file),
+        ("show", file),
+        ("cat", file),
+        ("browse", file),
+        ("salvage", file, "--out", tmp_path / "out"),
+        ("corpus", "replay", file, "--bootstrap", "127.0.0.1:9"),
+    ):
+        done = kfuzz(*words)
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert done.stderr.startswith(f"kfuzz: {file} ")
+        assert what in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert kfuzz("check", "-", stdin=content).stderr.startswith("kfuzz: standard input ")
+    # As the content of a segment it is damage, which does not end the walk.
+    segment = tmp_path / "log" / "orders-0" / f"{0:020}.log"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(content)
+    done = kfuzz("check", tmp_path / "log")
+    assert done.returncode == 1
+    assert "[not-record-batches]" in done.stdout
+
+
+def test_a_file_of_kafkas_own_is_named_by_cat_and_judged_by_check(tmp_path: Path) -> None:
+    file = tmp_path / "epochs"
+    file.write_bytes(b"0\n1\n0 0\n")
+    assert kfuzz("check", file).stdout == f"{file}: ok, leader epochs, 1 entry\n"
+    done = kfuzz("cat", file)
+    assert (done.returncode, done.stderr.count("`kfuzz show`")) == (2, 1)
+    index = tmp_path / f"{0:020}.index"
+    index.write_bytes(bytes(8))
+    assert "is offset index, and has no record batches" in kfuzz("cat", index).stderr
+
+
+def test_what_could_be_the_start_of_a_batch_is_a_tail_and_other_bytes_are_not(good: Path, tmp_path: Path) -> None:
+    whole = good.read_bytes()
+    for cut in (1, 8, 12, 40, 70):
+        good.write_bytes(whole[:cut])
+        done = kfuzz("check", good)
+        assert (done.returncode, f"then a partial tail of {cut} bytes" in done.stdout) == (0, True)
+    other = tmp_path / "other"
+    other.write_bytes(b"\x93\x01\x02\x03\x04")
+    done = kfuzz("check", other)
+    assert (done.returncode, "does not begin like one [not-record-batches]" in done.stdout) == (1, True)
+    other.write_bytes(b"")
+    assert kfuzz("check", other).stdout == f"{other}: ok, 0 batches, 0 records, 0 bytes\n"
+    # A log of which only the beginning was overwritten with a text is a damaged log.
+    other.write_bytes(b"lorem ipsum " * 10 + whole)
+    assert kfuzz("check", other).returncode == 1
+    assert kfuzz("cat", other, "--keep-going").stdout.count("\n") == 2
 
 
 def test_check_in_strict_refuses_a_deviation_that_kafka_accepts(tmp_path: Path) -> None:
@@ -468,3 +584,123 @@ def test_no_bytes_make_show_or_check_stumble(good: Path, tmp_path: Path) -> None
         file.write_bytes(content)
         assert kfuzz("show", file).returncode == 0
         assert kfuzz("check", file).returncode in (0, 1)
+
+
+# ------------------------------------------------------------------------------------------------- how much is shown
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A batch of 300 records, one of which has 50 headers; and one behind it."""
+    made = [Record(i, 1, b"k", b"v%d" % i, ((b"h", b"x"),) * (50 if i == 1 else 0)) for i in range(300)]
+    file = tmp_path / "long.log"
+    file.write_bytes(records.encode([RecordBatch(0, 299, made), RecordBatch(300, 300, [Record(300, 1, b"k", b"v")])]))
+    return file
+
+
+def test_a_dump_shows_the_first_records_and_counts_the_others(long: Path) -> None:
+    shown = kfuzz("show", "--batch", "0", long).stdout
+    assert "records[99]: " in shown
+    assert "records[100]: " not in shown
+    assert re.search(r"… 200 more records, [\d,]+ bytes$", shown, re.M)
+    assert re.search(r"… 30 more headers, 120 bytes$", shown, re.M)
+    assert "records[299]: " in kfuzz("show", "--batch", "0", "--records", "300", long).stdout
+    around = kfuzz("show", "--offset", "250", long).stdout
+    assert [int(one) for one in re.findall(r"records\[(\d+)\]: ", around)] == [*range(100), 249, 250, 251]
+
+
+def test_a_dump_in_json_says_what_it_leaves_out(long: Path) -> None:
+    made = json.loads(kfuzz("show", "--json", "--batch", "0", long).stdout)
+    assert [(one["path"], one["count"]) for one in made["left_out"]] == [
+        ("batch[0].records[1].headers[20]", 30),
+        ("batch[0].records[100]", 200),
+    ]
+    assert "left_out" not in json.loads(kfuzz("show", "--json", "--batch", "1", long).stdout)
+
+
+def test_a_finding_is_shown_with_few_records(long: Path) -> None:
+    data = bytearray(long.read_bytes())
+    data[17] ^= 1
+    long.write_bytes(data)
+    shown = kfuzz("show", "--finding", long).stdout
+    assert "<-- crc-mismatch" in shown
+    assert "… 297 more records" in shown
+    assert len(shown.splitlines()) < 150
+    # A finding in a record is shown with the records around it.
+    made = [Record(i, 1, b"k", b"v", attributes=int(i == 200)) for i in range(300)]
+    long.write_bytes(records.encode([RecordBatch(0, 299, made)]))
+    shown = kfuzz("show", "--finding", long).stdout
+    assert [int(one) for one in re.findall(r"records\[(\d+)\]: ", shown)] == [0, 1, 2, 199, 200, 201]
+    assert re.search(r"records?.*attributes: 0x01 .*<-- record-attributes-nonzero|attributes: 0x01.*<-- record", shown)
+
+
+def test_a_control_record_is_json(tmp_path: Path) -> None:
+    file = tmp_path / "control.log"
+    file.write_bytes(
+        bytes.fromhex(
+            "000000000000000000000047" + "00000001025de0c5b10020000000000000019a1321221b0000019a1321221b"
+            "ffffffffffffffffffffffffffff000000012a00000008000000031600000000019a132121ec0000"
+        )
+    )
+    text = '{"version": 0, "lastContainedLogTimestamp": "1761257529836"}'
+    assert f"value: SnapshotHeaderRecord version 0: {text}\n" in kfuzz("show", file).stdout
+    value = LeaderChangeMessage(3, (LeaderChangeVoter(3),))
+    key, data = encode_control(ControlRecord(ControlRecordKey(ControlRecordType.LEADER_CHANGE), value))
+    file.write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1, key, data)], control=True)]))
+    text = '{"version": 0, "leaderId": 3, "voters": [{"voterId": 3}], "grantingVoters": []}'
+    shown = kfuzz("show", file).stdout
+    assert "key: LEADER_CHANGE\n" in shown
+    assert f"value: LeaderChangeMessage version 0: {text}\n" in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "{log}"),
+        ("check", "{folder}"),
+        ("check", "--json", "{folder}"),
+        ("show", "{log}"),
+        ("show", "--json", "{log}"),
+        ("show", "--finding", "{log}"),
+        ("show", "--json", "--dump", "{log}"),
+        ("show", "{folder}/00000000000000000000.index"),
+        ("show", "--frames", "{log}"),
+        ("cat", "{folder}", "--keep-going"),
+        ("cat", "{folder}"),
+        ("cat", "{folder}", "--table", "--keep-going"),
+        ("salvage", "{folder}", "--out", "{folder}-out"),
+        ("show", "{folder}/missing"),
+        ("browse", "{log}"),
+    ],
+)
+def test_names_and_contents_reach_a_terminal_as_escapes(tmp_path: Path, words: tuple[str, ...]) -> None:
+    name = b"bad\xff esc\x1b[31m line\nbreak " + "bidi\u202e\x9b-0".encode()
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    folder.mkdir()
+    log = folder / "00000000000000000000.log"
+    good = records.encode(
+        [RecordBatch(0, 0, [Record(0, 1, b"k\x00\x7f", "\x1b\u202e\x85".encode(), ((b"\x9b", b"\n"),))])]
+    )
+    log.write_bytes(good + good[:-1] + b"\x01")
+    (folder / "00000000000000000000.index").write_bytes(bytes(9))
+    done = kfuzz(*(word.replace("{log}", str(log)).replace("{folder}", str(folder)) for word in words))
+    shown = done.stdout + done.stderr
+    assert shown
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in shown
+    assert {char for char in shown if not char.isprintable()} <= {"\n"}
+
+
+def test_a_dump_has_the_first_findings_and_counts_the_others(tmp_path: Path) -> None:
+    odd = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v", attributes=1)])])
+    bad = odd[:-1] + b"\x01"
+    file = tmp_path / "odd.log"
+    file.write_bytes(odd * 3000 + bad)
+    made = json.loads(kfuzz("show", "--json", "--dump", file).stdout)
+    judged = records.check(file.read_bytes())
+    assert (len(made["findings"]), made["more_findings"]) == (1001, 2000)
+    assert made["findings"][-1]["code"] == "crc-mismatch"
+    assert (made["consumed"], made["partial_tail"]) == (judged.consumed, judged.partial_tail)
+    shown = kfuzz("show", "--dump", file).stdout
+    assert "[crc-mismatch]\n… 2800 more findings\n" in shown
+    assert f"refused: {judged.batch_count} batches, {judged.record_count} records, {judged.consumed} bytes" in shown

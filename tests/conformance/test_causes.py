@@ -100,6 +100,50 @@ def test_a_missing_check_is_one_cause_for_each_finding() -> None:
     assert (cause.count, cause.finding, cause.text) == (2, "crc-mismatch", "read # records")
 
 
+@pytest.mark.parametrize(
+    ("shared", "kinds", "title"),
+    [
+        ({"error": "took more than its 16 MiB", "harm": "memory"}, {"x-y": 9}, "x-y: took more than its 16 MiB"),
+        (
+            {"error": "byte 0xff in position 9", "harm": "panics"},
+            {"a-b": 9, "c-d": 3, "e-f": 5},
+            "c-d and 2 other kinds of damage: byte 0xff in position 9",
+        ),
+        (
+            {"error": "the next fetch is at 7 again", "harm": "hangs", "at": "a.go:1"},
+            {"record-count-negative": 90, "": 70},
+            "undamaged input and 1 kind of damage: the next fetch is at 7 again (a.go:1)",
+        ),
+        (
+            {"error": "an\x1b[2J \u202e error\nof 2 lines", "harm": "refuses"},
+            {"": 1},
+            "an\\x1b[2J \\u202e error of 2 lines",
+        ),
+    ],
+)
+def test_a_title_is_the_smallest_input_s_own_sentence_and_damage(
+    shared: dict[str, Any], kinds: dict[str, int], title: str
+) -> None:
+    [cause] = causes(*(shared | {"finding": finding, "size_bytes": size} for finding, size in kinds.items()))
+    assert cause.what == title
+    # What differs from input to input is still masked where causes are told apart.
+    assert cause.text == masked(cause.smallest.error)
+
+
+def test_a_title_is_short_whatever_the_error_is() -> None:
+    [cause] = causes({"error": "7\x00" * 2000, "harm": "refuses"})
+    assert len(cause.what) < 200
+    assert cause.what.isprintable()
+
+
+def test_a_cause_has_one_id_in_all_versions_of_an_implementation_and_no_other_has_it() -> None:
+    labels = ("toy@1", "toy@2", "toy@1.0+more", "toy", "toys@1", "@a/toy@1", "@b/toy@1")
+    found = [cause for label in labels for cause in causes({"implementation": label})]
+    assert [len({cause.id for cause in found[start:end]}) for start, end in ((0, 4), (3, 7))] == [1, 4]
+    assert len({cause.id for cause in causes_of(one(implementation=label) for label in labels)}) == 4
+    assert len(causes_of(one(implementation=label) for label in labels)) == len(labels)
+
+
 @pytest.mark.parametrize("harm", ["hangs", "loses"])
 def test_an_error_that_is_dropped_is_one_cause_whatever_is_damaged(harm: str) -> None:
     [cause] = causes({"harm": harm}, {"harm": harm, "finding": "trailing-bytes"})
@@ -346,7 +390,7 @@ def test_too_much_memory_without_a_line_is_one_cause_in_each_format() -> None:
 
 def test_a_line_of_source_is_one_cause_whatever_the_error_says() -> None:
     [cause] = causes({"at": "a.go:1"}, {"at": "a.go:1", "finding": "", "error": "other"})
-    assert cause.what == "crc-mismatch: read # records (a.go:1)"
+    assert cause.what == "crc-mismatch: read 3 records (a.go:1)"
 
 
 def test_an_error_of_one_line_is_one_cause_whether_it_escapes_or_not() -> None:

@@ -71,6 +71,48 @@ def test_expected_outcomes_are_written_and_then_expected_until_they_pass(bad: Pa
     assert "toy/empty consumer: pass (a line expects fail; now it is pass)" in passed.stdout
 
 
+@pytest.mark.parametrize("how", [[], pytest.param(["sleep"], marks=pytest.mark.full)], ids=["burning", "sleeping"])
+def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(tmp_path: Path, how: list[str]) -> None:
+    suite = write_suite(tmp_path / "vectors", [{"id": f"toy/{name}"} for name in ("one", "trap", "two", "three-trap")])
+    files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "junit")}
+    words = [word for name, file in files.items() for word in (f"--{name}", str(file))]
+    done = conform(suite, "--budget", "1s", "--update-expected", *words, testee=wicked("hangs", *how))
+    assert done.returncode == 1
+    sentence = "its budget of 1 s was over after 1 of 4 questions"
+    assert f"unexpected: hangs@1: {sentence}" in done.stdout
+    assert f"hangs@1: its file is unchanged, because {sentence}" in done.stdout
+    assert not (suite / "expected").exists()
+    document = json.loads(files["json"].read_text())
+    assert (document["failed"], document["testees"][0]["stopped"]) == (True, sentence)
+    cells = [case["cells"]["hangs@1"] for case in document["cases"]]
+    assert [cell["outcome"] for cell in cells] == ["pass", "not-asked", "not-asked", "not-asked"]
+    assert cells[1]["text"] == "the budget of 1 s was over"
+    for file in files.values():
+        assert sentence in file.read_text()
+    main_again = [sys.executable, "-m", "kfuzz.cli.main", "report", str(files["json"]), "--vectors", str(suite)]
+    again = subprocess.run(main_again, capture_output=True, text=True)
+    assert again.returncode == 1
+    assert f"hangs@1 was not asked to the end: {sentence}" in again.stdout
+
+
+def test_a_testee_within_its_time_is_judged_as_without_one(good: Path) -> None:
+    done = conform(good, "--budget", "5m")
+    assert (done.returncode, done.stdout) == (0, conform(good).stdout)
+
+
+def test_files_in_the_current_folder_are_not_run_in_place_of_kfuzz_and_the_library(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED])
+    for name in ("kfuzz", "json", "pip", "click"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
+    kfuzz = [str(Path(sys.executable).with_name("kfuzz")), "conform", "--vectors", str(suite)]
+    done = subprocess.run([*kfuzz, "--testee", "kfuzz"], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    # A program of the user's own runs as it always does: it finds what is beside it.
+    (tmp_path / "testee.py").write_text("import pip")
+    done = subprocess.run([*kfuzz, "--command", "python3 testee.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert "its last words: the wrong one" in done.stderr
+
+
 def test_somebody_s_own_file_of_outcomes_withholds_nothing_and_touches_no_other(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "vectors", [ACCEPTED, MISREAD, {"id": "toy/trap"}])
     own = tmp_path / "outcomes.txt"
@@ -92,6 +134,24 @@ def test_somebody_s_own_file_of_outcomes_withholds_nothing_and_touches_no_other(
     assert changed.returncode == 1
     assert "wild pointer" in changed.stdout
     assert "toy/misread" not in changed.stdout
+
+
+def test_a_committed_file_is_expected_by_its_name_and_its_seal_counts(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED, MISREAD, {"id": "toy/trap"}])
+    assert conform(suite, "--update-expected").returncode == 0
+    file = tmp_path / "committed.txt"
+    text = (suite / "expected" / "dies@1.txt").read_text()
+    assert "withheld 1 scrypt:" in text
+    file.write_text(text)
+    done = conform(suite, "--expected", str(file))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "as expected")
+    file.write_text(text.replace("withheld 1", "withheld 2"))
+    done = conform(suite, "--expected", str(file))
+    assert done.returncode == 1
+    assert "2 in the file of expected outcomes, 1 in this run" in done.stdout
+    done = conform(suite, "--expected", str(file), "--update-expected")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "has a `withheld` line" in done.stderr
 
 
 def test_an_own_file_belongs_to_one_testee(good: Path) -> None:

@@ -39,7 +39,7 @@ def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Pa
     assert sentences(found, files, seed=5, shown=2) == [
         "accepts what Kafka refuses: too-long: other bytes (1 message)",
         f"  message 2 of seed 5: Fetch 2: other bytes ({files[0]})",
-        "differs where either is allowed: Fetch #: other bytes (2 messages)",
+        "differs where either is allowed: Fetch 0: other bytes (2 messages)",
         f"  message 0 of seed 5: Fetch 0: other bytes ({files[1]})",
         "2 under the rule: counts",
         "toy@1 in 3 versions, seed 5: 12 of 17 messages agree (11 decoded, 1 encoded), 3 differ",

@@ -229,6 +229,15 @@ def test_a_testee_that_does_not_begin_is_wrong_use() -> None:
         differ(Testee("nobody", "", (sys.executable, "-c", "")), [])
 
 
+def test_a_rule_excuses_a_segment_that_kafka_cuts_off_before_sound_batches() -> None:
+    one = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
+    data = one + one[:8] + b"\x7f\0\0\x42" + one[12:] + one
+    kept = verdict(data, "log").batches
+    assert rule("batch-length-wrong", data, Answer("x", "accepted", batches=kept), "log")
+    assert not rule("batch-length-wrong", data, Answer("x", "accepted", batches=[]), "log")
+    assert not rule("batch-length-wrong", one + one[:-1], Answer("x", "accepted", batches=kept), "log")
+
+
 def test_every_rule_is_a_row_of_the_docs() -> None:
     text = (ROOT / "docs" / "differences.md").read_text()
     for found in RULES:

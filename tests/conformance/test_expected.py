@@ -18,6 +18,7 @@ from kfuzz.conformance.judge.expected import (
     Seal,
     Standing,
     load,
+    load_own,
     may_be_sealed,
     parse,
     stand,
@@ -226,6 +227,18 @@ def test_a_new_crash_goes_under_embargo_and_a_known_one_stays_listed(tmp_path: P
     assert expected.withholdable(cells, clean_clone) == {("toy/b", "consumer"): "crash"}
 
 
+def test_a_seal_in_a_file_of_the_users_choice_is_that_of_the_version_in_its_heading(tmp_path: Path) -> None:
+    cells = {CASE.key: Cell("crash")}
+    expected.update([CASE], cells, NONE, tmp_path, tmp_path / "embargo")
+    found = load_own("toy@2", tmp_path / "toy@1.txt")
+    assert (found.label, found.seal.count) == ("toy@1", 1)
+    assert unsealed(cells, found) is None
+    assert unsealed({CASE.key: Cell("panic")}, found) is not None
+    # A file without a seal is one of whichever testee is asked.
+    (tmp_path / "mine.txt").write_text("# Outcomes of toy@1 other than pass.\n")
+    assert load_own("toy@2", tmp_path / "mine.txt").label == "toy@2"
+
+
 def test_a_crash_that_is_gone_takes_its_seal_with_it(tmp_path: Path) -> None:
     directory, embargo = tmp_path / "expected", tmp_path / "embargo"
     for cell, withheld in ((Cell("crash"), 1), (PASS, 0)):
@@ -253,6 +266,7 @@ def test_time_and_memory_are_one_budget_but_a_crash_is_something_else() -> None:
         ("", f"{SEALED.seal}\n", "a `withheld` line belongs in"),
         (f"{SEALED.seal}\n{SEALED.seal}\n", "", "a second `withheld` line"),
         ("withheld 0 scrypt:00\n", "", "no role '0'"),
+        (f"withheld {'9' * 5000} scrypt:{'0' * 64}\n", "", "no role '99999"),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(

@@ -347,7 +347,7 @@ def test_changes_between_two_runs_are_causes(done: Run, tmp_path: Path) -> None:
             }
     newer = report.from_json(document, [case.vector for case in done.cases])
     assert report.changes(done, newer).sentences() == [
-        "new: dies@1 loses: batch[#] has # records; expected #; 1 vector, smallest toy/passes/one",
+        "new: dies@1 loses: batch[0] has 0 records; expected 2; 1 vector, smallest toy/passes/one",
         "gone: dies@1 kills: died of SIGSEGV: wild pointer; 1 vector, smallest toy/trap",
         "1 new, 1 gone, 0 with other vectors",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -130,14 +131,29 @@ def test_every_case_that_breaks_a_testee_is_found() -> None:
         (["/nonexistent/testee"], "/nonexistent/testee cannot be started: No such file or directory"),
         ([sys.executable, "-c", "print('hello')"], "the handshake is not a line of JSON: 'hello'"),
         ([sys.executable, "-c", "raise SystemExit(3)"], "no handshake: the testee ended with status 3"),
+        (
+            [sys.executable, "-c", "import no_such_module"],
+            "no handshake: the testee ended with status 1; its last words: Traceback (most recent call last): | "
+            "File \"<string>\", line 1, in <module> | ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        (
+            [sys.executable, "-c", "import sys; print('no config \\x1b' * 9999, file=sys.stderr); print('usage')"],
+            "the handshake is not a line of JSON: 'usage'; print nothing else on standard output; its last words: ",
+        ),
+        (
+            [sys.executable, "-c", "import sys; print('waits for a broker', file=sys.stderr, flush=True); input()"],
+            "no handshake: the testee gave no answer within 1000 ms; it must print its handshake before it reads, and "
+            "flush it; --start-timeout allows more time; its last words: waits for a broker",
+        ),
         ([sys.executable, "-c", "print('{}')"], "the handshake lacks protocol"),
         ([sys.executable, "-c", "input()"], "no handshake: the testee gave no answer within 1000 ms"),
     ],
-    ids=["missing", "rubbish", "ends", "empty", "silent"],
+    ids=["missing", "rubbish", "ends", "words", "long words", "waits", "empty", "silent"],
 )
 def test_a_testee_that_never_shakes_hands_is_broken_with_a_sentence(argv: list[str], sentence: str) -> None:
     outcome = run_cases(argv, toy_cases(), limits=replace(SMALL_LIMITS, start_ms=1000))
     assert outcome.broken.startswith(sentence)
+    assert len(outcome.broken) < 1000
     assert not outcome.cells
 
 
@@ -183,6 +199,46 @@ def test_no_process_of_a_testee_outlives_the_run() -> None:
     assert psutil.wait_procs(sleepers, timeout=10)[1] == []
     after = {process.pid for process in psutil.Process().children(recursive=True)}
     assert after <= before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+@pytest.mark.parametrize("how", [[], ["clean"]], ids=["with its environment", "with another environment"])
+def test_no_daemon_of_a_testee_outlives_the_run(tmp_path: Path, how: list[str]) -> None:
+    told = tmp_path / "pid"
+    outcome = run_cases(wicked("leaves", str(told), *how), toy_cases(), limits=SMALL_LIMITS)
+    assert {cell.outcome for cell in outcome.cells.values()} == {"pass"}
+    assert not psutil.pid_exists(int(told.read_text())), "it is killed, and reaped"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+def test_processes_of_the_program_that_runs_a_testee_are_left_alone() -> None:
+    """Its children, and the orphans of its children, which come to it while a testee runs."""
+    sleep = "import subprocess; print(subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL).pid)"
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    orphans: list[psutil.Process] = []
+    try:
+        with Session(wicked("dies")) as session:
+            session.start(SMALL_LIMITS)
+            start = [sys.executable, "-S", "-c", sleep]
+            done = subprocess.run(start, stdout=subprocess.PIPE, check=True, start_new_session=True, timeout=60)
+            orphans.append(psutil.Process(int(done.stdout)))
+            ended = subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(7)"], start_new_session=True)
+        assert child.poll() is None
+        assert orphans[0].is_running()
+        assert ended.wait(60) == 7, "nobody else has reaped it"
+    finally:
+        for one in (child, *orphans):
+            one.kill()
+        child.wait()
+
+
+def test_two_testees_at_once_do_not_end_each_other(tmp_path: Path) -> None:
+    with Session(wicked("dies")) as first:
+        first.start(SMALL_LIMITS)
+        with Session(wicked("dies")) as second:
+            second.start(SMALL_LIMITS)
+        first.send(b'{"id": "toy/calm", "hex": ""}\n')
+        assert isinstance(first.next_line(SMALL_LIMITS.budget(None)), bytes)
 
 
 def test_what_a_testee_leaves_in_its_temporary_folder_goes_with_it(tmp_path: Path) -> None:

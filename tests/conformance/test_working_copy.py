@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from cli_driver import kfuzz
 from conftest import missing, require_tool
+from referee_tools import SMALL_LIMITS, toy_cases, wicked
 
 from kfuzz.conformance.judge import expected
 from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.judge.matrix import Places, run
 from kfuzz.conformance.protocol import working_copy
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
@@ -209,6 +211,41 @@ def test_wrong_use_is_one_sentence(
     done = kfuzz("conform", *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "compared", "worse"),
+    [
+        ({"dies@0.9.txt": "toy/trap consumer crash  # x\n"}, "compared with the outcomes of dies@0.9, the pinned", 0),
+        # The latest one, by its numbers.
+        ({"dies@0.9.txt": "", "dies@0.10.txt": "toy/trap consumer crash  # x\n"}, "the outcomes of dies@0.10, the", 0),
+        ({"dies@0.9.txt": ""}, "version; the working copy says that it is 1", 1),
+        ({"dies@1.txt": "toy/trap consumer crash  # x\n", "dies@2.txt": ""}, "of dies@1, the pinned version", 0),
+        ({"dies-too@0.9.txt": ""}, "nothing says what dies@1 does, so every deviation counts as worse", 1),
+    ],
+)
+def test_a_working_copy_of_any_version_is_compared_with_the_pinned_one(
+    tmp_path: Path, files: dict[str, str], compared: str, worse: int
+) -> None:
+    (tmp_path / "expected").mkdir()
+    for name, text in files.items():
+        (tmp_path / "expected" / name).write_text(text)
+    # Only the handshake names the version, as for a testee in Python.
+    testee = Testee("dies", "", tuple(wicked("dies")))
+    mine = replace(testee, version=working_copy.VERSION, pinned=testee)
+    cases = [case for case in toy_cases() if case.vector.id == "toy/trap"]
+    places = Places(tmp_path / "expected", tmp_path / "embargo")
+    [judged] = run([mine], cases, places=places, whole=False, limits=SMALL_LIMITS).testees
+    assert (judged.label, len(judged.unexpected)) == ("dies@path", worse)
+    assert [note for note in judged.notes if compared in note], judged.notes
+
+
+def test_another_version_than_the_committed_one_is_told_which_file_there_is(tmp_path: Path) -> None:
+    (tmp_path / "dies@0.9.txt").write_text("")
+    testee = Testee("dies", "", tuple(wicked("dies")))
+    done = run([testee], toy_cases()[:1], places=Places(tmp_path, tmp_path), whole=False, limits=SMALL_LIMITS)
+    [note] = done.testees[0].notes
+    assert note.endswith(f"--expected {tmp_path / 'dies@0.9.txt'} compares with dies@0.9")
 
 
 def test_a_missing_toolchain_is_a_sentence(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from irregular import IRREGULAR, kinds
 
 from kfuzz import messages, records
 from kfuzz.cli.main import main
@@ -270,7 +271,7 @@ def test_after_an_error_every_partition_is_as_it_was(
             raise error
         return plain(*arguments, **more)
 
-    module, name = (installation.shutil, "copyfileobj") if place == "stage" else (installation.os, "replace")
+    module, name = (installation.os, "fsync") if place == "stage" else (installation.os, "replace")
     plain = getattr(module, name)
     monkeypatch.setattr(module, name, failing)
     with pytest.raises((UsageError, KeyboardInterrupt)) as caught:
@@ -283,6 +284,46 @@ def test_after_an_error_every_partition_is_as_it_was(
     expected = wanted(corpus, log_dir, PARTITIONS)
     install(corpus, log_dir)
     assert contents(log_dir) == expected
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("way", ["changed", "linked"])
+def test_what_the_manifest_does_not_say_is_not_copied(
+    corpus: Corpus, log_dir: Path, tmp_path: Path, suffix: str, way: str
+) -> None:
+    before = contents(log_dir)
+    path = sorted((root_of(corpus) / "t-0").glob(f"*{suffix}"))[-1]
+    data = path.read_bytes()
+    if way == "changed":
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    else:
+        # Of the same size, as somebody who hides another file would make it.
+        (tmp_path / "other").write_bytes(bytes(len(data)))
+        path.unlink()
+        path.symlink_to(tmp_path / "other")
+    try:
+        with pytest.raises(UsageError, match=path.name):
+            install(open_finished(corpus.out.uri), log_dir)
+    finally:
+        path.unlink()
+        path.write_bytes(data)
+    assert contents(log_dir) == before
+
+
+@kinds
+@pytest.mark.parametrize("name", ["t-0", f"t-0/{0:020d}.log", f"t-0/{0:020d}.index", ".lock"])
+def test_nothing_is_written_through_what_is_no_regular_file_in_the_log_directory(
+    corpus: Corpus, log_dir: Path, kind: str, name: str
+) -> None:
+    path = log_dir / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    IRREGULAR[kind][0](path)
+    before = contents(log_dir)
+    with pytest.raises(UsageError):
+        install(corpus, log_dir)
+    assert contents(log_dir) == before
 
 
 def test_a_corpus_that_the_disk_cannot_hold_is_refused_before_anything_is_written(

@@ -6,12 +6,16 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cli_driver import kfuzz
 
 from kfuzz.corpora import manifest
+from kfuzz.corpora.generation import generate
 from kfuzz.corpora.manifest import FORMAT, Manifest, Row, corpus_fingerprint, read_manifest, schema, write_manifest
+from kfuzz.corpora.workload import KIB, Topic, Workload, parse, render
 from kfuzz.errors import UsageError
 
 ROW = Row(
@@ -119,3 +123,95 @@ def test_a_file_with_other_columns_is_refused_with_the_remedy(tmp_path: Path, ki
 def test_nullable_columns_are_those_that_a_row_may_have_without_value() -> None:
     assert {one.name for one in schema() if one.nullable} == {"min_timestamp", "max_timestamp", "txnindex_crc32c"}
     assert schema().metadata == {b"format": FORMAT}
+
+
+# ------------------------------------------------------------------------------------------ manifests from others
+
+
+def claiming(folder: Path, *, rows: int, text: str = "") -> None:
+    """A manifest of one part with this many equal rows, in few bytes."""
+    row = read_manifest(folder)[0]
+    columns = {}
+    for one in schema():
+        value = text if text and one.name == "fingerprint" else getattr(row, one.name)
+        if one.name == "segment_id":
+            columns[one.name] = pa.array(np.arange(rows), one.type)
+        else:
+            indices = pa.array(np.zeros(rows, np.int32), mask=np.full(rows, value is None))
+            values = pa.array([0 if value is None and one.type == pa.int64() else value], one.type)
+            packed = pa.DictionaryArray.from_arrays(indices, values)
+            columns[one.name] = packed if one.type == pa.string() else packed.dictionary_decode()
+    for old in folder.glob("part-*"):
+        old.unlink()
+    found = pa.table(columns)
+    required = [one.with_nullable(schema().field(one.name).nullable) for one in found.schema]
+    pq.write_table(
+        pa.Table.from_arrays(found.columns, schema=pa.schema(required)),
+        folder / "part-00000.parquet",
+        compression="zstd",
+        store_schema=False,
+    )
+
+
+@pytest.mark.parametrize("verb", ["verify", "install", "statistics"])
+def test_a_manifest_with_more_rows_than_segments_is_refused_before_its_rows_are_read(tmp_path: Path, verb: str) -> None:
+    out = tmp_path / "out"
+    generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
+    claiming(out / "_manifest", rows=300_000)
+    assert (out / "_manifest" / "part-00000.parquet").stat().st_size < 1 << 20
+    words = {
+        "verify": ("corpus", "verify", out),
+        "install": ("corpus", "install", out, "--log-dir", tmp_path),
+        "statistics": ("corpus", "verify", out, "--statistics"),
+    }[verb]
+    done = kfuzz(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{out} has 1 segments, but its manifest has 300000 rows" in done.stderr
+
+
+def test_a_column_that_repeats_one_long_text_takes_no_memory(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
+    # 10,000 rows of a MiB would be 10 GB.
+    claiming(out / "_manifest", rows=10_000, text="x" * (1 << 20))
+    done = kfuzz("corpus", "verify", out)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "part-00000.parquet is not a readable Parquet file (a text has more than 1024 bytes)" in done.stderr
+
+
+def test_a_workload_with_more_segments_than_there_are_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
+    huge = Workload(topics=(Topic("t", partitions=1000),), size=1 << 50, segment_bytes=1 << 20)
+    (out / "_workload.toml").write_text(render(huge))
+    done = kfuzz("corpus", "verify", out)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has 1 segments, but its manifest has 1 rows and its workload 10" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b'{"segment_id": ' + b"9" * 5000 + b"}",
+        b"[]",
+        b'{"segment_id": "1"}',
+        b"\xff",
+    ],
+)
+def test_kept_rows_that_are_none_are_written_again(tmp_path: Path, line: bytes) -> None:
+    out = tmp_path / "out"
+    workload = Workload(topics=(Topic("t"),), size=64 * KIB)
+    generate(workload, out)
+    before = read_manifest(out / "_manifest")
+    (out / "_SUCCESS").unlink()
+    folder = out / "_rows" / planned_fingerprint(out)
+    folder.mkdir(parents=True)
+    for name in ("000001-000000000000-000000000000-x.jsonl", "a-b-c-d.jsonl"):
+        (folder / name).write_bytes(line + b"\n")
+    generate(workload, out, resume="sizes")
+    assert read_manifest(out / "_manifest") == before
+
+
+def planned_fingerprint(out: Path) -> str:
+    return parse((out / "_workload.toml").read_text(), "workload").fingerprint[:16]

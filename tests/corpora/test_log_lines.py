@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kfuzz import records, strategies
 from kfuzz.corpora import logs
+from kfuzz.corpora.logs import printing, reading
 from kfuzz.corpora.logs.lines import Lines, as_json
 from kfuzz.corpora.logs.printing import Request, json_lines
 from kfuzz.errors import RecordsError, UsageError
@@ -176,3 +177,76 @@ def test_views_outside_their_data_are_refused() -> None:
     table = pa.RecordBatch.from_arrays([bad], ["value"])
     with pytest.raises(ValueError, match="row 0 is not valid Arrow data"):
         Lines(table.schema).of(table)
+
+
+# ---------------------------------------------------------------------------------- long lines, many rows
+
+
+LONG = [
+    Record(0, 1, b"k", b"a\xe2\x82\xac" * 100_000, ((b"h", None), (b"", b"\xff" * 300_000), (b"\x1b\xc2\x9b", b""))),
+    Record(1, 2, None, b"\xff" + b"x" * 400_000, tuple((b"%d" % i, b"v") for i in range(40_000))),
+    Record(2, 3, b"", None),
+    Record(3, 4, b"k", b"short", ((b"one", b"two"),)),
+]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("options", [{}, {"most": 2}, {"tail": 3}, {"key": b"k"}, {"key": b"k", "tail": 1}])
+def test_long_lines_come_in_pieces_and_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: Any, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(printing, "LARGE_BYTES", 10_000)
+    folder = write(tmp_path / "orders-0", RecordBatch(0, 3, LONG, compression=compression))
+    texts = [bytes(text) for text in json_lines(Request(folder, columns=COLUMNS, **options))]
+    assert max(map(len, texts)) < 2 << 20
+    wanted = [record for record in LONG if options.get("key") in (None, record.key)]
+    wanted = wanted[-options["tail"] :] if "tail" in options else wanted[: options.get("most")]
+    assert [json.loads(line) for line in b"".join(texts).splitlines()] == list(map(row, wanted))
+
+
+def test_a_table_gets_the_beginning_of_long_values_and_headers(tmp_path: Path) -> None:
+    long = (Record(0, 1, b"k" * 2_000_000, "€".encode() * 700_000, tuple((b"h", b"v") for _ in range(300_000))),)
+    folder = write(tmp_path / "orders-0", RecordBatch(0, 0, list(long)))
+    [line] = printed(folder, columns=COLUMNS, is_cut=True)
+    assert (line["key"], line["value"], len(line["headers"])) == ("k" * 256, "€" * 85, 64)
+
+
+@pytest.mark.parametrize(("magic", "compression"), [(2, "none"), (2, "gzip"), (1, "snappy"), (0, "gzip")])
+def test_a_batch_with_very_many_records_is_read_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, magic: Any, compression: Any
+) -> None:
+    batches = [
+        RecordBatch(at, at + 299, many(at, 300).records, magic=magic, compression=compression) for at in (0, 300)
+    ]
+    folder = write(tmp_path / "orders-0", *batches)
+    before = [batch.to_pylist() for batch in logs.read(folder)], printed(folder)
+    monkeypatch.setattr(reading, "ROWS_MOST", 64)
+    tables = list(logs.read(folder))
+    assert max(table.num_rows for table in tables) <= 64
+    assert [one for table in tables for one in table.to_pylist()] == [one for rows in before[0] for one in rows]
+    assert printed(folder) == before[1]
+    assert [line["offset"] for line in printed(folder, first=290, last=310, key=b"k1")] == [
+        292,
+        295,
+        298,
+        301,
+        304,
+        307,
+        310,
+    ]
+    assert [line["offset"] for line in printed(folder, tail=70)] == list(range(530, 600))
+
+
+def test_what_a_terminal_could_obey_is_escaped_without_loss() -> None:
+    text = "".join(map(chr, [*range(0x2100), *range(0xFE00, 0x10000), *range(0x1F600, 0x1F650), 0xE0001, 0x10FFFF]))
+    made = as_json(text.encode()).decode()
+    assert made.isprintable()
+    assert json.loads(made) == text
+    assert as_json("é€😀 ~".encode()).decode() == '"é€😀 ~"'
+    for i in range(9):
+        assert as_json(b"a" * i + b"\x7f" + b"b" * 8) == b'"' + b"a" * i + b"\\u007f" + b"b" * 8 + b'"'
+
+
+def test_a_folder_whose_name_is_not_utf8_has_a_topic(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bad\udcff-0", many(0, 1))
+    assert printed(folder, columns=("topic", "partition")) == [{"topic": "bad\\udcff", "partition": 0}]

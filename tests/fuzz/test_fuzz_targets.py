@@ -12,8 +12,9 @@ import pytest
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import targets
+from kfuzz.fuzz.bodies import skipped
 from kfuzz.fuzz.packing import pack
-from kfuzz.fuzz.seeding import regressions, seeds, shapes
+from kfuzz.fuzz.seeding import CORPUS, read_hex, regressions, seeds, shapes
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
 from kfuzz.records import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.codecs import Decompressed
@@ -62,6 +63,19 @@ def test_every_kept_regression_passes_its_target(name: str) -> None:
             TARGETS[name].run(data)
         except Exception as error:
             pytest.fail(f"{file.name}: {error}")
+
+
+def test_every_kept_regression_is_one_of_a_target_that_looks_at_it() -> None:
+    for file in sorted((CORPUS / "regressions").rglob("*.*")):
+        if file.suffix == ".json":
+            assert file.with_suffix(".hex").is_file(), file
+            continue
+        name = file.parent.name
+        assert file.suffix == ".hex", file
+        assert read_hex(file), file
+        for data in read_hex(file):
+            # A differential reads record batches.
+            assert not skipped(TARGETS["record-batch" if name == "differential" else name], data), file
 
 
 def test_regressions_of_record_batch_are_found() -> None:

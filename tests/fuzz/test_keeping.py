@@ -19,7 +19,7 @@ from kfuzz.annotate.killing import KillingField, killing_fields
 from kfuzz.conformance.broker import is_for_broker
 from kfuzz.conformance.judge.compare import cases_of
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import crashes, keeping
+from kfuzz.fuzz import crashes, keeping, once
 from kfuzz.fuzz.bodies import body_of, killing_fields_of
 from kfuzz.fuzz.faults import Faults
 from kfuzz.fuzz.keeping import AskedKafka
@@ -326,7 +326,10 @@ def test_a_crash_that_still_breaks_the_reader_is_only_a_regression(
     assert "ZeroDivisionError: of seven; mend it first, or keep the input with --regression-only" in done.stderr
 
 
-def test_inputs_of_kfuzzs_own_tools_are_only_regressions(tmp_path: Path, suite: Path) -> None:
+def test_inputs_of_kfuzzs_own_tools_are_only_regressions(
+    tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crashes, "breaks_now", lambda target, data, natively: True)
     crash = planted(tmp_path / "out", hostile(), "columns")
     done = keep(crash, suite, "--id", ID)
     assert done.returncode == 2
@@ -338,6 +341,32 @@ def test_inputs_of_kfuzzs_own_tools_are_only_regressions(tmp_path: Path, suite: 
     assert file.read_text() == f"# ValueError: -7 records.\n{hostile().hex()}\n"
     again = kfuzz("keep", crash, "--regression-only", "--name", "seven-less", "--regressions", regressions)
     assert (again.returncode, "exists; choose another name" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "data", "sentence"),
+    [
+        ("record-batch", hostile(), "does not fail on this kfuzz: the target record-batch passes"),
+        ("messages", bytes(17) + b"\x7f", "its first 3 bytes select no message"),
+        ("compressed-batch", b"no batch", "it does not begin with a whole batch that has a codec"),
+        ("compression", b"", "it is empty"),
+    ],
+)
+def test_what_tests_nothing_is_not_kept_as_a_regression(
+    tmp_path: Path, target: str, data: bytes, sentence: str
+) -> None:
+    crash = planted(tmp_path / "out", data, target)
+    done = kfuzz("keep", crash, "--regression-only", "--regressions", tmp_path / "regressions")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert sentence in done.stderr
+    assert not (tmp_path / "regressions").exists()
+
+
+def test_an_input_is_run_again_in_a_process_of_its_own() -> None:
+    # The canary is the only target that breaks on purpose: this opens all of its gates.
+    canary = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
+    assert once.breaks_now(TARGETS["canary"], canary, natively=False)
+    assert not once.breaks_now(TARGETS["canary"], hostile(), natively=False)
 
 
 def test_the_canary_is_never_kept(tmp_path: Path) -> None:
@@ -414,7 +443,7 @@ def test_an_input_of_a_differential_is_kept_with_kafkas_answer(tmp_path: Path, s
 
 
 @pytest.mark.usefixtures("kafka")
-def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path) -> None:
+def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "seed-1-message-3.json"
     request = {"operation": "decode-message", "message": "FetchRequest", "version": 17, "hex": "00" * 17 + "7f"}
     file.write_text(json.dumps(request))
@@ -424,9 +453,11 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path) -> 
     shown = kfuzz("show", file).stdout
     assert "FetchRequest: version 17" in shown
     assert "cause" not in shown
-    done = kfuzz(
-        "keep", file, "--regression-only", "--name", "n", "--summary", "s", "--regressions", tmp_path / "regressions"
-    )
+    words = ("--regression-only", "--name", "n", "--summary", "s", "--regressions", tmp_path / "regressions")
+    # It does not break the target, and the testee that reads it otherwise is not known.
+    assert "the target messages passes" in kfuzz("keep", file, *words).stderr
+    monkeypatch.setattr(crashes, "breaks_now", lambda target, data, natively: True)
+    done = kfuzz("keep", file, *words)
     assert done.returncode == 0, done.stderr
     assert read_hex(tmp_path / "regressions" / "messages" / "n.hex") == [found.data]
     file.write_text(json.dumps({**request, "operation": "encode-message"}))

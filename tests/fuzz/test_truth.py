@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
+from cli_driver import kfuzz
 from fuzzer_stub import stub
 
 from kfuzz import records
-from kfuzz.conformance.differential.found import Disagreement
+from kfuzz.conformance.differential.found import Differential, Disagreement
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import campaign
+from kfuzz.fuzz import campaign, crashes
+from kfuzz.fuzz.faults import Faults
 from kfuzz.fuzz.messages import selector
+from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.samples import Sampler
+from kfuzz.fuzz.seeding import read_hex, regressions, shapes
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.fuzz.truth import Truth, harm_of, named_testee
+from kfuzz.fuzz.truth import Truth, asked_once, harm_of, named_testee
+from kfuzz.kafka import LATEST
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.schemas import schema
 from kfuzz.records import Record, RecordBatch
@@ -74,7 +80,17 @@ def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, lia
     [(cause, item)] = found.smallest
     # If the other reader is right, kfuzz accepts what it must refuse.
     assert (cause.count, item.data, harm_of(item)) == (2, GOOD, "accepts")
+    assert truth.told(item) == "kfuzz: accepted; liar@1: rejected"
     assert truth.differences == 2
+
+
+def test_other_contents_are_told_as_the_reader_s() -> None:
+    truth = Truth(Testee("liar", "1", ()), TARGETS["record-batch"], Path())
+    wrong = "batch[0].base_offset is 1; expected 2"
+    item = Disagreement(0, f"{wrong}; kfuzz: accepted; liar@1: accepted", {}, harm="loses", error=wrong)
+    assert truth.told(item) == f"as liar@1 reads it, {item.reason}"
+    item = Disagreement(0, "liar@1 died of SIGSEGV", {}, harm="kills", error="died of SIGSEGV")
+    assert truth.told(item) == item.reason
 
 
 def test_a_sample_of_the_inputs_is_asked_too(tmp_path: Path, liar: Testee) -> None:
@@ -101,6 +117,98 @@ def test_messages_are_asked_as_the_message_that_they_select(tmp_path: Path, liar
     ]
 
 
+HEARTBEAT = catalogue().messages["HeartbeatRequest"]
+MESSAGE = selector(HEARTBEAT, 4) + schema(HEARTBEAT, 4).encode({})
+COMPRESSED = shapes(TARGETS["compressed-batch"])
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("record-batch", GOOD),
+        ("messages", MESSAGE),
+        *(("compressed-batch", data) for data in (COMPRESSED[0], COMPRESSED[-1])),
+    ],
+)
+def test_the_input_of_a_cause_is_one_of_its_target(tmp_path: Path, liar: Testee, name: str, data: bytes) -> None:
+    target = TARGETS[name]
+    truth = Truth(liar, target, corpus(tmp_path, data))
+    truth.start(tmp_path / "samples")
+    found = truth.finish()
+    assert found is not None
+    assert found.disagreements
+    # What is compressed again has right lengths and checksums, so it may be another input with the same bytes.
+    change = pack if target.compresses else bytes
+    assert {change(truth.input_of(item)) for item in found.disagreements} == {change(data)}
+
+
+def differing(out: Path, target: str, data: bytes, label: str = "kafka-clients@4.4.0") -> Path:
+    """The file of a cause that a campaign with --truth wrote."""
+    faults = Faults(out / target, TARGETS[target])
+    testee = Testee("liar", "1", ())
+    item = Disagreement(0, "liar@1: rejected", {"operation": "decode-records", "hex": "00"}, harm="refuses")
+    found = Differential(testee.label, disagreements=[item])
+    [(cause, item)] = found.smallest
+    faults.add_difference(cause, harm_of(item), item.reason, data, label)
+    [fault] = faults.write()
+    return Path(fault.file)
+
+
+def test_show_of_such_a_cause_opens_the_message(tmp_path: Path) -> None:
+    file = differing(tmp_path, "messages", MESSAGE)
+    lines = kfuzz("show", file).stdout.splitlines()
+    assert "of messages, accepts what Kafka refuses: liar@1: rejected" in lines[1]
+    assert "HeartbeatRequest: version 4" in lines[2]
+    assert "kills" not in lines[-1]
+    done = kfuzz("show", file, "--find")
+    assert (done.returncode, "no field of a message kills" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "data", "kept"),
+    [
+        ("messages", MESSAGE, "messages"),
+        ("record-batch", GOOD, "differential"),
+        ("compressed-batch", COMPRESSED[0], "differential"),
+    ],
+)
+def test_a_disagreement_is_kept_as_long_as_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liar: Testee, target: str, data: bytes, kept: str
+) -> None:
+    file = differing(tmp_path / "out", target, data)
+    words = ("keep", file, "--regression-only", "--name", "n", "--regressions", tmp_path / "kept")
+    monkeypatch.setattr(crashes, "one_testee", lambda *given, default: own())
+    done = kfuzz(*words)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "does not fail on this kfuzz: kfuzz and kafka-clients@4.4.0 agree" in done.stderr
+    monkeypatch.setattr(crashes, "one_testee", lambda *given, default: liar)
+    assert kfuzz(*words).returncode == 0
+    assert read_hex(tmp_path / "kept" / kept / "n.hex") == [pack(data) if target == "compressed-batch" else data]
+    if kept == "differential":
+        answer = json.loads((tmp_path / "kept" / kept / "n.json").read_text())
+        assert answer == {"testee": "kafka-clients@4.4.0", "outcome": "rejected"}
+
+
+def test_a_disagreement_with_another_reader_than_kafka_is_no_regression(tmp_path: Path) -> None:
+    done = kfuzz("keep", differing(tmp_path, "messages", MESSAGE, "liar@1"), "--regression-only")
+    assert "holds Kafka's answer, and this is one of liar@1" in done.stderr
+
+
+def test_a_disagreement_is_reproduced_with_the_reader(tmp_path: Path) -> None:
+    file = differing(tmp_path, "messages", MESSAGE, "kfuzz")
+    words = ("fuzz", "messages", "--truth", "kfuzz", "--reproduce", file)
+    done = kfuzz(*words)
+    assert (done.returncode, done.stdout) == (0, f"messages: {file} does not break it\n")
+
+
+@pytest.mark.java
+@pytest.mark.skipif(not regressions(TARGETS["messages"]), reason="no message is kept that once differed")
+def test_messages_that_once_differed_are_read_as_kafka_reads_them() -> None:
+    kafka = named_testee(f"kafka-clients@{LATEST}")
+    kept = regressions(TARGETS["messages"])
+    assert [file.name for file, data in kept if asked_once(kafka, TARGETS["messages"], data)] == []
+
+
 def test_an_interrupted_campaign_asks_no_more(tmp_path: Path) -> None:
     truth = Truth(own(), TARGETS["record-batch"], corpus(tmp_path, *[GOOD] * 500))
     truth.start(tmp_path / "samples")
@@ -124,14 +232,16 @@ def test_the_class_of_harm_is_that_of_kfuzz(harm: str, own_harm: str) -> None:
     assert harm_of(Disagreement(0, "", {}, harm=harm)) == own_harm
 
 
+@pytest.mark.parametrize(("target", "data", "questions"), [("record-batch", GOOD, 1), ("messages", MESSAGE, 2)])
 def test_what_another_reader_reads_otherwise_is_a_cause_of_the_campaign(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee, target: str, data: bytes, questions: int
 ) -> None:
-    stub(tmp_path, monkeypatch, "sleep 0.1", target="record-batch")
-    monkeypatch.setattr(campaign, "seeds", lambda target, say: [GOOD])
-    [result] = campaign.run(["record-batch"], 5, out=tmp_path / "out", truth=liar)
-    assert result.compared == 1
-    [cause] = result.causes
-    assert (cause.harm, cause.data, cause.count) == ("accepts", GOOD, 1)
-    assert "liar@1: rejected" in cause.summary
-    assert Path(cause.file).read_bytes() == GOOD
+    stub(tmp_path, monkeypatch, "sleep 0.1", target=target)
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [data])
+    [result] = campaign.run([target], 5, out=tmp_path / "out", truth=liar)
+    # A message is also written again.
+    assert result.compared == len(result.causes) == questions
+    for cause in result.causes:
+        assert (cause.harm, cause.data, cause.count, cause.truth) == ("accepts", data, 1, "liar@1")
+        assert "rejected" in cause.summary
+        assert Path(cause.file).read_bytes() == data

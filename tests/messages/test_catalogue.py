@@ -192,7 +192,7 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         ("empty.jar", "has no definitions"),
         ("twice.jar", "DataOfMine is defined twice"),
         ("broken.jar", "cannot be read as a jar"),
-        ("large.jar", "a/message/A.json has more than 16777216 bytes; definitions are smaller"),
+        ("large.jar", "large.jar: up to a/message/A.json, its definitions have more than 16777216 bytes"),
     ):
         with pytest.raises(UsageError, match=words):
             load(tmp_path / name)

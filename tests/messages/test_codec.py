@@ -568,3 +568,22 @@ def test_an_unknown_message_version_or_profile_is_a_usage_error() -> None:
         decode("Fetch", 99, b"")
     with pytest.raises(UsageError, match="profile 'lax' does not exist"):
         read("Fetch", 12, b"", profile="lax")  # type: ignore[arg-type]
+
+
+def test_a_bound_on_elements_counts_all_arrays_and_tagged_fields_together() -> None:
+    groups = [{"groupId": "g", "topics": [{"name": "t", "partitionIndexes": [1, 2, 3]}] * 2}] * 2
+    data = encode("OffsetFetchRequest", 8, {"groups": groups})
+    # Two groups, four topics, twelve partitions; and then two tagged fields that nobody knows.
+    tagged = data[:-1] + b"\x02\x70\x00\x71\x00"
+    for given, count in ((data, 18), (tagged, 20)):
+        assert decode("OffsetFetchRequest", 8, given, elements_max=count)["groups"][1]["topics"]
+        for objects in (False, True):
+            with pytest.raises(MessageError, match=f"all arrays have {count} elements together; at most"):
+                decode("OffsetFetchRequest", 8, given, objects=objects, elements_max=count - 1)
+        reading = read("OffsetFetchRequest", 8, given, elements_max=count - 1)
+        assert (reading.message, reading.consumed) == (None, 0)
+        assert reading.fatal is not None
+        assert reading.fatal.code == "count-too-large"
+    # Bytes that are refused anyway keep their own finding.
+    with pytest.raises(MessageError, match="message-cut"):
+        decode("OffsetFetchRequest", 8, data[:12], elements_max=100)

@@ -11,6 +11,7 @@ from typing import Any
 from replay.fake_broker import HANG_UP, OFFERED, FakeBroker
 
 from kfuzz.conformance.judge.reference import verdict
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 
 INVALID_RECORD = 87
 UNKNOWN_TOPIC = 3
@@ -35,6 +36,8 @@ AWAY_S = 0.4
 class OddBroker(FakeBroker):
     """``odd``: what to do with these bytes: one of the words above, or an error code. ``refuses``: for all bytes.
 
+    ``serves``: other bytes that it serves for these. ``tells``: what it answers if it is asked for
+    ``max_message_bytes``; without it, the question is not offered.
     ``host``: where it says that it is. ``denied``: the error with which it creates no topics. ``known``: whether it
     knows the settings of topics.
     """
@@ -47,9 +50,24 @@ class OddBroker(FakeBroker):
     host: str = "127.0.0.1"
     denied: int = 0
     knows_settings: bool = True
+    max_message_bytes: int = DEFAULT_TOPIC.max_message_bytes
+    tells: str | None = None
+    serves: dict[bytes, bytes] = field(default_factory=dict)
     produced: list[bytes] = field(default_factory=list)
     stored: dict[tuple[str, int], bytes] = field(default_factory=dict)
     trouble_at_fetch: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tells is not None:
+            self.versions = {**self.versions, "DescribeConfigs": (1, 4)}
+
+    def _DescribeConfigs(self, values: Any, version: int) -> Any:
+        [asked] = values["resources"]
+        [name] = asked["configurationKeys"]
+        config = {"name": name, "value": self.tells, "readOnly": False, "isSensitive": False}
+        resource = {"resourceType": asked["resourceType"], "resourceName": asked["resourceName"]}
+        return {"results": [{"errorCode": 0, "errorMessage": None, **resource, "configs": [config]}]}
 
     def _Metadata(self, values: Any, version: int) -> Any:
         answer = super()._Metadata(values, version)
@@ -86,9 +104,9 @@ class OddBroker(FakeBroker):
         if odd in (DIE, RESTART):
             self._die(restarts=odd == RESTART)
             return HANG_UP
-        made = verdict(data, "broker")
+        made = verdict(data, "broker", topic=Topic(max_message_bytes=self.max_message_bytes))
         error = odd if isinstance(odd, int) else INVALID_RECORD if made.fatal else 0
-        kept = made.stored or data
+        kept = self.serves.get(data) or made.stored or data
         if odd in (CLOSE_AT_FETCH, SILENT_AT_FETCH):
             self.trouble_at_fetch[place] = str(odd)
         if odd == DAMAGE:

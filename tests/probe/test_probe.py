@@ -29,10 +29,12 @@ from kfuzz.conformance.judge.compare import Cell
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.kafka import BROKER_RELEASE, Codec
 from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, summary
 from kfuzz.probe.observed import CHANGED, EDITED, RECOMPRESSED, SAME, stored_as
+from kfuzz.records import Record
 from kfuzz.records.appending import recompress, stamp_log_append_time
+from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.vectors import Vector, default_root, load_suite
 from vectors import mini_suite
 
@@ -219,6 +221,88 @@ def test_an_answer_that_depends_on_a_coordinator_is_no_judgement() -> None:
     assert {cell.outcome for cell in cells(done).values()} == {"unsupported"}
 
 
+LARGE = "records/v2/bomb/records-131071"
+DEFAULT = DEFAULT_TOPIC.max_message_bytes
+MORE = 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("limit", "tells", "outcome", "note"),
+    [
+        (DEFAULT, str(DEFAULT), "pass", ""),
+        (DEFAULT, None, "pass", "the broker does not tell its max.message.bytes, so it is judged by Kafka's default"),
+        (DEFAULT, "9" * 5000, "pass", "does not tell"),
+        (DEFAULT, "-1", "pass", "does not tell"),
+        (100, "100", "pass", "is 100, and"),
+        (MORE, str(MORE), "pass", f"the broker's max.message.bytes is {MORE}, and it is judged by that"),
+        pytest.param(MORE, None, "fail", "does not tell", marks=pytest.mark.full),
+        # A broker that takes more than it says.
+        pytest.param(MORE, str(DEFAULT), "fail", "", marks=pytest.mark.full),
+    ],
+)
+def test_a_broker_is_judged_by_its_own_limit_of_a_batch(limit: int, tells: str | None, outcome: str, note: str) -> None:
+    with OddBroker(max_message_bytes=limit, tells=tells) as broker:
+        done = probed(broker, GOOD, LARGE, timeout_ms=20_000)
+    assert cells(done)[LARGE].outcome == outcome
+    assert cells(done)[GOOD].outcome == "pass"
+    notes = done.run.testees[0].notes
+    assert [note in one for one in notes] == [True] * bool(note)
+    assert all(len(one) < 200 for one in notes)
+
+
+def test_a_broker_is_not_asked_to_explain_a_limit_that_decides_nothing() -> None:
+    with OddBroker() as broker:
+        assert probed(broker).run.testees[0].notes == ()
+
+
+def test_the_time_of_a_probe_ends_also_what_it_waits_for() -> None:
+    with OddBroker(odd={bytes_of(GOOD): odd_broker.KEEP_SILENT}) as broker:
+        began = time.monotonic()
+        done = probed(broker, GOOD, timeout_ms=3_600_000, duration_s=0.5)
+        assert broker.topics == {}
+    assert done.ended == "0.5 s are over, and not all vectors were asked; add --duration"
+    assert time.monotonic() - began < 60
+
+
+def test_the_words_of_a_broker_are_bounded_in_the_report() -> None:
+    def rude(api: str, values: Any) -> Any:
+        if api == "Produce" and (code := values["responses"][0]["partitionResponses"][0]["errorCode"]):
+            said = {"index": 0, "errorCode": code, "errorMessage": "\x1b[2J" + "A" * 30_000, "baseOffset": -1}
+            values["responses"][0]["partitionResponses"] = [said]
+        return values
+
+    with OddBroker(rewrite=rude) as broker:
+        done = probed(broker)
+    text = cells(done)[BAD].answer["text"]
+    assert text.endswith("(cut from 30004 characters)")
+    assert len(text.encode()) <= 4096
+
+
+def _bomb(codec: Codec, records_: list[Record]) -> bytes:
+    return records.encode([records.RecordBatch(0, len(records_) - 1, records_, compression=codec)])
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        lambda: records.encode([records.RecordBatch(0, 0, [])]) * 2000,
+        lambda: _bomb("none", [Record(i, 0, None, None) for i in range(250_000)]),
+        lambda: _bomb("zstd", [Record(0, 0, None, None, [(b"", None)] * 1_200_000)]),
+        lambda: _bomb("zstd", [Record(0, 0, None, bytes(3 << 20))]),
+        lambda: bytes(5 << 20),
+    ],
+)
+def test_a_broker_that_serves_much_more_than_it_got_costs_little(served: Callable[[], bytes]) -> None:
+    data = bytes_of(GOOD)
+    with OddBroker(serves={data: served()}) as broker:
+        done = probed(broker, GOOD)
+    cell = cells(done)[GOOD]
+    assert (cell.outcome, cell.text) == (
+        "protocol-error",
+        "answered with bytes that cannot be read, when the accepted batch was fetched",
+    )
+
+
 def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
     either = set()
     for vector in suite():
@@ -326,6 +410,13 @@ def test_a_broker_that_is_gone_is_told_with_exit_code_1() -> None:
     [
         (("nonsense",), "'nonsense' is not the address of a broker"),
         (("127.0.0.1:70000",), "is not the address of a broker"),
+        (("a..b:9092",), "is not the address of a broker"),
+        (("a" * 64 + ":9092",), "is not the address of a broker"),
+        (("127.0.0.1\n:9092",), "is not the address of a broker"),
+        (
+            ("192.0.2.1:9092", "--yes", "--user", "me"),
+            "the password of me would go to 192.0.2.1:9092 without",
+        ),
         (("192.0.2.1:9092",), "192.0.2.1:9092 is not this machine; add --yes"),
         (("127.0.0.1:1", GOOD, "--update-expected"), "--update-expected needs the whole suite"),
         (("127.0.0.1:1", "--update-expected"), "--update-expected needs a file"),

@@ -18,7 +18,8 @@ from kfuzz.mutate import Mutator
 from kfuzz.records import Codec, Finding, Record, RecordBatch
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import load_suite
-from kfuzz.wire.checksum import crc32
+from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.layout import HEADER_AT
 from kfuzz.wire.message_set import encode_message
 from kfuzz.wire.scan import EachRecord, Scan
 
@@ -386,3 +387,20 @@ def test_a_wrong_crc_of_a_message_in_a_segment_is_at_its_place() -> None:
     fatal = records.check(LARGE + message[:-1] + b"w", role="log").fatal
     assert fatal is not None
     assert (fatal.code, fatal.path, fatal.at) == ("crc-mismatch", "batch[1].crc", len(LARGE) + 12)
+
+
+def test_a_verdict_keeps_as_many_findings_as_the_caller_wants_and_the_first_fatal_one() -> None:
+    odd = bytearray(records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])]))
+    attributes_at, crc_at = HEADER_AT["attributes"], HEADER_AT["crc"]
+    odd[attributes_at] |= 0x80
+    odd[crc_at : crc_at + 4] = crc32c(odd[attributes_at:]).to_bytes(4, "big")
+    broken = bytearray(odd)
+    broken[-1] ^= 1
+    every = records.check(odd * 9 + broken)
+    assert len(every.findings) > 9
+    for most in (0, 1, 4, 10_000):
+        some = records.check(odd * 9 + broken, findings_max=most)
+        kept = every.findings[:most]
+        assert some.findings == [*kept, *(one for one in [every.fatal] if one not in kept)]
+        assert some.more_findings == len(every.findings) - len(some.findings)
+        assert (some.fatal, some.batch_count) == (every.fatal, 9)

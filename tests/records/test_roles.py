@@ -440,3 +440,23 @@ def test_a_tail_is_what_file_log_input_stream_takes_for_one(tail: bytes, is_tail
     verdict = records.check(batch() + tail, role="log")
     assert (verdict.partial_tail, verdict.batch_count) == (is_tail, 1)
     assert (verdict.fatal is None) == is_tail
+
+
+@pytest.mark.parametrize("length", [0x7F000042, 1 << 20, 1000])
+@pytest.mark.parametrize("profile", ["kafka", "strict"])
+def test_a_tail_of_a_segment_that_hides_sound_batches_is_refused(profile: Profile, length: int) -> None:
+    first, *others = (batch(row(i), row(i + 1)) for i in range(0, 10, 2))
+    cut = others[0][:8] + length.to_bytes(4, "big") + others[0][12:]
+    data = first + cut + b"".join(others[1:])
+    verdict = records.check(data, role="log", profile=profile)
+    assert verdict.fatal is not None
+    assert (verdict.fatal.code, verdict.fatal.at) == ("batch-length-wrong", len(first) + 8)
+    assert (verdict.partial_tail, verdict.batch_count, verdict.consumed) == (False, 1, len(first))
+    reading = records.read(data, role="log", profile=profile)
+    assert (reading.findings, len(reading.batches)) == (verdict.findings, 1)
+    with pytest.raises(RecordsError, match="batch-length-wrong"):
+        list(records.batches(data, role="log", profile=profile))
+    # A fetch may end anywhere, and a segment too, if nothing sound follows.
+    assert records.check(data).partial_tail
+    damaged = [one[:-2] + b"?" + one[-1:] for one in others]
+    assert records.check(first + cut + b"".join(damaged), role="log").partial_tail

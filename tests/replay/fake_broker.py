@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -47,18 +48,27 @@ SILENCE = "silence"
 Trouble = Callable[[str, int, int], int | str | None]
 
 
+def _framed(answer: bytes) -> bytes:
+    return struct.pack(">i", len(answer)) + answer
+
+
 @dataclass
 class FakeBroker:
     """Use it in a ``with`` block. ``topics``: the number of partitions by topic.
 
     - ``trouble(topic, partition, number)`` is asked for each batch; ``number`` counts from 0 for each partition.
-    - ``throttle_ms``: in each answer to Produce. ``receive_bytes``: how much is read at a time.
+    - ``rewrite(api, values)`` gets each answer before it is encoded, and may return other values, or the bytes to send
+      instead of a frame.
+    - ``throttle_ms``: in each answer to Produce. ``pause_s``: after each byte of an answer.
+    - ``receive_bytes``: how much is read at a time.
     - ``versions`` replaces what is offered.
     """
 
     topics: dict[str, int] = field(default_factory=dict)
     trouble: Trouble = lambda topic, partition, number: None
+    rewrite: Callable[[str, Any], Any] = lambda api, values: values
     throttle_ms: int = 0
+    pause_s: float = 0
     receive_bytes: int = 1 << 20
     versions: dict[str, tuple[int, int]] = field(default_factory=lambda: dict(OFFERED))
     context: ssl.SSLContext | None = None
@@ -119,7 +129,9 @@ class FakeBroker:
                     one.close()
                     return
                 if isinstance(answer, bytes):
-                    one.sendall(struct.pack(">i", len(answer)) + answer)
+                    for piece in map(bytes, zip(answer)) if self.pause_s else (answer,):
+                        one.sendall(piece)
+                        time.sleep(self.pause_s)
 
     def _frames(self, one: socket.socket) -> Iterator[bytes]:
         held = bytearray()
@@ -144,16 +156,19 @@ class FakeBroker:
                 if api != "ApiVersions":
                     return HANG_UP
                 answer: Any = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": []}
-                return struct.pack(">i", number) + messages.encode("ApiVersionsResponse", 0, answer)
+                return _framed(struct.pack(">i", number) + messages.encode("ApiVersionsResponse", 0, answer))
             header = messages.read("RequestHeader", request_header_version(definition, version), frame)
             values = messages.decode(definition, version, frame[header.consumed :])
             answer = getattr(self, f"_{api}")(values, version)
         if answer is None or answer == HANG_UP:
             return answer
+        answer = self.rewrite(api, answer)
+        if isinstance(answer, bytes):
+            return answer
         response = catalogue().find(f"{api}Response")
         answered = {"correlationId": number}
         head = messages.encode("ResponseHeader", response_header_version(response, version), answered)
-        return head + messages.encode(response, version, answer)
+        return _framed(head + messages.encode(response, version, answer))
 
     def _ApiVersions(self, values: Any, version: int) -> Any:
         offered = [

@@ -6,6 +6,7 @@ Loopback only. Servers run in the test's own event loop, or as a child that the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import logging
@@ -18,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -36,8 +38,8 @@ from kfuzz.messages.headers import request_header_version, response_header_versi
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Broker, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve import server as serving
-from kfuzz.serve.answers import APIS, WAIT_MS_MAX, Place, Refused, released
-from kfuzz.serve.topics import FAR, end_of, is_legal
+from kfuzz.serve.answers import APIS, ELEMENTS_MAX, WAIT_MS_MAX, Place, Refused, released
+from kfuzz.serve.topics import FAR, GivenTopic, end_of, is_legal
 from kfuzz.vectors import find_vector, load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -598,3 +600,206 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(capsys: pytest.CaptureFixture
             out, err = capsys.readouterr()
             assert (ended.value.code, out, err.count("\n")) == (2, "", 1), arguments
             assert words in err
+
+
+# -- clients that mean harm
+
+
+def repeated(count: int) -> dict[str, Any]:
+    """A request that names as many partitions, in arrays that are each below Kafka's limit."""
+    half = {"name": "t", "partitionIndexes": [0] * (count // 2)}
+    return {"groupId": "g", "topics": [half, half]}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "values"),
+    [
+        ("OffsetFetch", 1, repeated(ELEMENTS_MAX)),
+        ("Metadata", 1, {"topics": [{"name": "t"}] * (ELEMENTS_MAX + 1)}),
+        ("Fetch", 4, {"topics": [{"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}] * ELEMENTS_MAX}]}),
+    ],
+)
+def test_a_request_with_too_many_elements_is_refused_before_it_is_decoded(
+    api: str, version: int, values: dict[str, Any]
+) -> None:
+    frame = request(api, version, values)
+    broker = Broker(topics())
+    # Loads the definitions.
+    broker.answer(request(api, version, NEEDED.get(api, lambda version: {})(version)), HERE)
+    with pytest.raises(Refused, match=f"at most {ELEMENTS_MAX} are read here"), allocating_at_most(2 * len(frame)):
+        broker.answer(frame, HERE)
+
+
+@contextmanager
+def allocating_at_most(size: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak <= size + (1 << 20)
+
+
+def test_connections_that_ask_nothing_lock_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 4)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as first:
+            await first.ask("ApiVersions", 0, {})
+            async with contextlib.AsyncExitStack() as stack:
+                idle = [await stack.enter_async_context(Client(server)) for _ in range(9)]
+                for one in idle[:5]:
+                    assert await one.is_closed_after(b"")
+                idle[8].writer.write(b"\0")
+                async with Client(server) as late:
+                    assert (await late.ask("ApiVersions", 0, {}))["apiKeys"]
+                # A client that has asked something stays, also if it has been idle for longer.
+                assert (await first.ask("ApiVersions", 0, {}))["apiKeys"]
+
+    told = run(scenario)
+    assert [sentence.partition(": ")[2] for sentence in told[:1]] == [
+        "connection closed: there are 4 others, and it has asked nothing"
+    ]
+    assert told[1:] == ["6 more connections closed: too many connections at a time"]
+
+
+def test_the_client_that_is_idle_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(serving, "MAKES_ROOM_AFTER_S", 0)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as one, Client(server) as two, contextlib.AsyncExitStack() as stack:
+            for client in (one, two, one):
+                await client.ask("ApiVersions", 0, {})
+            third = await stack.enter_async_context(Client(server))
+            assert (await third.ask("ApiVersions", 0, {}))["apiKeys"]
+            assert (await one.ask("ApiVersions", 0, {}))["apiKeys"]
+            assert await two.is_closed_after(b"")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("begun", [b"\0", b"\0\0\0\x40", b"\0\0\0\x40" + b"x" * 63])
+def test_a_request_that_does_not_end_is_closed(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(serving, "SLOW_S_MAX", 0.1)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as slow, Client(server) as good:
+            assert await slow.is_closed_after(begun)
+            # Between two requests, a client may take its time.
+            assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
+
+    [sentence] = run(scenario)
+    assert sentence.endswith("connection closed: a request that has begun is not whole after 0.1 s")
+
+
+def test_a_connection_without_requests_is_closed_quietly_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "IDLE_S_MAX", 0.1)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as idle:
+            await idle.ask("ApiVersions", 0, {})
+            assert await idle.is_closed_after(b"")
+
+    assert run(scenario) == []
+
+
+def large() -> Topics:
+    made = Topics()
+    # More than the buffers of a socket.
+    made.put(GivenTopic("large", bytes(16 << 20), 1))
+    return made
+
+
+def test_an_answer_that_nobody_takes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "SLOW_S_MAX", 0.2)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as slow, Client(server) as good:
+            frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+            slow.writer.write(struct.pack(">i", len(frame)) + frame)
+            while not server.report.refused:
+                assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
+                await asyncio.sleep(0.02)
+
+    [sentence] = run(scenario, large())
+    assert "an answer is not taken after 0.2 s" in sentence
+
+
+def test_answers_that_nobody_takes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HELD_BYTES_MAX", 40 << 20)
+
+    async def scenario(server: Server) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+            for _ in range(5):
+                slow = await stack.enter_async_context(Client(server))
+                slow.writer.write(struct.pack(">i", len(frame)) + frame)
+            while server.report.refused < 3:
+                await asyncio.sleep(0.02)
+            good = await stack.enter_async_context(Client(server))
+            got = await good.ask("Fetch", 12, fetch_of("large", 12, b"", 0))
+            assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
+
+    told = run(scenario, large())
+    assert "others need the memory" in told[0]
+    assert told[1:] == ["3 more connections closed: too many bytes on their way"]
+
+
+def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as greedy, Client(server) as good:
+            for client in (greedy, good):
+                await client.ask("Heartbeat", 0, {"groupId": "g", "generationId": 1, "memberId": "m"})
+            frame = request("ApiVersions", 0, {})
+            greedy.writer.write((struct.pack(">i", len(frame)) + frame) * 3000)
+            await good.ask("Metadata", 1, {"topics": []})
+            assert server.report.requests["ApiVersions"] < 1000
+
+    assert run(scenario) == []
+
+
+def test_refusals_are_told_once_for_each_kind_and_counted() -> None:
+    async def scenario(server: Server) -> None:
+        for number in range(10):
+            async with Client(server) as size, Client(server) as api:
+                assert await size.is_closed_after(struct.pack(">i", -1 - number))
+                assert await api.is_closed_after(struct.pack(">ihhi", 8, 900 + number, 0, 1))
+        assert server.report.refused == 20
+
+    told = run(scenario)
+    assert len(told) == 4
+    assert told[2:] == [
+        "9 more connections closed: requests of a wrong size",
+        "9 more connections closed: APIs or versions that are not offered",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b'{"topic": "t", "hex": "", "next_offset": ' + b"9" * 5000 + b"}",
+        b'{"topic": "t", "hex": "", "next_offset": 1e999}',
+        b'{"topic": "t", "hex": "", "next_offset": NaN}',
+        b'{"topic": "t", "hex": 5}',
+        b'{"topic": "\\ud800\\u001b", "hex": ""}',
+        b'{"topic": "' + b"t" * 1_000_000 + b'"}',
+        b'{"topic": "t", "' + b"x" * 1_000_000 + b'": 1}',
+        b'"topic"',
+        b"\xff\xfe",
+    ],
+)
+def test_a_hostile_line_gets_a_short_error(line: bytes) -> None:
+    async def lines() -> Any:
+        yield line
+
+    said: list[dict[str, Any]] = []
+    made = Topics()
+    asyncio.run(feed(made, lines(), said.append))
+    [answer] = said
+    assert list(answer) == ["error"]
+    assert len(answer["error"]) < 5000
+    assert answer["error"].isprintable()
+    assert len(made) == 0

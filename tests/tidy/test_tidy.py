@@ -216,6 +216,20 @@ def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) ->
     assert told.startswith(f"kfuzz/{file}:2: {file.split('/')[0]}/ may not import ")
 
 
+def test_children_that_run_kfuzz_or_pip_import_nothing_from_the_current_folder() -> None:
+    """A file ``kfuzz.py`` there would run in their place."""
+    run = re.compile(r"""(?P<safe>-P["',\s]+)?-m["',\s]+(?:kfuzz|pip|venv)\b""")
+    starts = re.compile(r"sys\.executable|subprocess|PIP\b|exec ")
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in tracked()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("kfuzz", "tools", "testees", "spark_jobs")
+        for line in text_of(path).splitlines()
+        if starts.search(line) and (found := run.search(line)) and not found["safe"]
+    ]
+    assert not wrong
+
+
 def test_no_function_is_called_as_its_module() -> None:
     same = []
     for path in tracked():

@@ -141,10 +141,11 @@ def test_a_copy_without_tests_is_not_asked_for_them(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_read_is_a_sentence_and_no_traceback(content: str, tmp_path: Path) -> None:
     root = mini_suite.write(tmp_path)
     (root / STATEMENTS_FILE).write_text(content)
-    with pytest.raises(UsageError, match="no table of statements"):
+    what = "no table of statements" if content else f"{STATEMENTS_FILE} is not JSON"
+    with pytest.raises(UsageError, match=what):
         load(root)
     (root / coverage.COVERAGE_FILE).write_text('{"families": [], "incidents": []}')
-    assert any("no table of statements" in str(problem) for problem in lint(root))
+    assert any(what in str(problem) for problem in lint(root))
 
 
 def test_lint_tells_the_faults_of_a_suites_table(tmp_path: Path) -> None:

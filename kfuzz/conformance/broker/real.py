@@ -26,8 +26,10 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
+from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import TOPIC, Vector
 
@@ -311,7 +313,7 @@ class Broker:
         """The last errors in its log, or the end of the log if there are none; for reports."""
         lines = [line.strip() for line in self.log.decode("utf-8", "replace").splitlines()]
         errors = [line for line in lines if " ERROR " in line or TROUBLE.match(line)]
-        return " | ".join((errors or lines)[-3:])[-LOG_TAIL_CHARS:]
+        return foreign_text(" | ".join((errors or lines)[-3:])[-LOG_TAIL_CHARS:])
 
     def create_topic(self, partitions: int, config: Mapping[str, str] | None = None) -> str:
         """Create a new topic and return its name."""
@@ -320,7 +322,8 @@ class Broker:
         request = {"operation": "create-topic", "topic": topic, "partitions": partitions, "config": dict(config or {})}
         answer = self.ask(request)
         if "failure" in answer:
-            raise BrokerFailed(f"cannot create a topic with {partitions} partitions: {answer['failure']}")
+            why = foreign_text(answer["failure"])
+            raise BrokerFailed(f"cannot create a topic with {partitions} partitions: {why}")
         return topic
 
     def replace_log(self, topic: str, files: Iterable[Path]) -> None:
@@ -351,10 +354,10 @@ class Broker:
         with contextlib.suppress(BrokenPipeError):
             sender.stdin.write(json.dumps(request).encode() + b"\n")
             sender.stdin.flush()
-        line = sender.stdout.readline()
+        line = sender.stdout.readline(JSON_BYTES_MAX + 1)
         if not line:
             raise BrokerFailed("the sender ended without an answer")
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = load_json(line, "the sender's answer")
         return answer
 
     def _ready_sender(self) -> subprocess.Popen[bytes]:
@@ -592,12 +595,12 @@ def _append(broker: Broker, place: Mapping[str, Any], step: bytes | Marker) -> P
     request = step.to_request() if isinstance(step, Marker) else {"operation": "produce", "hex": step.hex()}
     said = broker.ask({**request, **place})
     if "failure" in said:
-        return Produced("fault", "", said["failure"])
+        return Produced("fault", "", foreign_text(said["failure"]))
     base_offset = int(said.get("base_offset", -1))
     fetched = broker.ask({"operation": "fetch", **place, "offset": str(max(base_offset, 0))})
     if fetched.get("error") != NO_ERROR:
-        raise BrokerFailed(f"the batch that was produced to {place} cannot be fetched: {fetched}")
-    error, text, stable = said["error"], said.get("message", ""), int(fetched["last_stable_offset"])
+        raise BrokerFailed(f"the batch that was produced to {place} cannot be fetched: {foreign_text(fetched)}")
+    error, text, stable = said["error"], foreign_text(said.get("message", "")), int(fetched["last_stable_offset"])
     if error != NO_ERROR:
         outcome = "fault" if error == UNFORESEEN else "rejected"
         return Produced(outcome, error, text, last_stable_offset=stable)

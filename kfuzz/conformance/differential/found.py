@@ -32,6 +32,7 @@ class Disagreement:
     ``harm``, ``finding`` and ``error`` are those of a :class:`~kfuzz.conformance.judge.causes.Deviation`.
     ``shrunk_from`` is the number of bytes of the run's input, if this is a smaller one with the same cause. ``kills``
     are the fields without which the cause goes away, the most telling one first; empty if they were not looked for.
+    ``input`` is what the request was made from, if the request does not hold it.
     """
 
     index: int
@@ -43,11 +44,12 @@ class Disagreement:
     error: str = ""
     shrunk_from: int = 0
     kills: tuple[KillingField, ...] = ()
+    input: bytes = b""
 
     @property
     def data(self) -> bytes:
         """The bytes of the input; empty for a request that has none."""
-        return bytes.fromhex(self.request.get("hex", ""))
+        return self.input or bytes.fromhex(self.request.get("hex", ""))
 
 
 @dataclass(slots=True)
@@ -145,11 +147,12 @@ class Differential:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """One request, its number in the run, and kfuzz's own result for it."""
+    """One request, its number in the run, kfuzz's own result for it, and the input that it was made from, if any."""
 
     index: int
     request: Mapping[str, Any]
     expected: T
+    input: bytes = b""
 
 
 class Asker:
@@ -241,4 +244,5 @@ def _breaks(testee: str, question: Question[T], trouble: Trouble, finding: str) 
         harm=HARM_OF[trouble.outcome],
         finding=finding,
         error=trouble.text,
+        input=question.input,
     )

@@ -180,7 +180,8 @@ def differ_inputs(
         for definition, version, data in inputs:
             for asked in _both_ways("inputs", definition, version, data):
                 index = next(number)
-                yield Question(index, {"id": str(index), **asked.request}, asked)
+                # What is written again comes from these bytes, and its request does not have them.
+                yield Question(index, {"id": str(index), **asked.request}, asked, data)
 
     with Asker(testee) as asker:
         asker.ask(found, questions(), lambda question, answer: _compare(found, question, answer), _finding)
@@ -239,5 +240,6 @@ def _differ(
             harm=HARM_OF.get(answer.outcome, harm.name),
             finding=finding,
             error=f"{what}: {reason}",
+            input=question.input,
         )
     )

@@ -21,6 +21,7 @@ from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import Answer, Handshake
+from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import CODECS
 from kfuzz.mutate.shrinking import shrink
 from kfuzz.records import Role
@@ -359,6 +360,13 @@ def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
     return answer.outcome != "rejected" or len(answer.batches or ()) > len(made.batches)
 
 
+def _hides(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """Kafka cut a segment off where kfuzz says that sound batches follow."""
+    if made.fatal is None or made.fatal.code != LENGTH_WRONG:
+        return False
+    return answer.outcome == "accepted" and len(answer.batches or ()) == len(made.batches)
+
+
 RULES: Final = (
     Rule("`decompressed-size-exceeded`", _bounded),
     Rule("sizes inside a compressed payload", _allocates),
@@ -370,6 +378,7 @@ RULES: Final = (
     Rule("an lz4 block of no bytes", _empty_lz4_block),
     Rule("a snappy stream that goes on", _snappy_stream_that_goes_on),
     Rule("a magic above 2 in a segment", _unknown_magic, roles=("log",)),
+    Rule("`batch-length-wrong`", _hides, roles=("log",)),
 )
 
 

@@ -92,7 +92,8 @@ def to_text(found: Differential) -> str:
     """The result as one line of JSON."""
     # Not `asdict` of all: it would count the pairs of a Counter.
     given = {one.name: getattr(found, one.name) for one in fields(found)}
-    return json.dumps({**given, "disagreements": [asdict(item) for item in found.disagreements]}, sort_keys=True)
+    disagreements = [asdict(item) | {"input": item.input.hex()} for item in found.disagreements]
+    return json.dumps({**given, "disagreements": disagreements}, sort_keys=True)
 
 
 def from_text(text: str) -> Differential:
@@ -100,6 +101,7 @@ def from_text(text: str) -> Differential:
     given: dict[str, Any] = json.loads(text)
     for item in given["disagreements"]:
         item["kills"] = tuple(map(KillingField.from_json, item["kills"]))
+        item["input"] = bytes.fromhex(item["input"])
     given["disagreements"] = [Disagreement(**item) for item in given["disagreements"]]
     given["rule_names"] = tuple(given["rule_names"])
     for name in ("agreements", "rules", "others"):

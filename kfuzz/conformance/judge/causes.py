@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, PAYLOAD_AT, Case, Cell
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, PAYLOAD_AT, Case, Cell, lacks_headers
 from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, PANICS, RANK, REFUSES, worst
 from kfuzz.kafka import CODECS
+from kfuzz.text import printable
+from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
@@ -21,20 +23,27 @@ from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 __all__ = ["BatchFacts", "Cause", "Deviation", "batch_facts", "causes_of", "deviation", "masked"]
 
 TEXT_CHARACTERS_MAX: Final = 160
-# The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers.
-_QUOTED = re.compile(r"b?'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+# All of these are linear, also for a long text of any letters: tests/tidy/test_patterns.py.
+# The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers. A quote that nothing
+# closes takes all that follows, so that no letter is looked at twice.
+_SINGLE: Final = r"b?'(?:[^'\\]++|\\.)*+(?P<single>')?"
+_DOUBLE: Final = r"\"(?:[^\"\\]++|\\.)*+(?P<double>\")?"
+_QUOTED = re.compile(f"{_SINGLE}|{_DOUBLE}")
+_QUOTED_SINGLE = re.compile(_SINGLE)
+_QUOTED_DOUBLE = re.compile(_DOUBLE)
 _HEX = re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b")
 _NUMBER = re.compile(r"[-+]?\b\d[\d_]*(?:\.\d+)?\b")
 # Which field is null instead of empty does not matter: one conversion makes both from all fields.
-_NULLITY = re.compile(r"\S+ is (null|empty); expected (empty|null)")
-# A difference of contents. Which values differ does not matter; whether a value is null or missing does.
-_DIFFERENCE = re.compile(r"(?P<place>\S+) is (?P<got>.+); expected (?P<wanted>.+)")
+_NULLITY = re.compile(r"(?<!\S)\S++ is (null|empty); expected (empty|null)")
+# The words of a difference of contents: a place, these, a value, these, and a value.
+_IS: Final = " is "
+_EXPECTED: Final = "; expected "
 _INDEX = re.compile(r"\[\d+\]")
 # Every struct's unknown tagged fields go through one reader. A map loses both their order and repeated tags.
-_UNKNOWN_TAGS = re.compile(r"\S+\._unknownTaggedFields(?: has |\[).+")
+_UNKNOWN_TAGS = re.compile(r"\A\S+?\._unknownTaggedFields(?: has |\[).")
 # Records that are missing without an error. A consumer leaves them out after the formats' readers have read them.
 _MISSING_RECORDS = re.compile(
-    r"(?:\S+ has |read )?too few records\b.*|handed out \d+ of \d+ records, without an error.*"
+    r"(?:\S++ has |read )?too few records\b.*|handed out \d+ of \d+ records, without an error.*"
 )
 _NO_HEADERS = re.compile(r" has too few headers: 0;")
 # How the referee says that it takes too much CPU time, and the kit for clients behind `kfuzz serve`.
@@ -42,9 +51,9 @@ _COMPUTES = re.compile(r"took more than its \d+ ms of CPU time|computes without 
 # How runtimes say that an allocation failed, before they end the process.
 _ALLOCATION = re.compile(r"out of memory|memory allocation|MiB of memory")
 # Exceptions for an array that is too large, or that has a negative size.
-_NO_MEMORY = re.compile(r"[\w.]*(?:OutOfMemory|NegativeArraySize|Memory)(?:Error|Exception)\b")
+_NO_MEMORY = re.compile(r"\A[\w.]*(?:OutOfMemory|NegativeArraySize|Memory)(?:Error|Exception)\b")
 # The type of an exception, as the kits print it before its text.
-_EXCEPTION = re.compile(r"[\w.]*[a-z](?:Error|Exception)\b")
+_EXCEPTION = re.compile(r"\A[\w.]*[a-z](?:Error|Exception)\b")
 # How the referee says that an encoder wrote other contents.
 _ENCODED = re.compile(r"encoded .*")
 
@@ -220,14 +229,15 @@ class Deviation:
         if _NULLITY.search(self.error):
             # The readers of messages are others than those of records, which have one function for all formats.
             return "messages" if self.message else "records", masked(self.error)
-        if _UNKNOWN_TAGS.fullmatch(self.error):
+        if _UNKNOWN_TAGS.match(self.error) and "\n" not in self.error:
             return ("order or number of unknown tagged fields",)
-        if difference := _DIFFERENCE.search(self.error):
-            kinds = [one if one in ("null", "empty") else "#" for one in difference.group("got", "wanted")]
-            place = _INDEX.sub("[#]", difference["place"])
+        if difference := _difference(self.error):
+            # Which values differ does not matter; whether a value is null or missing does.
+            kinds = [one if one in ("null", "empty") else "#" for one in (difference.got, difference.wanted)]
+            place = _INDEX.sub("[#]", difference.place)
             # A writer has one function for a value of all formats.
             form = "" if _ENCODED.match(self.error) else self.form
-            return form, f"{self.error[: difference.start()]}{place} is {kinds[0]}; expected {kinds[1]}"
+            return form, f"{difference.before}{place}{_IS}{kinds[0]}{_EXPECTED}{kinds[1]}"
         return self.form, masked(self.error)
 
 
@@ -245,8 +255,12 @@ class Cause:
 
     @property
     def id(self) -> str:
-        """Eight hex digits that depend on the key alone, so that they are the same in every run."""
-        return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:8]
+        """Eight hex digits that depend on the key alone, so that they are the same in every run.
+
+        The implementation's version does not count: the same fault of two versions has one id.
+        """
+        label, *fault = self.key
+        return hashlib.sha256("\0".join((label.rpartition("@")[0] or label, *fault)).encode()).hexdigest()[:8]
 
     @property
     def harm(self) -> str:
@@ -272,10 +286,23 @@ class Cause:
         return masked(self.smallest.error)
 
     @property
+    def damage(self) -> str:
+        """The damage of the smallest input by its name, and how many other kinds there are; empty for good inputs."""
+        own = self.smallest.finding
+        others = len({one.finding for one in self.deviations} - {own, ""})
+        if not others:
+            return own
+        more = counted(others, f"{'other ' if own else ''}kind")
+        return f"{own or 'undamaged input'} and {more} of damage"
+
+    @property
     def what(self) -> str:
-        """The finding, the text and the line of source, as far as there are any, for people."""
-        what = f"{self.finding}: {self.text}" if self.finding else self.text
-        return f"{what} ({self.at})" if self.at else what
+        """What the smallest input shows, as one printable line for people: its damage, its own error, and the line of
+        source, as far as there are any.
+        """
+        what = _shortened(printable(" ".join(self.smallest.error.split())))
+        what = f"{self.damage}: {what}" if self.damage else what
+        return f"{what} ({printable(self.at)})" if self.at else what
 
     @property
     def count(self) -> int:
@@ -297,9 +324,52 @@ def masked(error: str) -> str:
     """
     text = " ".join(error.split())
     text = _NULLITY.sub(r"a field is \1; expected \2", text)
-    for pattern in (_QUOTED, _NUMBER, _HEX):
+    text = _QUOTED.sub(_without_quoted, text)
+    for pattern in (_NUMBER, _HEX):
         text = pattern.sub("#", text)
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"
+
+
+def _without_quoted(found: re.Match[str]) -> str:
+    if found["single"] or found["double"]:
+        return "#"
+    # Nothing closes this quote, so no other of its kind is closed either. The other kind may be.
+    quoted = found[0]
+    start = quoted.index("'") + 1 if quoted[0] != '"' else 1
+    pattern = _QUOTED_DOUBLE if quoted[0] != '"' else _QUOTED_SINGLE
+    inside = pattern.sub(lambda one: "#" if one[1] else one[0], quoted[start:])
+    return quoted[:start] + inside
+
+
+class _Difference(NamedTuple):
+    """A difference of contents, and the text before it."""
+
+    before: str
+    place: str
+    got: str
+    wanted: str
+
+
+def _difference(error: str) -> _Difference | None:
+    """The first line that says of a place what its value is and what it must be."""
+    start = 0
+    for line in error.split("\n"):
+        # Something must follow it.
+        end = line.rfind(_EXPECTED, 0, max(len(line) - 1, 0))
+        at = line.find(_IS)
+        while 0 <= at < end and (at == 0 or line[at - 1].isspace()):
+            at = line.find(_IS, at + 1)
+        if at >= 0 and at + len(_IS) < end:
+            place = line[:at].split()[-1]
+            return _Difference(
+                error[: start + at - len(place)], place, line[at + len(_IS) : end], line[end + len(_EXPECTED) :]
+            )
+        start += len(line) + 1
+    return None
 
 
 def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Deviation | None:
@@ -322,7 +392,7 @@ def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Devia
         status,
         *(batch_facts(vector.data, _damaged_batch(vector)) if in_batches else BatchFacts()),
         vector.options["message"] if vector.kind == "message" else "",
-        _lacks_headers(vector, cell.answer),
+        cell.lacks_headers or lacks_headers(vector, cell.answer),
     )
 
 
@@ -342,13 +412,6 @@ def batch_facts(data: bytes, start: int | None = None) -> BatchFacts:
     """
     held = (_holds(data, at) for at in (_starts(data) if start is None else [start]))
     return BatchFacts(_form(data, start or 0), next(filter(None, held), ""), _codec(data, start or 0))
-
-
-def _lacks_headers(vector: Vector, answer: Mapping[str, Any]) -> bool:
-    given = [record for batch in answer.get("batches", ()) for record in batch.get("records", ())]
-    given += answer.get("records", ())
-    damaged = any(place.get("hostile") and ".header" in place["field"] for place in vector.layout)
-    return damaged and bool(given) and not any(record["headers"] for record in given)
 
 
 def _damaged_batch(vector: Vector) -> int | None:

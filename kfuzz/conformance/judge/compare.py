@@ -7,6 +7,7 @@ Only fields that the testee reports are compared.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from kfuzz.conformance.protocol.words import (
     Handshake,
 )
 from kfuzz.kafka import CODECS, ROLES
+from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
@@ -46,7 +48,9 @@ __all__ = [
     "cases_of",
     "declared_unsupported",
     "judge",
+    "lacks_headers",
     "request",
+    "shortened",
     "wrong_reading",
 ]
 
@@ -78,6 +82,9 @@ CRC_FINDING: Final = "crc-mismatch"
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 # Where a payload begins: after the header of a batch, or after a wrapper's fields with a null key.
 PAYLOAD_AT: Final = {0: 26, 1: 34, 2: 61}
+# A longer answer is kept and shown without its contents.
+ANSWER_CHARACTERS_MAX: Final = 4000
+ANSWER_FIELD_CHARACTERS_MAX: Final = 400
 
 Json = Mapping[str, Any]
 
@@ -118,7 +125,8 @@ class Case:
 class Cell:
     """One judged case. ``text`` says why it is not a pass.
 
-    ``answer`` is the testee's answer, if it gave one. After a crash it has only ``at``, if a stack names the line.
+    ``answer`` is the testee's answer, :func:`shortened`, if it gave one. After a crash it has only ``at``, if a stack
+    names the line. ``lacks_headers``: what :func:`lacks_headers` said of the whole answer.
 
     ``harm`` is the name of a class in ``kfuzz.conformance.judge.harm``, or empty if nothing deviates.
     """
@@ -130,6 +138,7 @@ class Cell:
     # regression.
     declared: bool = False
     answer: Json = field(default_factory=dict)
+    lacks_headers: bool = False
 
 
 # --- the questions --------------------------------------------------------------------------------------------------
@@ -312,10 +321,11 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         why = f"answered {answer.outcome}, which its handshake does not declare in outcomes"
         return Cell("protocol-error", why, HARM_OF["protocol-error"])
     if answer.outcome == "unsupported":
-        return Cell("unsupported", answer.error or "answered unsupported", answer=answer.raw)
+        return Cell("unsupported", answer.error or "answered unsupported", answer=shortened(answer.raw))
     if answer.outcome in _ALWAYS_WRONG:
         outcome = _ALWAYS_WRONG[answer.outcome]
-        return Cell(outcome, answer.error or f"answered {answer.outcome}", HARM_OF[outcome], answer=answer.raw)
+        text = answer.error or f"answered {answer.outcome}"
+        return Cell(outcome, text, HARM_OF[outcome], answer=shortened(answer.raw))
     if answer.outcome == "nothing":
         wrong = _wrong_silence(case, answer)
     elif case.operation == ENCODE:
@@ -334,7 +344,29 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         return Cell("pass")
     # Where a vector is only recommended, either verdict is allowed.
     either = case.vector.level == "recommended" and wrong.harm in ("accepts", "refuses")
-    return Cell("fail", wrong.text, "differs" if either else wrong.harm, answer=answer.raw)
+    return Cell(
+        "fail",
+        foreign_text(wrong.text),
+        "differs" if either else wrong.harm,
+        answer=shortened(answer.raw),
+        lacks_headers=lacks_headers(case.vector, answer.raw),
+    )
+
+
+def shortened(answer: Json) -> Json:
+    """The answer as it is kept: long contents are left out."""
+    if len(json.dumps(answer)) <= ANSWER_CHARACTERS_MAX:
+        return answer
+    kept = {name: value for name, value in answer.items() if len(json.dumps(value)) <= ANSWER_FIELD_CHARACTERS_MAX}
+    return kept | {"left_out": sorted(answer.keys() - kept.keys())}
+
+
+def lacks_headers(vector: Vector, answer: Json) -> bool:
+    """Whether headers of the vector are damaged, and the answer has its records without any headers."""
+    given = [record for batch in answer.get("batches", ()) for record in batch.get("records", ())]
+    given += answer.get("records", ())
+    damaged = any(place.get("hostile") and ".header" in place["field"] for place in vector.layout)
+    return damaged and bool(given) and not any(record["headers"] for record in given)
 
 
 def _loses(text: str | None) -> Wrong | None:

@@ -22,6 +22,7 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import KfuzzError
+from kfuzz.text import printable
 from kfuzz.vectors import Vector
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import HEADER_AT
@@ -165,7 +166,10 @@ def _expectation(vector: Vector, data: bytes) -> Mapping[str, object]:
 
 
 def told(results: Sequence[SegmentResult]) -> list[str]:
-    """One line for each kind of deviation, the most frequent first, with its first batch; then the totals."""
+    """One line for each kind of deviation, the most frequent first, with its first batch; then the totals.
+
+    Each is harmless for a terminal.
+    """
     found = [deviation for result in results for deviation in result.deviations]
     kinds = Counter((one.outcome, one.vector, one.text if not one.vector else "") for one in found)
     lines = []
@@ -179,4 +183,4 @@ def told(results: Sequence[SegmentResult]) -> list[str]:
         f"{len(results)} segments, {batches} batches, {hostile} of them hostile: {len(found)} deviations, "
         f"{unsupported} unsupported"
     )
-    return lines
+    return [printable(line) for line in lines]

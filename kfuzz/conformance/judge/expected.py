@@ -21,12 +21,14 @@ from kfuzz.conformance.judge.causes import deviation
 from kfuzz.conformance.judge.compare import ALL_ROLES, NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
+from kfuzz.text import file_name, printable
 
 __all__ = [
     "Expectations",
     "Line",
     "Seal",
     "Standing",
+    "labels_in",
     "load",
     "load_own",
     "parse",
@@ -46,9 +48,10 @@ WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld"))
 # Which budget a greedy reader exceeds first, time or memory, depends on the machine.
 _BUDGET: Final = {"timeout": "budget", "memory": "budget"}
-_SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
+_SEAL = re.compile(r"withheld\s++([1-9][0-9]{0,8})\s+scrypt:([0-9a-f]{64})")
 # Slow on purpose, so that nobody can find a set of two or more cells by trying all sets.
 _SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
+_HEADING: Final = re.compile(r"# Outcomes of (\S+) other than pass\.")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
 
@@ -170,7 +173,7 @@ def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
 
 def load(label: str, directory: Path, embargo: Path) -> Expectations:
     """The expectations of the testee ``label`` (``name@version``)."""
-    name = f"{label}.txt"
+    name = f"{file_name(label)}.txt"
     listed, seal = _parse(directory / name, LISTABLE)
     embargoed, misplaced = _parse(embargo / name, WITHHOLDABLE)
     if misplaced.count:
@@ -182,11 +185,22 @@ def load(label: str, directory: Path, embargo: Path) -> Expectations:
 
 
 def load_own(label: str, file: Path) -> Expectations:
-    """The expectations for the testee ``label`` in a user's own ``file``. Nothing is withheld."""
+    """The expectations for the testee ``label`` in a ``file`` of the user's choice.
+
+    A file of ``vectors/expected/`` may have a seal, which is one of the version that its heading names.
+    """
     listed, seal = _parse(file, LISTABLE)
-    if seal.count:
-        raise UsageError(f"{file}: a `withheld` line belongs in vectors/expected/; remove it")
-    return Expectations(label, listed, exist=file.exists())
+    if seal.count and (heading := _HEADING.match(read_bytes(file).decode("utf-8", "replace"))):
+        label = heading[1]
+    return Expectations(label, listed, seal=seal, exist=file.exists())
+
+
+def labels_in(directory: Path, name: str) -> list[str]:
+    """The labels of the testee ``name`` whose outcomes ``directory`` has, the latest version last."""
+    if not directory.is_dir():
+        return []
+    found = [file.stem for file in directory.iterdir() if file.suffix == ".txt" and file.stem.startswith(f"{name}@")]
+    return sorted(found, key=lambda label: [int(part) for part in re.findall(r"[0-9]+", label.removeprefix(name))])
 
 
 def withholdable(cells: Mapping[Key, Cell], expectations: Expectations) -> dict[Key, str]:
@@ -298,8 +312,9 @@ def update(
         _write(own, expectations.label, listed)
         return len(listed), 0
     seal = Seal.of(expectations.label, {line.key: line.outcome for line in embargoed})
-    _write(directory / f"{expectations.label}.txt", expectations.label, listed, seal)
-    embargo_file = embargo / f"{expectations.label}.txt"
+    name = f"{file_name(expectations.label)}.txt"
+    _write(directory / name, expectations.label, listed, seal)
+    embargo_file = embargo / name
     if embargoed or embargo_file.exists():
         _write(embargo_file, expectations.label, embargoed)
     return len(listed), len(embargoed)
@@ -324,7 +339,7 @@ def _explained(
 
 
 def _first_reason(cell: Cell) -> str:
-    text = " ".join(cell.text.split())[:160]
+    text = printable(" ".join(cell.text.split())[:160])
     # For these outcomes the testee's own text is the reason.
     spoken = {"unsupported": "answers unsupported", "fault": "lets escape"}
     return f"{spoken.get(cell.outcome, UNEXPLAINED)}: {text}"

@@ -33,7 +33,7 @@ class Places:
 
     expected: Path
     embargo: Path
-    # A user's own file with the outcomes of one testee. Nothing in it is withheld.
+    # A file of the user's choice with the outcomes of one testee.
     own: Path | None = None
 
     @classmethod
@@ -44,6 +44,10 @@ class Places:
     def load(self, label: str) -> Expectations:
         """The expected outcomes of the testee ``label``."""
         return expected.load_own(label, self.own) if self.own else expected.load(label, self.expected, self.embargo)
+
+    def labels_of(self, name: str) -> list[str]:
+        """The versions of the testee ``name`` (as labels) whose outcomes are here, the latest one last."""
+        return [] if self.own else expected.labels_in(self.expected, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class Judged:
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     broken: str = ""
+    # Why it was not asked to the end, if its time was over.
+    stopped: str = ""
     # The report is public, so it must not show withheld outcomes.
     published: bool = False
     # For a working copy: the pinned version (``name@version``) whose outcomes are expected.
@@ -77,7 +83,7 @@ class Judged:
     @property
     def failed(self) -> bool:
         """Whether this testee fails the run."""
-        return bool(self.broken or self.unexpected or self.stale)
+        return bool(self.broken or self.stopped or self.unexpected or self.stale)
 
     def shown(self, key: Key) -> str:
         """The outcome that the report may show."""
@@ -131,6 +137,7 @@ def run(
     publish: bool = False,
     limits: Limits | None = None,
     answer_timeout_ms: int | None = None,
+    budget_s: float | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Run:
@@ -141,6 +148,7 @@ def run(
     ``publish``: the run's reports withhold crashes, hangs and memory faults that have no public line.
     ``jobs``: how many testees run at the same time.
     ``answer_timeout_ms``: the CPU time for one answer in place of the default.
+    ``budget_s``: the time on the clock for each testee, without its build; after it, the testee is asked no more.
     ``on_progress`` gets the number of cells done. ``on_notice`` gets a sentence when a testee keeps the run waiting.
     Both may be called from other threads.
 
@@ -155,7 +163,9 @@ def run(
     chosen = chosen_keys(cases) if choose else None
     tally = _Tally(on_progress)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [pool.submit(_ask, testee, cases, chosen, limits, tally.add, on_notice) for testee in present]
+        futures = [
+            pool.submit(_ask, testee, cases, chosen, limits, budget_s, tally.add, on_notice) for testee in present
+        ]
         try:
             outcomes = [future.result() for future in futures]
         except BaseException:
@@ -202,6 +212,7 @@ def _ask(
     cases: Sequence[Case],
     chosen: frozenset[Key] | None,
     limits: Limits | None,
+    budget_s: float | None,
     on_cell: Callable[[], None],
     on_notice: Callable[[str], None],
 ) -> Outcome:
@@ -218,6 +229,7 @@ def _ask(
         cwd=testee.folder,
         limits=limits,
         chosen=chosen if testee.vectors == CHOSEN else None,
+        budget_s=budget_s,
         on_cell=on_cell,
         on_notice=on_notice,
     )
@@ -227,13 +239,24 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     handshake = outcome.handshake
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
-    pinned = "" if testee.pinned is None else testee.pinned.label if testee.pinned.version else handshake.label
+    pinned = "" if testee.pinned is None else _pinned(testee.pinned, handshake, places)
     # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
     column = judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
+    column = replace(column, stopped=outcome.stopped)
     return replace(column, version=testee.version) if pinned else column
+
+
+def _pinned(testee: Testee, handshake: Handshake, places: Places) -> str:
+    """The label of the pinned version. Where its handshake alone would name it, it is the one with expected outcomes,
+    because a working copy may have another version.
+    """
+    if testee.version:
+        return testee.label
+    known = places.labels_of(testee.name)
+    return handshake.label if handshake.label in known or not known else known[-1]
 
 
 def judged(
@@ -254,9 +277,11 @@ def judged(
     """
     expectations = places.load(pinned or handshake.label)
     stale = expected.stale(cases, expectations) if whole else []
-    left_out = sum(cell.outcome == NOT_ASKED for cell in cells.values())
+    unasked = [cell for cell in cells.values() if cell.outcome == NOT_ASKED]
+    # Those for which the time was too short say so.
+    left_out = sum(not cell.text for cell in unasked)
     # Only a whole run has all outcomes that the seal covers.
-    whole = whole and not left_out
+    whole = whole and not unasked
     unsealed = expected.unsealed(cells, expectations) if whole else None
     stale += [unsealed] if unsealed else []
     sealed = unsealed is None if whole else expected.may_be_sealed(cells, expectations)
@@ -270,7 +295,11 @@ def judged(
     stand = expected.stand_beside if pinned else expected.stand
     standings = {case.key: stand(case, cells[case.key], expectations, sealed=sealed) for case in cases}
     if pinned:
+        notes.append(_compared_with(handshake, pinned, expectations, places))
         notes += _beside(pinned, cells, standings, expectations)
+    elif not expectations.exist and (others := places.labels_of(handshake.name)):
+        file = places.expected / f"{others[-1]}.txt"
+        notes.append(f"no file has expected outcomes of this version; --expected {file} compares with {others[-1]}")
     return Judged(
         name=handshake.name,
         version=handshake.version,
@@ -309,12 +338,21 @@ def _published(testee: Judged, expectations: Expectations) -> Judged:
     return replace(testee, standings=standings, expectations=expectations, published=True)
 
 
+def _compared_with(handshake: Handshake, pinned: str, expectations: Expectations, places: Places) -> str:
+    """A sentence that says whose outcomes a working copy is compared with."""
+    if not expectations.exist:
+        return f"nothing says what {pinned} does, so every deviation counts as worse"
+    whose = f"in {places.own}" if places.own else f"of {pinned}, the pinned version"
+    own = "" if handshake.label == pinned else f"; the working copy says that it is {handshake.version}"
+    return f"compared with the outcomes {whose}{own}"
+
+
 def _beside(
     pinned: str, cells: Mapping[Key, Cell], standings: Mapping[Key, Standing], expectations: Expectations
 ) -> list[str]:
     """Sentences about the outcomes that are not those of the pinned version: worse ones, better ones, a count."""
     if not expectations.exist:
-        return [f"nothing says what {pinned} does, so every deviation counts as worse"]
+        return []
     changed: dict[str, list[str]] = {"worse": [], "better": []}
     for key, standing in standings.items():
         line = expectations.of(key)
@@ -343,6 +381,9 @@ def update_expected(done: Run, places: Places) -> list[str]:
     for testee in done.testees:
         if testee.broken:
             said.append(f"{testee.label}: its file is unchanged, because it could not be asked")
+            continue
+        if testee.stopped:
+            said.append(f"{testee.label}: its file is unchanged, because {testee.stopped}")
             continue
         listed, embargoed = expected.update(
             done.cases, testee.cells, testee.expectations, places.expected, places.embargo, places.own

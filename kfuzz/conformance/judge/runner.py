@@ -7,6 +7,7 @@ process. That case is to blame, and the untried ones go back into the queue.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,8 @@ class Outcome:
     handshake: Handshake | None = None
     cells: dict[Key, Cell] = field(default_factory=dict)
     broken: str = ""
+    # A sentence that says that the testee's time was over before all questions were asked.
+    stopped: str = ""
     # Remarks about the whole run that belong to no single cell.
     notes: list[str] = field(default_factory=list)
 
@@ -50,15 +53,17 @@ def run_cases(
     cwd: Path | None = None,
     limits: Limits | None = None,
     chosen: Collection[Key] | None = None,
+    budget_s: float | None = None,
     on_cell: Callable[[], None] = lambda: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Ask the testee ``argv`` every case; ``on_cell`` is called once per cell. Nothing a testee does makes this raise.
 
-    If ``chosen`` is given, only the cases with these keys are asked.
+    If ``chosen`` is given, only the cases with these keys are asked. After ``budget_s`` seconds on the clock, no more
+    are asked.
     If the handshake takes more than two seconds, ``on_notice`` is called with a sentence.
     """
-    runner = _Runner(argv, cwd, limits or Limits(), on_cell, on_notice)
+    runner = _Runner(argv, cwd, limits or Limits(), budget_s, on_cell, on_notice)
     try:
         runner.run(list(cases), chosen)
     except NoHandshake as error:
@@ -72,12 +77,15 @@ class _Runner:
         argv: Sequence[str],
         cwd: Path | None,
         limits: Limits,
+        budget_s: float | None,
         on_cell: Callable[[], None],
         on_notice: Callable[[str], None],
     ) -> None:
         self.argv = argv
         self.cwd = cwd
         self.limits = limits
+        self.budget_s = budget_s
+        self.until_s = float("inf") if budget_s is None else time.monotonic() + budget_s
         self.on_cell = on_cell
         self.on_notice = on_notice
         self.outcome = Outcome()
@@ -96,17 +104,40 @@ class _Runner:
         self._work_through(crowd, self._stream)
         self._work_through(measured, lambda session, queue: self._one_by_one(session, queue, doubtful))
         self._settle_doubtful(doubtful)
+        self._leave_out(asked)
+
+    def _leave_out(self, asked: Sequence[Case]) -> None:
+        """Settle those of the cases for which there was no time."""
+        left = [case for case in asked if case.key not in self.outcome.cells]
+        for case in left:
+            self._settle(case, Cell(NOT_ASKED, f"the budget of {self.budget_s:g} s was over"))
+        if left:
+            done = len(asked) - len(left)
+            self.outcome.stopped = f"its budget of {self.budget_s:g} s was over after {done} of {len(asked)} questions"
+
+    def _is_over(self) -> bool:
+        """Whether the testee's time is over. From then on, a trouble may only mean that there was no time to wait."""
+        return time.monotonic() >= self.until_s
+
+    @property
+    def _left_ms(self) -> int:
+        return int(min(max(self.until_s - time.monotonic(), 0.0) * 1000, 1 << 40)) + 1
 
     def _work_through(self, queue: deque[Case], work: Callable[[Session, deque[Case]], None]) -> None:
         """Run ``work`` on ``queue`` until it is empty, with a new session each time that one breaks."""
-        while queue:
+        while queue and not self._is_over():
             with self._session() as session:
                 try:
-                    session.start(self.limits)
+                    self._start_again(session)
                 except NoHandshake as error:
+                    if self._is_over():
+                        return
                     self._settle(queue.popleft(), Cell("crash", f"did not start again: {error}", HARM_OF["crash"]))
                     continue
                 work(session, queue)
+
+    def _start_again(self, session: Session) -> None:
+        session.start(replace(self.limits, start_ms=min(self.limits.start_ms, self._left_ms)))
 
     def _session(self, java_budget_bytes: int | None = None) -> Session:
         return Session(self.argv, cwd=self.cwd, java_budget_bytes=java_budget_bytes)
@@ -138,6 +169,8 @@ class _Runner:
         if isinstance(result, Answer) and (result.allocated_bytes or 0) > most_bytes:
             # Untouched pages are not resident, so only the testee can report them.
             result = over_memory(most_bytes, result.allocated_at)
+        if isinstance(result, Trouble) and self._is_over():
+            return
         if isinstance(result, Trouble):
             answer = {"at": result.at} if result.at else {}
             self._settle(case, Cell(result.outcome, result.text, HARM_OF[result.outcome], answer=answer))
@@ -150,7 +183,13 @@ class _Runner:
         """Work through ``queue`` with up to 64 requests ahead, until it is empty or the session breaks."""
         pipeline: Pipeline[Case] = Pipeline(session, self._budget)
         before: list[Case] = []
-        for case, result in pipeline.answers(_taken(queue)):
+        for case, result in pipeline.answers(self._taken(queue)):
+            if self._is_over():
+                session.kill()
+                queue.extendleft(reversed(pipeline.waiting))
+                if isinstance(result, Answer):
+                    self._judge(case, result)
+                return
             if isinstance(result, Trouble):
                 session.kill()
                 # A surplus answer is noticed only when the next one is due, so the case before is a suspect too.
@@ -164,6 +203,8 @@ class _Runner:
     def _blame(self, suspects: Sequence[Case], trouble: Trouble) -> list[Case]:
         """Run the suspects alone, in order, until one breaks its process; settle those and return the untried ones."""
         for index, case in enumerate(suspects):
+            if self._is_over():
+                return [other for other in suspects[index:] if other.key not in self.outcome.cells]
             result = self._alone(case, trouble)
             self._judge(case, result)
             if isinstance(result, Trouble):
@@ -178,7 +219,7 @@ class _Runner:
 
     def _one_by_one(self, session: Session, queue: deque[Case], doubtful: deque[Case]) -> None:
         """Ask the cases of ``queue``, each under its memory budget, until it is empty or the session breaks."""
-        while queue:
+        while queue and not self._is_over():
             case = queue.popleft()
             result = self._ask_under_limit(session, case)
             if isinstance(result, Trouble):
@@ -198,7 +239,8 @@ class _Runner:
         asked = list(cases)
         self._work_through(cases, self._stream)
         for case in asked:
-            if self.outcome.cells[case.key].outcome in ("pass", "fail"):
+            cell = self.outcome.cells.get(case.key)
+            if cell and cell.outcome in ("pass", "fail") and not self._is_over():
                 self._judge(case, self._under_limit(case))
 
     def _ask_under_limit(self, session: Session, case: Case) -> Result:
@@ -238,7 +280,7 @@ class _Runner:
     def _trial(self, case: Case, *, bounded: bool = False) -> Result:
         with self._session(self._memory_bytes(case) if bounded else None) as session:
             try:
-                session.start(self.limits)
+                self._start_again(session)
             except NoHandshake as error:
                 return Trouble("crash", f"did not start again: {error}")
             if bounded:
@@ -254,19 +296,19 @@ class _Runner:
     def _ask(self, session: Session, case: Case) -> Result:
         return ask(session, request(case), self._budget(case))
 
+    def _taken(self, queue: deque[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+        """Take the cases from ``queue`` one by one, each with its request, as long as there is time."""
+        while queue and not self._is_over():
+            case = queue.popleft()
+            yield case, request(case)
+
     def _budget(self, case: Case) -> Budget:
-        return self.limits.budget(case.vector.budget)
+        budget = self.limits.budget(case.vector.budget)
+        return replace(budget, wall_ms=min(budget.wall_ms, self._left_ms))
 
     def _memory_bytes(self, case: Case) -> int:
         stated = case.vector.budget or {}
         return stated.get("memory_bytes", self.limits.memory_bytes)
-
-
-def _taken(queue: deque[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Take the cases from ``queue`` one by one, each with its request."""
-    while queue:
-        case = queue.popleft()
-        yield case, request(case)
 
 
 def _may_be_memory(result: Result) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from kfuzz.conformance.protocol.session import Budget, Session, Trouble
 from kfuzz.conformance.protocol.stacks import library_line
 from kfuzz.conformance.protocol.words import AHEAD, Answer, ProtocolError, parse_answer, to_line
+from kfuzz.text import foreign_text
 
 __all__ = ["Pipeline", "Result", "ask"]
 
@@ -71,8 +72,8 @@ def _receive(session: Session, request: Request, budget: Budget) -> Result:
             return line
         words = session.last_words()
         text = f"{line.text}: {words}" if words else line.text
-        return replace(line, text=text, at=library_line(session.standard_error(), session.handshake.name))
+        return replace(line, text=foreign_text(text), at=library_line(session.standard_error(), session.handshake.name))
     try:
         return parse_answer(line, id=request["id"], operation=request["operation"])
     except ProtocolError as error:
-        return Trouble("protocol-error", str(error))
+        return Trouble("protocol-error", foreign_text(str(error)))

@@ -1,4 +1,4 @@
-"""Runs one testee as a process in its own process group: writes requests, reads answers, measures use, kills the group.
+"""Runs one testee as a process: writes requests, reads answers, measures use, kills all that it started.
 
 ``Session`` knows lines and budgets, but not vectors or verdicts; ``runner`` decides what to do about a ``Trouble``.
 All limits are enforced here. Address-space limits need Linux (``prlimit``); elsewhere only resident memory is watched.
@@ -25,9 +25,11 @@ from typing import IO
 
 import psutil
 
+from kfuzz.conformance.protocol.processes import Family
 from kfuzz.conformance.protocol.stacks import headline
 from kfuzz.conformance.protocol.words import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
 from kfuzz.errors import KfuzzError
+from kfuzz.text import foreign_text
 
 __all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
 
@@ -38,6 +40,7 @@ POLL_S = 0.05
 # If a testee prints nothing for this long at the start, the user gets a notice.
 NOTICE_AFTER_S = 2.0
 READ_BYTES = 1 * MIB
+READS_MAX = 64
 # The stack of a crash may name hundreds of functions, the innermost first.
 STDERR_TAIL_BYTES = 64 * 1024
 LAST_WORDS_CHARACTERS_MAX = 500
@@ -114,7 +117,7 @@ class Use:
 
 
 class Session:
-    """A running testee. Use it in a ``with`` block, which kills the whole process group at its end, whatever happens.
+    """A running testee. Use it in a ``with`` block, which kills all that it started at its end, whatever happens.
 
     Only one thread may use a session.
     """
@@ -133,9 +136,8 @@ class Session:
         self._stderr_tail = bytearray()
         self._ended = False
         self._killed = False
+        self._family = Family()
         self._tree: list[psutil.Process] = []
-        # Processes that ran at the last check and were not descendants.
-        self._strangers: set[int] = set()
         self._tree_seen_s = 0.0
         self._cpu_mark_s = 0.0
         self._resident_baseline_bytes = 0
@@ -160,7 +162,7 @@ class Session:
             self._process = subprocess.Popen(
                 self.argv,
                 cwd=self.cwd,
-                env=os.environ | _environment(self._java_budget_bytes, self._scratch),
+                env=os.environ | _environment(self._java_budget_bytes, self._scratch) | self._family.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -169,6 +171,7 @@ class Session:
             )
         except OSError as error:
             raise NoHandshake(f"{self.argv[0]} cannot be started: {error.strerror}") from None
+        self._family.begin(self._process.pid)
         _limit_address_space(self._process.pid, ADDRESS_SPACE_MAX_BYTES)
         for stream in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(stream.fileno(), False)
@@ -181,45 +184,46 @@ class Session:
         )
         if isinstance(line, Trouble):
             remedy = "; it must print its handshake before it reads, and flush it; --start-timeout allows more time"
-            raise NoHandshake(f"no handshake: the testee {line.text}{remedy if line.outcome == 'timeout' else ''}")
+            raise self._no_handshake(
+                f"no handshake: the testee {line.text}{remedy if line.outcome == 'timeout' else ''}"
+            )
         try:
             self.handshake = parse_handshake(line)
         except ProtocolError as error:
-            raise NoHandshake(str(error)) from None
+            raise self._no_handshake(str(error)) from None
         self._resident_baseline_bytes = self._use().resident_bytes
         return self.handshake
 
+    def _no_handshake(self, what: str) -> NoHandshake:
+        words = self.last_words()
+        return NoHandshake(foreign_text(f"{what}; its last words: {words}" if words else what))
+
     def kill(self) -> None:
-        """Kill the process group and all known descendants, reap the process, and remove its temporary folder.
+        """Kill all processes that the testee started, reap it, and remove its temporary folder.
 
         Safe to call again, and when the processes are already dead.
         """
         if self._killed:
             return
         self._killed = True
+        self._family.kill()
         if hasattr(self, "_process"):
-            self._kill_tree()
+            self._process.wait()
+            self._selector.close()
+            for stream in (self._stdin, self._stdout, self._stderr):
+                # The pipes are unbuffered: closing flushes nothing and cannot fail halfway.
+                stream.close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _kill_tree(self) -> None:
-        self._refresh_tree()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for process in self._tree[1:]:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        self._process.wait()
-        self._selector.close()
-        for stream in (self._stdin, self._stdout, self._stderr):
-            # The pipes are unbuffered: closing flushes nothing and cannot fail halfway.
-            stream.close()
-
     def finish(self, wait_s: float = 2.0) -> list[bytes]:
-        """Close the testee's input and return the lines that it prints until it ends or ``wait_s`` seconds are over."""
+        """Close the testee's input and return the lines that it prints until it ends or ``wait_s`` seconds are over.
+
+        The first of them is enough.
+        """
         self._close_input()
         deadline = time.monotonic() + wait_s
-        while not self._ended and (left := deadline - time.monotonic()) > 0:
+        while not (self._ended or self._lines or self._partial) and (left := deadline - time.monotonic()) > 0:
             self._pump(min(left, POLL_S))
         return [*self._lines, *([bytes(self._partial)] if self._partial.strip() else [])]
 
@@ -281,12 +285,23 @@ class Session:
                 self._write()
             elif key.fileobj is self._stdout:
                 self._read()
-            else:
-                data = os.read(self._stderr.fileno(), READ_BYTES)
-                if not data:
-                    self._selector.unregister(self._stderr)
-                self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
+            elif not self._read_error():
+                self._selector.unregister(self._stderr)
         return bool(ready)
+
+    def _read_error(self) -> bool:
+        """Read from standard error, and keep its end; False at the end of the pipe."""
+        data = os.read(self._stderr.fileno(), READ_BYTES)
+        self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
+        return bool(data)
+
+    def _read_errors(self) -> None:
+        """Read what is in the pipe. The end of standard output may be seen before it."""
+        with contextlib.suppress(OSError, ValueError):
+            # A process that still runs may never stop writing.
+            for _ in range(READS_MAX):
+                if not self._read_error():
+                    break
 
     def _write(self) -> None:
         try:
@@ -349,35 +364,8 @@ class Session:
         return max(0, peak - self._resident_baseline_bytes)
 
     def _refresh_tree(self) -> None:
-        try:
-            root = psutil.Process(self._process.pid)
-            if root.status() == psutil.STATUS_ZOMBIE:
-                return
-            self._tree = [root, *self._descendants()]
-            self._tree_seen_s = time.monotonic()
-        except psutil.Error:
-            # The root process is gone. Its descendants are still known from the last check.
-            pass
-
-    def _descendants(self) -> list[psutil.Process]:
-        """Like psutil's ``children(recursive=True)``, but it asks only new processes for their parent.
-
-        This runs before every measured request, and a machine has hundreds of processes. A process that was not a
-        descendant at the last check does not become one later.
-        """
-        running = set(psutil.pids()) - {self._process.pid}
-        self._strangers &= running
-        found: dict[int, psutil.Process] = {}
-        parents: dict[int, int] = {}
-        for pid in running - self._strangers:
-            with contextlib.suppress(psutil.Error):
-                found[pid] = psutil.Process(pid)
-                parents[pid] = found[pid].ppid()
-        tree = {self._process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
-            tree |= more
-        self._strangers |= parents.keys() - tree
-        return [found[pid] for pid in sorted(tree - {self._process.pid})]
+        self._tree = self._family.members()
+        self._tree_seen_s = time.monotonic()
 
     def _use(self) -> Use:
         # Looking for children reads all of /proc, which is too slow to do for every answer.
@@ -404,6 +392,7 @@ class Session:
 
     def last_words(self) -> str:
         """The part of standard error that explains why the testee ended: its headline or last lines; may be empty."""
+        self._read_errors()
         text = self.standard_error()
         if said := headline(text):
             return said[:LAST_WORDS_CHARACTERS_MAX]

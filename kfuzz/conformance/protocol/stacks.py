@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kfuzz.text import foreign_text
+
 __all__ = ["headline", "library_line"]
 
+# A path with a line of source. It matches every path, so that no character is looked at twice.
+_PATH: Final = re.compile(r'(?P<path>[^\s:"]++)(?::(?P<line>[0-9]++)|", line (?P<python_line>[0-9]++))?')
 # Where the package managers of Go, Rust, Node and Python keep the sources of libraries.
-_LIBRARY_LINE: Final = re.compile(
-    r"""
-      /pkg/mod/(?P<go>[^\s:]+\.go):(?P<go_line>\d+)
-    | /registry/src/[^/\s]+/(?P<rust>[^\s:]+\.rs):(?P<rust_line>\d+)
-    | /node_modules/(?P<node>[^\s:]+\.[cm]?js):(?P<node_line>\d+)
-    | /site-packages/(?P<python>[^\s"]+\.py)",\ line\ (?P<python_line>\d+)
-    """,
-    re.VERBOSE,
-)
+_GO: Final = "/pkg/mod/"
+_RUST: Final = "/registry/src/"
+_PYTHON: Final = "/site-packages/"
+_ENDINGS: Final = {_GO: (".go",), _RUST: (".rs",), "/node_modules/": (".js", ".cjs", ".mjs"), _PYTHON: (".py",)}
 _GO_VERSION: Final = re.compile(r"@v[^/]*")
 _GO_CAPITAL: Final = re.compile(r"!([a-z])")
 # How runtimes begin a crash message. Its last lines are the end of a long stack.
@@ -35,16 +34,30 @@ def library_line(text: str, library: str = "") -> str:
     >>> library_line("main.go:7 +0x1d\\n\\t/go/pkg/mod/example.org/kafka@v1.2.3/record.go:40 +0x2f\\n")
     'example.org/kafka/record.go:40'
     """
-    places = [_place(found) for found in _LIBRARY_LINE.finditer(text)]
+    places = [place for found in _PATH.finditer(text) if (place := _place(found))]
     return next((place for place in places if library in place), places[0] if places else "")
 
 
 def _place(found: re.Match[str]) -> str:
-    language = next(name for name in ("go", "rust", "node", "python") if found[name])
-    path = found[language]
-    if language == "go":
+    """The path inside the packages, with the line; empty if it is not a library's."""
+    whole = found["path"]
+    starts = [
+        (at, folder)
+        for folder, endings in _ENDINGS.items()
+        if found["python_line" if folder == _PYTHON else "line"]
+        and whole.endswith(endings)
+        and (at := whole.find(folder)) >= 0
+    ]
+    if not starts:
+        return ""
+    at, folder = min(starts)
+    path = whole[at + len(folder) :]
+    if folder == _RUST:
+        # The registry's own folder comes first.
+        path = path.partition("/")[2]
+    elif folder == _GO:
         path = _GO_CAPITAL.sub(lambda letter: letter[1].upper(), _GO_VERSION.sub("", path))
-    return f"{path}:{found[f'{language}_line']}"
+    return foreign_text(f"{path}:{found['line'] or found['python_line']}") if path else ""
 
 
 def headline(text: str) -> str:

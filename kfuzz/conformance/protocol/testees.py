@@ -11,13 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import __version__
+from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
@@ -203,7 +203,8 @@ def _sources(folder: Path) -> Iterable[Path]:
 
 def own() -> Testee:
     """kfuzz's own decoder, judged like any other."""
-    return Testee("kfuzz", __version__, (sys.executable, "-m", "kfuzz.cli.main", "testee"))
+    # With -P, a file `kfuzz.py` in the current folder is not run in its place.
+    return Testee("kfuzz", __version__, (sys.executable, "-P", "-m", "kfuzz.cli.main", "testee"))
 
 
 def from_command(command: str) -> Testee:
@@ -309,10 +310,7 @@ _FUZZED: Final = {"distribution": str, "compiled": bool}
 
 
 def _load(file: Path) -> list[Testee]:
-    try:
-        document = tomllib.loads(read_bytes(file).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not TOML: {error}; correct the syntax") from None
+    document = load_toml(read_bytes(file, bytes_max=TOML_BYTES_MAX), str(file), remedy="correct it")
     _check_table(str(file), document, _TOP, ("name", "versions"))
     if document.get("vectors", ALL) not in CHOICES:
         raise UsageError(f"{file}: vectors must be one of {', '.join(CHOICES)}; see testees/README.md")

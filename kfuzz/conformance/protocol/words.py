@@ -33,8 +33,10 @@ from kfuzz.conformance.protocol.forms import (
     fields_of,
     shown,
 )
-from kfuzz.errors import KfuzzError
+from kfuzz.documents import check_depth
+from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.kafka import CODECS, ISOLATIONS, ROLES
+from kfuzz.text import foreign_text
 
 __all__ = [
     "AHEAD",
@@ -44,6 +46,7 @@ __all__ = [
     "DECODE_MESSAGE",
     "DECODE_PRIMITIVE",
     "DECODE_STREAM",
+    "ELEMENTS_MAX",
     "ENCODE",
     "ENCODE_MESSAGE",
     "ENCODE_PRIMITIVE",
@@ -98,6 +101,11 @@ SNAPPY_FRAMINGS: Final = ("raw", "xerial")
 AHEAD: Final = 64
 # No answer needs a longer line, because a testee may give the hash of a value over 64 KiB.
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+# Lists, objects and their members in one line. Python takes up to 100 bytes for each. The largest answer to a vector
+# has 917,516: 131,071 records.
+ELEMENTS_MAX: Final = 2_000_000
+# Batches, records and headers nest in 5 levels, and a message in 32.
+LINE_DEPTH_MAX: Final = 64
 
 
 class ProtocolError(KfuzzError):
@@ -380,13 +388,35 @@ def to_line(message: Mapping[str, Any]) -> bytes:
 
 
 def _parse(line: bytes, what: str) -> Any:
+    brackets = line.count(b"[") + line.count(b"{")
+    if (elements := brackets + line.count(b",")) > ELEMENTS_MAX:
+        raise ProtocolError(f"{what} has about {elements} elements; at most {ELEMENTS_MAX} are allowed")
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
+        value = json.loads(line)
+        if brackets > LINE_DEPTH_MAX:
+            check_depth(value, what, remedy="no answer needs that", depth_max=LINE_DEPTH_MAX)
+    except RecursionError:
+        raise ProtocolError(f"{what} is nested deeper than {LINE_DEPTH_MAX} levels; no answer needs that") from None
+    except UsageError as error:
+        raise ProtocolError(str(error)) from None
+    except ValueError as error:
+        if "digits" in str(error):
+            # Python refuses to convert such a number, because that takes quadratic time.
+            raise ProtocolError(f"{what} has a number with too many digits; write it as a text") from None
         start = line[:60].decode("ascii", "backslashreplace") + ("…" if len(line) > 60 else "")
         raise ProtocolError(f"{what} is not a line of JSON: {start!r}; print nothing else on standard output") from None
+    return value
 
 
+def _take_in_texts(raw: dict[str, Any]) -> None:
+    """Bound the texts of an answer that people read. Its contents stay as they are, because they are compared."""
+    for one in (raw, *raw.get("steps", ())):
+        for name in _SAID & one.keys():
+            one[name] = foreign_text(one[name])
+
+
+# The fields of an answer and of its steps that are about it, and not part of its contents.
+_SAID: Final = frozenset({"error", "at", "allocated_at"})
 # The fields that a handshake must have if it offers one of these operations.
 _DECLARED_FOR: Final = (
     ("roles", {DECODE, DECODE_STREAM, APPEND_STREAM}),
@@ -421,6 +451,7 @@ def parse_handshake(line: bytes) -> Handshake:
     lists = ("operations", "roles", "magic", "codecs", "primitives", "outcomes", "snappy")
     declared: dict[str, Any] = {name: frozenset(value) if name in lists else value for name, value in raw.items()}
     del declared["protocol"]
+    declared["language"] = foreign_text(raw["language"])
     declared["messages"] = {name: (low, high) for name, (low, high) in raw.get("messages", {}).items()}
     return Handshake(**declared)
 
@@ -438,5 +469,6 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
         name, why = _CONTENTS.get(operation, ("id", ""))
         if name not in raw:
             raise ProtocolError(f"the answer lacks {name}: {why}")
+    _take_in_texts(raw)
     given = {name: value for name, value in raw.items() if name != "hex"}
     return Answer(**given, data=bytes.fromhex(raw["hex"]) if "hex" in raw else None, raw=raw)

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -19,13 +18,16 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.conformance.protocol.testees import BUILT_FOLDERS, BuildFailed, Testee
+from kfuzz.documents import load_json, load_toml
 from kfuzz.errors import UsageError
-from kfuzz.files import locked
+from kfuzz.files import locked, read_small
 
 __all__ = ["VERSION", "with_working_copy"]
 
 # Stands for the version of a working copy, in the report and in the name of the testee.
 VERSION: Final = "path"
+# Descriptions of packages are far smaller.
+FILE_BYTES_MAX: Final = 1 << 20
 
 
 def with_working_copy(testee: Testee, path: str | Path) -> Testee:
@@ -51,8 +53,8 @@ def _stage(testee: Testee) -> Path:
 
 def _read(path: Path, file: str, library: str) -> str:
     try:
-        return (path / file).read_text()
-    except (OSError, UnicodeDecodeError):
+        return read_small(path / file, bytes_max=FILE_BYTES_MAX, follow=True).decode()
+    except (UsageError, UnicodeDecodeError):
         raise _no_copy(path, f"has no {file} that can be read", library) from None
 
 
@@ -100,10 +102,10 @@ def _with_rust(testee: Testee, path: Path) -> Testee:
     """A copy of the testee depends on the copied crate. Its folder has the name that a registry's folder would have."""
     assert testee.folder
     stage, folder = _stage(testee), testee.folder
-    try:
-        package = tomllib.loads(_read(path, "Cargo.toml", testee.library)).get("package", {})
-    except tomllib.TOMLDecodeError as error:
-        raise _no_copy(path, f"has a Cargo.toml with an error: {error}", testee.library) from None
+    manifest = load_toml(_read(path, "Cargo.toml", testee.library), str(path / "Cargo.toml"))
+    package = manifest.get("package")
+    if not isinstance(package, dict):
+        raise _no_copy(path, "has a Cargo.toml without a package", testee.library)
     if package.get("name") != testee.library:
         raise _no_copy(path, f"has the crate {package.get('name', 'without a name')}", testee.library)
     version = package.get("version")
@@ -145,9 +147,9 @@ def _with_node(testee: Testee, path: Path) -> Testee:
     assert testee.folder
     stage, folder = _stage(testee), testee.folder
     try:
-        package = json.loads(_read(path, "package.json", testee.library))
+        package = load_json(_read(path, "package.json", testee.library), str(path / "package.json"))
         name = package["name"]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise _no_copy(path, "has a package.json without a name", testee.library) from None
     if name != testee.library:
         raise _no_copy(path, f"has the package {name}", testee.library)
@@ -160,7 +162,8 @@ def _with_node(testee: Testee, path: Path) -> Testee:
             if one != testee.library:
                 _link_to(packages / one, folder / "node_modules" / one)
         # What the pinned version does not need.
-        for one in package.get("dependencies", {}):
+        dependencies = package.get("dependencies")
+        for one in dependencies if isinstance(dependencies, dict) else ():
             if not (packages / one).exists() and (path / "node_modules" / one).exists():
                 _link_to(packages / one, path / "node_modules" / one)
         _mirror(path, packages / testee.library, built=("node_modules",))

@@ -1,17 +1,50 @@
-"""The difference between two runs: which causes are new, which are gone, and which have other vectors."""
+"""The difference between two runs: which causes are new, which are gone, and which have other outcomes.
+
+Runs of two versions of one implementation are compared too. Only what both runs asked is compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kfuzz.conformance.judge.causes import Cause
-from kfuzz.conformance.judge.matrix import Run
+from kfuzz.conformance.judge.compare import NOT_ASKED
+from kfuzz.conformance.judge.expected import same_outcome
+from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.report.document import cause_json
+from kfuzz.errors import UsageError
+from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["Changes", "changes"]
+__all__ = ["Change", "Changes", "changes"]
+
+Key = tuple[str, str]
+
+# How many outcomes are listed under one cause.
+OUTCOMES_SHOWN: Final = 10
+# Outcomes that say nothing about what an implementation does.
+UNKNOWN: Final = (NOT_ASKED, "withheld")
+# What differs between the places of one fault in two versions: the lines, and the version in the name of a folder.
+_NUMBERS: Final = re.compile(r"[\d.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One question that an implementation answers with another outcome than before."""
+
+    key: Key
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{_question(self.key)} was {self.old}, is {self.new}"
+
+    def to_json(self) -> dict[str, str]:
+        """The change as a JSON object."""
+        return {"id": self.key[0], "role": self.key[1], "old": self.old, "new": self.new}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,48 +53,194 @@ class Changes:
 
     appeared: Sequence[Cause]
     gone: Sequence[Cause]
-    # The same cause in both runs, with other vectors: the older one and the newer one.
-    moved: Sequence[tuple[Cause, Cause]]
+    # The same cause in both runs with other outcomes: the older one, the newer one, and what changed.
+    moved: Sequence[tuple[Cause, Cause, Sequence[Change]]]
+    # Other outcomes that are in no cause, by the newer label: a question that is not supported any more, for example.
+    others: Mapping[str, Sequence[Change]]
+    # Sentences about testees that only one of the runs could ask.
+    alone: Sequence[str]
+    # Sentences about what is compared with what, and what is left out.
+    notes: Sequence[str]
 
     def __bool__(self) -> bool:
-        return bool(self.appeared or self.gone or self.moved)
+        return bool(self.appeared or self.gone or self.moved or self.others or self.alone)
 
     def to_json(self) -> dict[str, Any]:
         """The changes as a document; each cause has the form that it has in ``kfuzz-report/1``."""
         return {
             "new": [cause_json(cause) for cause in self.appeared],
             "gone": [cause_json(cause) for cause in self.gone],
-            "moved": [{"old": cause_json(old), "new": cause_json(new)} for old, new in self.moved],
+            "moved": [
+                {"old": cause_json(old), "new": cause_json(new), "outcomes": [one.to_json() for one in changed]}
+                for old, new, changed in self.moved
+            ],
+            "others": [
+                {"testee": label, "outcomes": [one.to_json() for one in changed]}
+                for label, changed in self.others.items()
+            ],
+            "notes": [*self.notes, *self.alone],
         }
 
     def sentences(self) -> list[str]:
         """One sentence per change, worst first, then a count."""
-        said = [f"new: {_told(cause)}" for cause in self.appeared]
+        said = [*self.notes, *self.alone]
+        said += [f"new: {_told(cause)}" for cause in self.appeared]
         said += [f"gone: {_told(cause)}" for cause in self.gone]
-        said += [f"other vectors, {old.count} before: {_told(new)}" for old, new in self.moved]
-        if not said:
-            return ["nothing changed"]
-        return [*said, f"{len(self.appeared)} new, {len(self.gone)} gone, {len(self.moved)} with other vectors"]
+        for old, new, changed in self.moved:
+            is_same = _inputs(old) == _inputs(new)
+            said.append(f"{'other outcomes' if is_same else f'other vectors, {old.count} before'}: {_told(new)}")
+            said += _listed(changed)
+        for label, changed in self.others.items():
+            said.append(f"{printable(label)}: {counted(len(changed), 'other outcome')} without a cause")
+            said += _listed(changed)
+        if not self:
+            return [*said, "nothing changed"]
+        same = sum(_inputs(old) == _inputs(new) for old, new, _ in self.moved)
+        count = f"{len(self.appeared)} new, {len(self.gone)} gone, {len(self.moved) - same} with other vectors"
+        return [*said, f"{count}, {same} with other outcomes" if same else count]
 
 
 def changes(older: Run, newer: Run) -> Changes:
-    """Compare two runs. A cause is the same if its id is, so versions of one implementation are different."""
-    old, new = _by_id(older), _by_id(newer)
+    """Compare two runs. A testee is compared with the one of the same label, or else with the other version of it.
+
+    Raises ``UsageError`` if the runs have no testee and question in common.
+    """
+    pairs, alone = _paired(older, newer)
+    found = [_compared(older, newer, old, new) for old, new in pairs]
+    if not any(both for _, both in found):
+        labels = [", ".join(testee.label for testee in run.testees) for run in (older, newer)]
+        raise UsageError(
+            f"the results have nothing in common: one is about {printable(labels[0])}, the other about "
+            f"{printable(labels[1])}, and no testee answered a question in both; name two results of one implementation"
+        )
+    each = [one for one, _ in found]
     return Changes(
-        appeared=[cause for id, cause in new.items() if id not in old],
-        gone=[cause for id, cause in old.items() if id not in new],
-        moved=[(old[id], cause) for id, cause in new.items() if id in old and _inputs(old[id]) != _inputs(cause)],
+        appeared=[cause for one in each for cause in one.appeared],
+        gone=[cause for one in each for cause in one.gone],
+        moved=[moved for one in each for moved in one.moved],
+        others={label: changed for one in each for label, changed in one.others.items()},
+        alone=alone,
+        notes=[*_questions(older, newer), *(note for one in each for note in one.notes)],
     )
 
 
-def _by_id(run: Run) -> Mapping[str, Cause]:
-    return {cause.id: cause for cause in run.causes}
+def _paired(older: Run, newer: Run) -> tuple[list[tuple[Judged, Judged]], list[str]]:
+    """Which testee is compared with which, and a sentence about each that has no partner."""
+    pairs: list[tuple[Judged, Judged]] = []
+    old, new = ([one for one in run.testees if not one.broken] for run in (older, newer))
+    broken = [{one.label: one.broken for one in run.testees if one.broken} for run in (older, newer)]
+
+    def pair(one: Judged, other: Judged) -> None:
+        pairs.append((one, other))
+        old.remove(one)
+        new.remove(other)
+
+    for one in tuple(new):
+        if same := [other for other in old if other.label == one.label]:
+            pair(same[0], one)
+    # Another version, if there is no doubt which one; and whatever is called otherwise, if there is only that.
+    for one in tuple(new):
+        before, now = ([other for other in some if other.name == one.name] for some in (old, new))
+        if len(before) == len(now) == 1:
+            pair(before[0], one)
+    if len(older.testees) == len(newer.testees) == len(old) == len(new) == 1:
+        pair(old[0], new[0])
+    alone = []
+    for which, left, own, others in (("older", old, broken[0], broken[1]), ("newer", new, broken[1], broken[0])):
+        for one in left:
+            if one.label not in others:
+                alone.append(f"{printable(one.label)} is only in the {which} result, and is not compared")
+        for label in own.keys() - others.keys():
+            alone.append(f"{printable(label)} could not be asked in the {which} result: {printable(own[label])}")
+    return pairs, sorted(alone)
 
 
-def _inputs(cause: Cause) -> list[tuple[str, str]]:
-    return [(one.input, one.role) for one in cause.deviations]
+def _compared(older: Run, newer: Run, old: Judged, new: Judged) -> tuple[Changes, bool]:
+    """What changed in one implementation, and whether there was anything to compare."""
+    notes = [] if old.label == new.label else [f"{printable(old.label)} is compared with {printable(new.label)}"]
+    keys = {case.key for case in older.cases} & old.cells.keys() & new.cells.keys()
+    both = {key for key in keys if not {old.shown(key), new.shown(key)} & set(UNKNOWN)}
+    if unknown := len(keys - both):
+        words = f"{counted(unknown, 'question')} left out, because a result has no outcome (not asked, or withheld)"
+        notes.append(f"{printable(new.label)}: {words}")
+    cases = [case for case in newer.cases if case.key in both]
+    before, now = (list(Run(tuple(cases), (testee,), ()).causes) for testee in (old, new))
+    changed = {
+        case.key: Change(case.key, old.shown(case.key), new.shown(case.key))
+        for case in cases
+        if not same_outcome(old.shown(case.key), new.shown(case.key))
+    }
+    stays = _staying(before, now)
+    moved = []
+    for one, other in stays:
+        of_both = _inputs(one) | _inputs(other)
+        if _inputs(one) != _inputs(other) or of_both & changed.keys():
+            moved.append((one, other, [change for key, change in changed.items() if key in of_both]))
+    gone = [cause for cause in before if not any(cause is one for one, _ in stays)]
+    appeared = [cause for cause in now if not any(cause is other for _, other in stays)]
+    told = {key for cause in (*before, *now) for key in _inputs(cause)}
+    rest = [change for key, change in changed.items() if key not in told]
+    return Changes(appeared, gone, moved, {new.label: rest} if rest else {}, [], notes), bool(both)
+
+
+def _staying(before: Sequence[Cause], now: Sequence[Cause]) -> list[tuple[Cause, Cause]]:
+    """The causes that both have.
+
+    A cause is the same if its key is, whatever the version. What is left is the same if it does the same harm to the
+    same questions, or most of it in the same file: lines and words change from version to version.
+    """
+    left = list(before)
+    pairs: list[tuple[Cause, Cause]] = []
+    for fits in (_has_same_key, _has_same_questions, _has_same_file):
+        for other in now:
+            if not any(other is two for _, two in pairs):
+                found = next((one for one in left if fits(one, other)), None)
+                if found is not None:
+                    left.remove(found)
+                    pairs.append((found, other))
+    return pairs
+
+
+def _has_same_key(one: Cause, other: Cause) -> bool:
+    return one.key[1:] == other.key[1:]
+
+
+def _has_same_questions(one: Cause, other: Cause) -> bool:
+    return one.harm == other.harm and _inputs(one) == _inputs(other)
+
+
+def _has_same_file(one: Cause, other: Cause) -> bool:
+    files = [_NUMBERS.sub("", cause.at) for cause in (one, other)]
+    inputs = [_inputs(cause) for cause in (one, other)]
+    most = 2 * len(inputs[0] & inputs[1]) > min(map(len, inputs))
+    return one.harm == other.harm and files[0] == files[1] != "" and most
+
+
+def _questions(older: Run, newer: Run) -> Iterator[str]:
+    """Sentences about questions that only one of the runs asked."""
+    old, new = (dict.fromkeys(case.key for case in run.cases) for run in (older, newer))
+    for which, own, others in (("older", old, new), ("newer", new, old)):
+        if only := [key for key in own if key not in others]:
+            yield f"{counted(len(only), 'question')} only in the {which} result, not compared: {_question(only[0])}" + (
+                " and others" if len(only) > 1 else ""
+            )
+
+
+def _inputs(cause: Cause) -> set[Key]:
+    return {(one.input, one.role) for one in cause.deviations}
+
+
+def _question(key: Key) -> str:
+    return key[0] if key[1] == "consumer" else f"{key[0]} [{key[1]}]"
+
+
+def _listed(changed: Sequence[Change]) -> list[str]:
+    said = [f"  {one}" for one in changed[:OUTCOMES_SHOWN]]
+    more = len(changed) - OUTCOMES_SHOWN
+    return [*said, f"  … and {more} more; --json has them all"] if more > 0 else said
 
 
 def _told(cause: Cause) -> str:
     one = cause.smallest
-    return f"{one.implementation} {cause.harm}: {cause.what}; {counted(cause.count, 'vector')}, smallest {one.input}"
+    words = f"{cause.harm}: {cause.what}; {counted(cause.count, 'vector')}, smallest {_question((one.input, one.role))}"
+    return f"{printable(one.implementation)} {words}"

@@ -17,10 +17,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kfuzz.conformance.judge.causes import Cause
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case, shortened
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Judged, Run
-from kfuzz.conformance.report.document import shortened
 from kfuzz.conformance.report.dump import dumped, step_starts
 from kfuzz.conformance.report.threads import address_of
 from kfuzz.errors import UsageError
@@ -85,6 +84,20 @@ class Contents:
     def causes(self) -> list[Cause]:
         """All causes, worst first."""
         return self.run.causes
+
+    @cached_property
+    def _names(self) -> dict[tuple[str, ...], str]:
+        """The name of each cause in addresses, by its key: its id, and a number if it is that of several versions."""
+        seen: Counter[str] = Counter()
+        names = {}
+        for cause in self.causes:
+            seen[cause.id] += 1
+            names[cause.key] = cause.id if seen[cause.id] == 1 else f"{cause.id}-{seen[cause.id]}"
+        return names
+
+    def name_of(self, cause: Cause) -> str:
+        """The name of a cause in the page's addresses; no other cause of the page has it."""
+        return self._names[cause.key]
 
     @cached_property
     def judged(self) -> list[Judged]:
@@ -182,7 +195,7 @@ class Contents:
             "unexpected": [[keys[key] for key in testee.unexpected if key in keys] for testee in self.judged],
             "causes": [
                 [
-                    cause.id,
+                    self.name_of(cause),
                     labels.index(cause.smallest.implementation),
                     LETTERS[cause.harm],
                     [keys[one.input, one.role] for one in cause.deviations],
@@ -251,7 +264,9 @@ class Contents:
 def packed(value: Any) -> str:
     """The value as JSON, compressed with gzip, in base64: what the page's script opens."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    # Half of a surrogate pair, in an answer's contents, becomes JSON's escape.
+    data = text.encode("utf-8", "backslashreplace")
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
 def fragment(**state: str) -> str:

@@ -13,6 +13,7 @@ from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.report.document import cause_json
 from kfuzz.files import write_whole
+from kfuzz.text import printable
 from kfuzz.units import counted
 
 __all__ = ["keep", "outcome_of", "sentences", "to_json"]
@@ -90,13 +91,20 @@ def _document(value: Mapping[str, Any]) -> str:
 
 
 def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
-    """The report for people: the worst ``shown`` causes, each with its smallest input and its file; then the counts."""
+    """The report for people: the worst ``shown`` causes, each with its smallest input and its file; then the counts.
+
+    Each is harmless for a terminal.
+    """
     lines = []
     smallest = list(zip(found.smallest, files, strict=True))
     for (cause, item), file in smallest[:shown]:
-        lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(found.count_of(cause), found.of)})")
+        lines.append(
+            f"{harm_named(cause.harm).title}: {printable(cause.what)} ({counted(found.count_of(cause), found.of)})"
+        )
         made = f", made simpler ({item.shrunk_from} to {len(item.data)} bytes)" if item.shrunk_from else ""
-        lines.append(f"  {found.name_of(item)} of seed {seed}{made}: {item.reason}{_hex(found, item)} ({file})")
+        shown_bytes = f"\n  {_hex(item)}" if found.of == "input" else ""
+        reason = printable(item.reason)
+        lines.append(f"  {found.name_of(item)} of seed {seed}{made}: {reason}{shown_bytes} ({file})")
         if item.kills:
             lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {file}` marks it")
     if len(smallest) > shown:
@@ -115,11 +123,9 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
         f"{found.testee}{found.setting and ' ' + found.setting}, seed {seed}: {found.agreed} of {found.inputs} "
         f"{found.of}s agree{kinds and f' ({kinds})'}, {found.differing} differ"
     )
-    return lines
+    return ["\n".join(map(printable, line.split("\n"))) for line in lines]
 
 
-def _hex(found: Differential, item: Disagreement) -> str:
-    if found.of != "input":
-        return ""
+def _hex(item: Disagreement) -> str:
     text = item.data.hex()
-    return f"\n  {text[:HEX_SHOWN_CHARACTERS]}{'…' if len(text) > HEX_SHOWN_CHARACTERS else ''} "
+    return f"{text[:HEX_SHOWN_CHARACTERS]}{'…' if len(text) > HEX_SHOWN_CHARACTERS else ''} "

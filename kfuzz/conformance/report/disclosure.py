@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ from kfuzz.conformance.protocol.words import DECODE, DECODE_MESSAGE
 from kfuzz.conformance.report.trial import Trial, tried
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
+from kfuzz.text import file_name, printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ REQUEST_FILE: Final = "request.json"
 DUMP_BYTES_MAX: Final = 512
 DUMP_BYTES_PER_LINE: Final = 16
 OTHERS_MAX: Final = 20
+FENCE: Final = "```"
+_BACKTICKS: Final = re.compile("`{3,}")
 _LINK: Final = re.compile(r"https://[^\s)>]+|\bKAFKA-\d+\b")
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9.@-]+")
 
 
 class Disclosed:
@@ -81,6 +83,7 @@ def disclose(
     by_label = {testee.label: testee for testee in testees} | {testee.name: testee for testee in reversed(testees)}
     cases = {(case.vector.id, case.role): case for case in run.cases}
     languages = {judged.label: judged.language for judged in run.testees}
+    folders = _folder_names(languages)
     done = Disclosed()
     builder = _Builder(done.notes)
     template = _template()
@@ -90,19 +93,19 @@ def disclose(
         name, _, version = label.partition("@")
         case = cases[cause.smallest.input, cause.smallest.role]
         numbers[label] += 1
-        folder = directory / _NOT_IN_NAMES.sub("-", label) / f"{numbers[label]:03}-{cause.harm}-{cause.id}"
+        folder = directory / folders[label] / f"{numbers[label]:03}-{cause.harm}-{cause.id}"
         testee = by_label.get(label) or by_label.get(name)
         # What has no language is a broker that `kfuzz probe` asked; every testee has one.
         is_probed = not languages[label]
         shown = _shown(case, cause, testee, folder, builder, is_probed)
         text = template.render(
-            testee={"name": name, "version": version},
+            testee={"name": printable(name), "version": printable(version)},
             title=harm_named(cause.harm).title,
             why=harm_named(cause.harm).why(case.role),
-            what=_sentence(cause.what),
-            at=cause.at,
+            what=printable(_sentence(cause.what)),
+            at=printable(cause.at),
             links=_links(run, cause),
-            happens=cause.smallest.error,
+            happens=printable(cause.smallest.error),
             expected=_expected(case),
             requirements=[_requirement(requirements[one], documents) for one in cause.smallest.requirements],
             others=[f"{one.input}" for one in cause.deviations[1 : OTHERS_MAX + 1]],
@@ -114,6 +117,19 @@ def disclose(
         done.folders.append(folder)
         on_progress(len(done.folders))
     return done
+
+
+def _folder_names(labels: Iterable[str]) -> dict[str, str]:
+    """A folder for each label. A label that is no name of a folder, or that others resemble, gets a digest in it."""
+    names = {label: file_name(label) for label in labels}
+    # Some file systems take capital letters for small ones.
+    alike = Counter(name.casefold() for name in names.values())
+    return {
+        label: name
+        if name == label and alike[name.casefold()] == 1
+        else f"{name}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+        for label, name in names.items()
+    }
 
 
 def faults(run: Run) -> list[Cause]:
@@ -161,6 +177,7 @@ def _shown(
         "program": "",
         "probe": "",
         "trial": None,
+        "fence": FENCE,
         "request_file": REQUEST_FILE,
     }
     write_whole(folder / INPUT_FILE, data)
@@ -190,6 +207,8 @@ def _shown(
         "program": program,
         "command": _without_folder(command),
         "trial": _without_folders(trial, folder, reproducer),
+        # What a program prints must not end the block that shows it.
+        "fence": max([FENCE, *(f"{run}`" for run in _BACKTICKS.findall(trial.output))], key=len),
     }
 
 
@@ -278,5 +297,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # A text of a testee stays on its line, and does not reorder what stands around it.
+        finalize=lambda value: "\n".join(map(printable, value.split("\n"))) if type(value) is str else value,
     )
     return environment.get_template("disclosure.md.j2")

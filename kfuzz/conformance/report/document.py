@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import islice
 from typing import Any, Final
 
 from kfuzz import __version__
 from kfuzz.conformance.judge.causes import Cause
-from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.judge.compare import Case, Cell, cases_of, shortened
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.judge.reference import for_broker
+from kfuzz.conformance.protocol.words import ANSWER
 from kfuzz.errors import UsageError
+from kfuzz.text import foreign_text
 from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
 
-__all__ = ["FORMAT", "cause_json", "from_json", "notes_of", "sentences", "shortened", "to_json"]
+__all__ = ["FORMAT", "cause_json", "from_json", "notes_of", "sentences", "to_json"]
 
 FORMAT: Final = "kfuzz-report/1"
-# A longer answer is shown without its contents.
-ANSWER_CHARACTERS_MAX: Final = 4000
-ANSWER_FIELD_CHARACTERS_MAX: Final = 400
+NAME_BYTES_MAX: Final = 200
+ERRORS_MAX: Final = 100
+MESSAGE_END: Final = 80
 
 Json = Mapping[str, Any]
 
@@ -31,13 +35,13 @@ Json = Mapping[str, Any]
 def sentences(run: Run, *, with_causes: bool = True) -> list[str]:
     """One sentence per reason why the run fails; empty if everything is as expected.
 
-    Without ``with_causes`` only those that no cause shows: a testee that could not be asked, a line that is out of
-    date, an outcome that is better than expected.
+    Without ``with_causes`` only those that no cause shows: a testee that could not be asked, or not to the end, a line
+    that is out of date, an outcome that is better than expected.
     """
     said = []
     for testee in run.testees:
         said += [
-            f"{testee.label}: {sentence}" for sentence in (*([testee.broken] if testee.broken else []), *testee.stale)
+            f"{testee.label}: {sentence}" for sentence in (testee.broken, testee.stopped, *testee.stale) if sentence
         ]
         hidden = [key for key in testee.unexpected if testee.hides(key)]
         if hidden:
@@ -67,52 +71,84 @@ def to_json(run: Run) -> dict[str, Any]:
     }
 
 
-def from_json(document: Any, suite: Sequence[Vector]) -> Run:
-    """The run of a document that ``to_json`` made. Its vectors must be in ``suite``.
+def from_json(document: Any, suite: Sequence[Vector], *, left_out: list[str] | None = None) -> Run:
+    """The run of a document that ``to_json`` made. Its vectors must be in ``suite``; if ``left_out`` is given, those
+    that are not are added to it, and the run is without them.
 
-    Raises ``UsageError`` if the document is none, or if a vector is not in the suite.
+    Raises ``UsageError`` if the document is none, or if a vector is not in the suite. It may come from anybody: its
+    texts are bounded here, and everything that a report looks into is checked.
     """
     import jsonschema
 
     schema = json.loads(files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
-    try:
-        jsonschema.validate(document, schema)
-    except jsonschema.ValidationError as error:
-        what = f"{error.json_path}: {error.message[:160]}"
-        raise UsageError(f"not a report of `kfuzz conform --json`: {what}; name another file") from None
+    # The most telling one of the first errors: there may be millions.
+    errors = islice(jsonschema.Draft202012Validator(schema).iter_errors(document), ERRORS_MAX)
+    if (error := jsonschema.exceptions.best_match(errors)) is not None:
+        message = error.message
+        # It begins with the wrong value, and ends with what is wanted.
+        message = message if len(message) <= 2 * MESSAGE_END else f"{message[:MESSAGE_END]} … {message[-MESSAGE_END:]}"
+        raise _no_report(foreign_text(f"{error.json_path}: {message}", bytes_max=600))
     vectors = {vector.id: vector for vector in suite}
-    if missing := [case["id"] for case in document["cases"] if case["id"] not in vectors]:
-        raise UsageError(f"the suite has no vector {missing[0]}, which the report names; use the suite of that run")
-    cases = [_case(vectors[case["id"]], case["role"]) for case in document["cases"]]
-    return Run(
-        tuple(cases),
-        tuple(_testee(testee, document["cases"]) for testee in document["testees"]),
-        tuple(document["dropped"]),
-    )
+    missing = dict.fromkeys(case["id"] for case in document["cases"] if case["id"] not in vectors)
+    if left_out is not None:
+        left_out += (foreign_text(name, bytes_max=NAME_BYTES_MAX) for name in missing)
+    elif missing:
+        name = foreign_text(next(iter(missing)), bytes_max=NAME_BYTES_MAX)
+        raise UsageError(f"the suite has no vector {name}, which the report names; use the suite of that run")
+    known = [case for case in document["cases"] if case["id"] in vectors]
+    cases = tuple(_case(vectors[case["id"]], case["role"]) for case in known)
+    if twice := [key for key, count in Counter(case.key for case in cases).items() if count > 1]:
+        raise _no_report(f"the question {' '.join(twice[0])} is there twice")
+    testees = tuple(_testee(testee, known) for testee in document["testees"])
+    if same := [label for label, count in Counter(testee.label for testee in testees).items() if count > 1]:
+        raise _no_report(f"two testees have the name {same[0]}")
+    return Run(cases, testees, tuple(map(foreign_text, document["dropped"])))
+
+
+def _no_report(what: str) -> UsageError:
+    return UsageError(f"not a report of `kfuzz conform --json`: {what}; name another file")
 
 
 def _case(vector: Vector, role: str) -> Case:
     # `kfuzz probe` asks brokers about every vector of records.
-    return Case(for_broker(vector) if role == "broker" and vector.kind == "records" else vector, role)
+    if role == "broker" and vector.kind == "records":
+        return Case(for_broker(vector), role)
+    if not cases_of([vector], [role]):
+        raise _no_report(f"{vector.id} has no question for the role {role}")
+    return Case(vector, role)
 
 
 def _testee(testee: Json, cases: Sequence[Json]) -> Judged:
     label = testee["label"]
     shown = {(case["id"], case["role"]): case["cells"][label] for case in cases if label in case["cells"]}
+    broken = foreign_text(testee.get("broken", ""))
+    if len(shown) != len(cases) and not broken:
+        raise _no_report(f"some cases have no outcome of {foreign_text(label, bytes_max=NAME_BYTES_MAX)}")
     return Judged(
-        name=testee["name"],
-        version=testee["version"],
-        language=testee["language"],
-        cells={
-            key: Cell(cell["outcome"], cell.get("text", ""), cell.get("harm", ""), answer=cell.get("answer", {}))
-            for key, cell in shown.items()
+        name=foreign_text(testee["name"], bytes_max=NAME_BYTES_MAX),
+        version=foreign_text(testee["version"], bytes_max=NAME_BYTES_MAX),
+        language=foreign_text(testee["language"], bytes_max=NAME_BYTES_MAX),
+        cells={key: _cell(cell) for key, cell in shown.items()},
+        standings={
+            key: Standing(cell["standing"], foreign_text(cell.get("reason", ""))) for key, cell in shown.items()
         },
-        standings={key: Standing(cell["standing"], cell.get("reason", "")) for key, cell in shown.items()},
         expectations=Expectations(label),
-        stale=tuple(testee["stale"]),
-        notes=tuple(testee["notes"]),
-        broken=testee.get("broken", ""),
+        stale=tuple(map(foreign_text, testee["stale"])),
+        notes=tuple(map(foreign_text, testee["notes"])),
+        broken=broken,
+        stopped=foreign_text(testee.get("stopped", "")),
     )
+
+
+def _cell(cell: Json) -> Cell:
+    answer = dict(cell.get("answer", {}))
+    # Causes depend on these. A broker's observation has other fields.
+    for name in ("batches", "records"):
+        if name in answer and (wanted := ANSWER.forms[name].wanted(answer[name])):
+            raise _no_report(f"an answer's {name} must be {foreign_text(wanted, bytes_max=400)}")
+    if "at" in answer:
+        answer["at"] = foreign_text(answer["at"])
+    return Cell(cell["outcome"], foreign_text(cell.get("text", "")), cell.get("harm", ""), answer=answer)
 
 
 def _testee_json(testee: Judged) -> dict[str, Any]:
@@ -126,7 +162,7 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
         "stale": list(testee.stale),
         "notes": notes_of(testee),
     }
-    return shown | ({"broken": testee.broken} if testee.broken else {})
+    return shown | {name: why for name in ("broken", "stopped") if (why := getattr(testee, name))}
 
 
 def cause_json(cause: Cause) -> dict[str, Any]:
@@ -136,12 +172,19 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "id": cause.id,
         "testee": smallest.implementation,
         "harm": cause.harm,
+        "title": cause.what,
         "finding": cause.finding,
         "text": cause.text,
         "at": cause.at,
         "why": harm_named(cause.harm).why(smallest.role),
         "new": cause.is_new,
-        "smallest": {"id": smallest.input, "role": smallest.role, "size_bytes": smallest.size_bytes},
+        "smallest": {
+            "id": smallest.input,
+            "role": smallest.role,
+            "size_bytes": smallest.size_bytes,
+            "finding": smallest.finding,
+            "error": smallest.error,
+        },
         "requirements": list(smallest.requirements),
         "cases": [[one.input, one.role] for one in cause.deviations],
     }
@@ -169,11 +212,3 @@ def _cell_json(testee: Judged, case: Case) -> dict[str, Any]:
         return shown
     told = {"harm": cell.harm, "text": cell.text, "reason": standing.reason, "answer": shortened(cell.answer)}
     return shown | {name: value for name, value in told.items() if value}
-
-
-def shortened(answer: Json) -> Json:
-    """The answer as reports show it: long contents are left out."""
-    if len(json.dumps(answer)) <= ANSWER_CHARACTERS_MAX:
-        return answer
-    kept = {name: value for name, value in answer.items() if len(json.dumps(value)) <= ANSWER_FIELD_CHARACTERS_MAX}
-    return kept | {"left_out": sorted(answer.keys() - kept.keys())}

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree
 
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.text import printable
 
 __all__ = ["to_junit"]
-
-# Characters that XML 1.0 cannot contain, not even escaped.
-_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(run: Run) -> bytes:
     """The run as JUnit XML: a test suite per testee, a test per case. Expected outcomes other than pass are skipped."""
     root = ElementTree.Element("testsuites", name="kfuzz conform")
     for testee in run.testees:
-        suite = ElementTree.SubElement(root, "testsuite", name=testee.label)
+        suite = ElementTree.SubElement(root, "testsuite", name=printable(testee.label))
         if testee.broken:
             _junit_test(suite, testee.label, "handshake", "failure", testee.broken)
+        if testee.stopped:
+            _junit_test(suite, testee.label, "budget", "failure", testee.stopped)
         for case in [] if testee.broken else run.cases:
             _junit_case(suite, testee, case)
         for sentence in testee.stale:
@@ -51,6 +50,7 @@ def _junit_case(suite: ElementTree.Element, testee: Judged, case: Case) -> None:
 
 
 def _junit_test(suite: ElementTree.Element, classname: str, name: str, tag: str = "", message: str = "") -> None:
-    test = ElementTree.SubElement(suite, "testcase", classname=classname, name=name)
+    # XML 1.0 cannot contain control characters, not even escaped.
+    test = ElementTree.SubElement(suite, "testcase", classname=printable(classname), name=printable(name))
     if tag:
-        ElementTree.SubElement(test, tag, message=_NOT_XML.sub("\ufffd", message))
+        ElementTree.SubElement(test, tag, message=printable(message))

@@ -18,6 +18,7 @@ from kfuzz import __version__, files
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.report.contents import TITLES, Contents, fragment, packed
 from kfuzz.conformance.report.document import notes_of, sentences
+from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.vectors.explaining import Book
 
@@ -92,6 +93,8 @@ def _rendered(contents: Contents, policy: str, **given: Any) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # What is not markup of ours may be a text of a testee, which must not reorder or hide other text.
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     run = contents.run
     cases = run.cases

@@ -9,6 +9,7 @@ from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import OUTCOMES
 from kfuzz.conformance.judge.harm import HARMS, harm_named
 from kfuzz.conformance.judge.matrix import Run
+from kfuzz.text import printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def to_terminal(run: Run, *, causes_shown: int, only_new: bool = False) -> Itera
 def _totals_table(run: Run) -> RenderableType:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     outcomes = [outcome for outcome in OUTCOMES if any(outcome in testee.totals() for testee in run.testees)]
     table = Table(box=box.SIMPLE_HEAD, title=counted(len(run.cases), "question"), title_justify="left", pad_edge=False)
@@ -54,13 +56,14 @@ def _totals_table(run: Run) -> RenderableType:
         counts = [str(totals.get(outcome, "·")) for outcome in outcomes]
         unexpected = len(testee.unexpected) + len(testee.stale)
         last = "broken" if testee.broken else str(unexpected)
-        table.add_row(testee.label, *counts, last, style="bold" if testee.failed else "")
+        table.add_row(Text(printable(testee.label)), *counts, last, style="bold" if testee.failed else "")
     return table
 
 
 def _harm_table(run: Run) -> RenderableType:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     counts = {testee.label: dict.fromkeys((harm.name for harm in HARMS), 0) for testee in run.testees}
     for cause in run.causes:
@@ -71,7 +74,7 @@ def _harm_table(run: Run) -> RenderableType:
         table.add_column(harm.name, justify="right")
     for label, found in counts.items():
         if any(found.values()):
-            table.add_row(label, *(str(count or "·") for count in found.values()))
+            table.add_row(Text(printable(label)), *(str(count or "·") for count in found.values()))
     return table
 
 
@@ -87,15 +90,16 @@ def _causes(causes: Sequence[Cause], shown: int) -> Iterator[RenderableType]:
             harm = cause.harm
             about = harm_named(harm)
             yield Text.assemble("\n", (about.title, _STYLES.get(harm, "bold")), f": {about.why(cause.smallest.role)}")
-        yield Padding(Text(_told(cause)), (0, 0, 0, 2), expand=False)
+        yield Padding(Text("\n".join(map(printable, _told(cause)))), (0, 0, 0, 2), expand=False)
     if len(causes) > shown:
         yield Text(f"\nand {len(causes) - shown} more; --causes N, --json or --html shows them")
 
 
-def _told(cause: Cause) -> str:
+def _told(cause: Cause) -> tuple[str, str]:
     one = cause.smallest
     role = "" if one.role == "consumer" else f" [{one.role}]"
     mark = "!" if cause.is_new else " "
     return (
-        f"{mark} {one.implementation}: {cause.what}\n    {counted(cause.count, 'vector')}, smallest {one.input}{role}"
+        f"{mark} {one.implementation}: {cause.what}",
+        f"    {counted(cause.count, 'vector')}, smallest {one.input}{role}",
     )

@@ -15,6 +15,7 @@ from typing import IO, Final
 
 import psutil
 
+from kfuzz.conformance.protocol.processes import Family
 from kfuzz.conformance.protocol.session import MIB
 
 __all__ = ["Trial", "tried"]
@@ -38,25 +39,36 @@ def tried(
     command: Sequence[str], folder: Path, *, timeout_s: float = TIMEOUT_S, memory_bytes: int = MEMORY_BYTES
 ) -> Trial:
     """Run ``command`` in ``folder``. It is killed after ``timeout_s``, or when it takes more than ``memory_bytes``."""
+    family = Family()
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=folder,
+                env=os.environ | family.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
+            family.begin(process.pid)
+            end = _end(process, time.monotonic() + timeout_s, timeout_s, memory_bytes, output, family)
         except OSError as error:
             return Trial(f"could not be started: {error.strerror}", "")
-        try:
-            end = _end(process, time.monotonic() + timeout_s, timeout_s, memory_bytes, output)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            family.kill()
+        process.wait()
         output.seek(0)
         return Trial(end, output.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace").strip())
 
 
 def _end(
-    process: subprocess.Popen[bytes], until_s: float, timeout_s: float, memory_bytes: int, output: IO[bytes]
+    process: subprocess.Popen[bytes],
+    until_s: float,
+    timeout_s: float,
+    memory_bytes: int,
+    output: IO[bytes],
+    family: Family,
 ) -> str:
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -68,17 +80,15 @@ def _end(
             return f"died of signal {-status}"
         if time.monotonic() > until_s:
             return f"did not end within {timeout_s:g} s"
-        if _resident_bytes(process.pid) > memory_bytes:
+        if _resident_bytes(family) > memory_bytes:
             return f"took more than {memory_bytes // MIB} MiB of memory"
         if os.fstat(output.fileno()).st_size > PRINTED_BYTES_MAX:
             return f"printed more than {PRINTED_BYTES_MAX // MIB} MiB"
 
 
-def _resident_bytes(pid: int) -> int:
+def _resident_bytes(family: Family) -> int:
     total = 0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += one.memory_info().rss
+    for one in family.members():
+        with contextlib.suppress(psutil.Error):
+            total += one.memory_info().rss
     return total

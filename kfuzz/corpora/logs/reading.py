@@ -23,18 +23,19 @@ from kfuzz.corpora.logs.segments import (
     Starts,
     batch_bytes,
     find_segments,
-    mapped,
-    opened,
 )
 from kfuzz.corpora.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.corpora.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
+from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.text import foreign_text
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import TRANSACTIONAL
+from kfuzz.wire.search import Search
 
 __all__ = ["COLUMNS", "MODES", "read", "read_slice", "schema"]
 
@@ -69,6 +70,8 @@ ABORTED: Final = "aborted"
 # Larger windows are slower: Arrow then asks the system for memory again and again.
 WINDOW_BYTES: Final = 4 << 20
 PAYLOAD_BYTES: Final = 16 << 20
+# A record takes about 130 bytes in the columns, even if it has seven bytes in its batch.
+ROWS_MOST: Final = 1 << 17
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -126,8 +129,9 @@ def read(
     records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
     offset: where the oldest open transaction began.
 
-    Raises ``UsageError`` if a file cannot be read, and for an unknown column, mode or isolation. The generator reads
-    files when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
+    Raises ``UsageError`` if a file cannot be read or becomes shorter while it is read, and for an unknown column, mode
+    or isolation. The generator reads files when it is asked for batches. Batches that you keep must not outlive their
+    bytes: columns of a file that is truncated later read as zeros.
 
     >>> import pathlib, tempfile
     >>> from kfuzz import records
@@ -177,15 +181,26 @@ def read_slice(
     """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
 
     ``selection`` and ``isolation`` must be those that the slice was made with. Errors are those of :func:`read`. The
-    mode is tolerant if ``wanted`` has a column ``finding``.
+    mode is tolerant if ``wanted`` has a column ``finding``. If its column ``headers`` is one of views, that has the
+    bytes of each record's headers.
     """
     require_isolation(isolation)
     stable = part.stable_offset
     if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
         selection = replace(selection, last_offset=stable - 1)
     rows = RowMaker(part.segment, wanted, selection, isolation)
-    with opened(part.segment.path) as file:
+    with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
+
+
+def _unless_cut(view: memoryview, rows: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+    """``rows``, if there are any. Raises ``UsageError`` if the file of ``view`` became shorter before they were made,
+    or while they were read.
+    """
+    require_whole(view)
+    if rows is not None:
+        yield rows
+        require_whole(view)
 
 
 @dataclass(slots=True)
@@ -197,22 +212,38 @@ class _Reader:
     limits: Limits
     file: BinaryIO
     starts: Starts | None = None
+    search: Search | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = self.part.start
-        # The file may have become shorter since it was found.
-        end = min(self.part.end, os.fstat(self.file.fileno()).st_size)
+        end = self.part.end
+        if os.fstat(self.file.fileno()).st_size < end:
+            raise became_shorter(self.part.segment.path)
         window = WINDOW_BYTES
         ahead = FileAhead(self.part.segment) if self.rows.needs_outcomes else None
         while at < end:
             view = mapped(self.file, at, min(at + window, end))
-            made = next_part(view, limits=self.limits, payload_bytes=PAYLOAD_BYTES)
-            if (rows := self.rows.of(view, made, at, ahead)) is not None:
-                yield rows
+            made = next_part(
+                view,
+                limits=self.limits,
+                payload_bytes=PAYLOAD_BYTES,
+                rows_most=ROWS_MOST,
+                raw_headers=self.rows.has_raw_headers,
+            )
+            rows = self.rows.of(view, made, at, ahead)
+            yield from _unless_cut(view, rows)
+            for table in made.more:
+                piece = made._replace(columns=table, counts=[table.num_rows])
+                rows = self.rows.of(view, piece, at, ahead)
+                yield from _unless_cut(view, rows)
+                # They keep a payload in memory, which must not be there while the next one is decompressed.
+                del piece, table
+            rows = None
             if made.finding is None:
                 at += made.consumed
                 window = WINDOW_BYTES
                 if made.places:
+                    del made
                     continue
                 # The window may have less than one batch.
                 if len(view) < end - at and len(view) < (needed := batch_bytes(view)) <= end - at:
@@ -229,7 +260,8 @@ class _Reader:
         """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
 
         The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. ``at`` is where ``view`` begins in the segment.
+        length is wrong too. If the index knows none, right CRCs tell where the next one is. ``at`` is where ``view``
+        begins in the segment.
         """
         bad = at + made.consumed
         size, _, _ = next_frame(view, made.consumed)
@@ -237,6 +269,11 @@ class _Reader:
             self.starts = Starts(self.part.segment, self.file)
         known = self.starts.next(bad)
         after = min(end, bad + size if size > 0 else end, end if known is None else known)
+        if known is None and end == self.part.segment.size:
+            start = self.part.start
+            if self.search is None:
+                self.search = Search(mapped(self.file, start, end))
+            after = start + self.search.after(bad - start, size, end - start)
         place = str(self.part.segment.path)
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"
@@ -267,6 +304,16 @@ class RowMaker:
         return FINDING in self.wanted.names
 
     @property
+    def topic(self) -> str | None:
+        """The topic as valid Unicode: a byte of a folder's name that is not UTF-8 is written as ``\\udcff``."""
+        return None if self.segment.topic is None else foreign_text(self.segment.topic)
+
+    @property
+    def has_raw_headers(self) -> bool:
+        """Whether no lists of headers are made: they are not wanted, or their bytes are."""
+        return "headers" not in self.wanted.names or self.wanted.field("headers").type == VIEW
+
+    @property
     def needs_outcomes(self) -> bool:
         """Whether it must be known which transactions are aborted."""
         return ABORTED in self.wanted.names or self.isolation == "read_committed"
@@ -275,11 +322,11 @@ class RowMaker:
         """The row of bad bytes that begin at ``position``."""
         segment = self.segment
         known = {
-            "topic": segment.topic,
+            "topic": self.topic,
             "partition": segment.partition,
             "segment": segment.base_offset,
             "position": position,
-            FINDING: str(told),
+            FINDING: foreign_text(str(told)),
         }
         return pa.RecordBatch.from_pylist([known], schema=self.wanted)
 
@@ -302,7 +349,7 @@ class RowMaker:
         heads.choose(table)
         segment = self.segment
         of_segment = {
-            "topic": segment.topic,
+            "topic": self.topic,
             "partition": segment.partition,
             "segment": segment.base_offset,
             FINDING: None,

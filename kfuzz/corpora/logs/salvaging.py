@@ -6,8 +6,8 @@ bytes are copied as they are.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -16,15 +16,16 @@ from typing import IO, Final
 
 from kfuzz import records
 from kfuzz.corpora.log_walk import IndexWalk
-from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, mapped, opened
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, refuse
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, open_whole, write_whole
+from kfuzz.files import local_path, open_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
+from kfuzz.mapped import mapped, require_whole
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.search import find_batch, has_batch
+from kfuzz.wire.search import Search
 
 __all__ = ["Lost", "Salvaged", "salvage"]
 
@@ -32,6 +33,7 @@ __all__ = ["Lost", "Salvaged", "salvage"]
 STEP_BYTES: Final = 1 << 20
 # What Kafka keeps beside the segments, and what is true of the copy too.
 COPIED: Final = ("partition.metadata",)
+COPIED_BYTES_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,17 @@ def salvage(
     *,
     topics: str = "*",
     on_segment: Callable[[Salvaged], None] = lambda done: None,
+    pass_over: Callable[[Path, str], None] = refuse,
 ) -> list[Salvaged]:
     """Copy the sound batches of the log directory, partition folder or segment file ``path`` below ``out``.
 
     A partition becomes a folder of the same name, with new indexes and leader epochs. A file that is in no partition
-    folder gets indexes if its name is that of a segment. ``on_segment`` is called after each segment.
+    folder gets indexes if its name is that of a segment. ``on_segment`` is called after each segment. ``pass_over`` is
+    that of :func:`kfuzz.corpora.logs.find_segments`.
 
     Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
     """
-    segments = find_segments(path, topics=topics)
+    segments = find_segments(path, topics=topics, pass_over=pass_over)
     root, source = Path(out), local_path(path).resolve()
     # The copy would be in the log that it is a copy of, and a broker would find it there.
     if source.is_dir() and root.resolve().is_relative_to(source):
@@ -118,8 +122,9 @@ def _partition(plan: Sequence[tuple[Segment, Path]], on_segment: Callable[[Salva
     if plan[0][0].topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
         for name in COPIED:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, target / name)
+            # A broker writes what is missing, and nothing good is in a link, a pipe or a large file of this name.
+            with contextlib.suppress(UsageError):
+                write_whole(target / name, read_small(source / name, bytes_max=COPIED_BYTES_MAX))
 
 
 def _indexes(walk: IndexWalk) -> Iterator[tuple[str, bytes]]:
@@ -132,7 +137,7 @@ def _indexes(walk: IndexWalk) -> Iterator[tuple[str, bytes]]:
 def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]) -> tuple[Salvaged, IndexWalk]:
     """Copy the sound batches of one segment, and walk over the copy."""
     made = Salvaged(segment.path, copy)
-    with opened(segment.path) as file:
+    with segment.open() as file:
         size = os.fstat(file.fileno()).st_size
         view = mapped(file, 0, size) if size else memoryview(b"")
         kept = _sound(segment, file, view, made)
@@ -141,6 +146,7 @@ def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]
         while True:
             with open_whole(copy) as out:
                 _write(out, view, kept)
+                require_whole(view)
             walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, open_transactions)
             refused = _walked(copy, walk)
             if refused is None:
@@ -151,7 +157,7 @@ def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]
     made.batches, made.records = walk.batches, walk.records
     made.kept_bytes = sum(end - start for start, end in kept)
     if walk.batches:
-        with opened(copy) as file:
+        with open_regular(copy, follow=True) as file:
             made.first_offset = int.from_bytes(file.read(8), "big", signed=True)
         made.next_offset = walk.next_offset
     return made, walk
@@ -161,6 +167,7 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
     """The stretches of ``view`` that a consumer reads. The bytes between them are added to ``made.lost``."""
     kept: list[tuple[int, int]] = []
     starts = Starts(segment, file)  # type: ignore[arg-type]
+    search = Search(view)
     at, end = 0, len(view)
     while at < end:
         verdict = records.check(view[at:])
@@ -169,7 +176,10 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
         bad = at + verdict.consumed
         if bad == end:
             break
-        at = _next_batch(view, bad, starts, verdict.fatal)
+        # The length of a bad batch is believed if a batch follows there. Otherwise the index may know, or the bytes are
+        # searched.
+        known = starts.next(bad)
+        at = search.after(bad, next_frame(view, bad)[0], end if known is None else known)
         reason = verdict.fatal.message if verdict.fatal else f"the last {end - bad} bytes are not a whole batch"
         code = f" [{verdict.fatal.code}]" if verdict.fatal else ""
         if verdict.fatal is None and at < end:
@@ -178,31 +188,20 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
     return kept
 
 
-def _next_batch(view: memoryview, bad: int, starts: Starts, finding: Finding | None) -> int:
-    """Where the first batch behind the bad one at ``bad`` begins; the end of the data if there is none.
-
-    The bad batch's length is believed if a batch with a right CRC follows there, or the data ends. Otherwise the index
-    may know, or the bytes are searched. Bytes inside a batch may look like one, so the length comes first.
-    """
-    end = len(view)
-    size, _, _ = next_frame(view, bad)
-    if size > 0 and (bad + size == end or has_batch(view, bad + size)):
-        return bad + size
-    known = starts.next(bad)
-    limit = end if known is None else known
-    found = find_batch(view, bad + 1, limit)
-    return limit if found is None else found
-
-
 def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:
     for start, end in kept:
         for at in range(start, end, STEP_BYTES):
-            out.write(view[at : min(at + STEP_BYTES, end)])
+            try:
+                out.write(view[at : min(at + STEP_BYTES, end)])
+            except OSError:
+                # The system cannot read the pages that a file has lost.
+                require_whole(view)
+                raise
 
 
 def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
     """Walk over the copy. Where in it a broker that loads it would stop, and why; None if it loads all."""
-    with opened(copy) as file:
+    with open_regular(copy, follow=True) as file:
         size = os.fstat(file.fileno()).st_size
         if not size:
             return None

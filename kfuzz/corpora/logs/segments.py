@@ -7,11 +7,12 @@ never wrong. The time index cannot be checked in this way.
 
 from __future__ import annotations
 
-import mmap
+import os
 import re
+import stat
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -19,9 +20,10 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from kfuzz.corpora.stored import INDEXES
-from kfuzz.errors import UsageError
-from kfuzz.files import local_path
+from kfuzz.corpora.contents import require_batches
+from kfuzz.corpora.stored import INDEXES, LEAVING, left_out
+from kfuzz.errors import NotRegular, UsageError
+from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
 __all__ = [
@@ -34,9 +36,9 @@ __all__ = [
     "entries",
     "find_segments",
     "increasing",
-    "mapped",
-    "opened",
     "partition_of",
+    "passed_over",
+    "refuse",
 ]
 
 FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
@@ -47,6 +49,8 @@ OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = (
     np.dtype([(name, f">i{width}") for name, width in INDEXES[suffix]])
     for suffix in (".index", ".timeindex", ".txnindex")
 )
+# Kafka's default is 10 MiB.
+INDEX_BYTES_MAX: Final = 16 << 20
 FRAME: Final = struct.Struct(">qi")
 DELTA: Final = struct.Struct(">i")
 DELTA_AT: Final = HEADER_AT["last_offset_delta"]
@@ -59,7 +63,8 @@ class Segment:
     """A segment file. ``topic`` and ``partition`` are None if the file is in no partition folder.
 
     ``base_offset`` is the number in the file's name, or None. ``next_offset`` is the base offset of the partition's
-    next segment, or None for the last one. ``size`` is in bytes.
+    next segment, or None for the last one. ``size`` is in bytes. ``is_link``: the user named a link; it
+    is followed.
     """
 
     path: Path
@@ -68,6 +73,11 @@ class Segment:
     base_offset: int | None
     next_offset: int | None
     size: int
+    is_link: bool = False
+
+    def open(self) -> BinaryIO:
+        """The file, open for reading; ``UsageError`` with the reason if that fails."""
+        return open_regular(self.path, follow=self.is_link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +106,6 @@ class Slice:
     stable_offset: int | None = None
 
 
-def opened(path: Path) -> BinaryIO:
-    """The file, open for reading; ``UsageError`` with the reason if that fails."""
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def mapped(file: BinaryIO, start: int, end: int) -> memoryview:
-    """The bytes of ``file`` from ``start`` to ``end``, mapped. There must be at least one."""
-    first = start - start % mmap.ALLOCATIONGRANULARITY
-    data = mmap.mmap(file.fileno(), end - first, access=mmap.ACCESS_READ, offset=first)
-    return memoryview(data)[start - first :]
-
-
 def batch_bytes(data: memoryview) -> int:
     """The size of the batch at the start of ``data``, as its length says; 0 without a length. It may be wrong."""
     if len(data) < LOG_OVERHEAD:
@@ -118,37 +113,59 @@ def batch_bytes(data: memoryview) -> int:
     return LOG_OVERHEAD + int.from_bytes(data[LENGTH], "big", signed=True)
 
 
-def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
+def refuse(path: Path, what: str) -> None:
+    """Raise ``NotRegular``: a log directory has a link, a pipe or a device in place of a file or folder."""
+    raise NotRegular(f"{path} is {what}, which kfuzz does not open inside a log directory; remove it, or name it alone")
+
+
+def find_segments(
+    path: str | Path, *, topics: str = "*", pass_over: Callable[[Path, str], None] = refuse
+) -> list[Segment]:
     """The segments in ``path``: a log directory, one partition folder, or one segment file.
 
     ``topics`` is a glob over the topics of a log directory. Kafka's own topics, which begin with ``__``, are left out
     unless the glob begins with ``__``. Segments are in the order of topic, partition and offset.
+
+    Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
+    or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
+    is an error.
 
     Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
     """
     path = local_path(path)
     try:
         if path.is_file():
-            return _of_topic([_segment(path, None)], path, topics)
+            require_batches(path, map_bytes(path))
+            return _of_topic([replace(_segment(path, None), is_link=path.is_symlink())], path, topics)
         if not path.is_dir():
             raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
-        if direct := _partition(path):
+        if direct := _partition(path, pass_over):
             return _of_topic(direct, path, topics)
         folders = sorted(_folders(path))
         matching = [folder for topic, _, folder in folders if _matches(topic, topics)]
-        found = [segment for folder in matching for segment in _partition(folder)]
+        found = [segment for folder in matching for segment in _segments_in(folder, pass_over)]
     except OSError as error:
         raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from None
     names = sorted({topic for topic, _, _ in folders})
     if not found and folders and not matching:
         more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
         raise UsageError(f"no topic in {path} matches {topics!r}; there are {', '.join(names[:NAMES_MOST])}{more}")
+    if not found and (sentence := passed_over(path)):
+        raise UsageError(f"{path} has no other log segments; {sentence}")
     if not found:
         raise UsageError(
             f"{path} has no log segments; they are files such as orders-0/00000000000000000000.log, in folders that "
             "are named after topic and partition"
         )
     return found
+
+
+def passed_over(path: str | Path) -> str:
+    """The folders in the log directory ``path`` that :func:`find_segments` passes over, as a sentence; empty if there
+    are none.
+    """
+    path = local_path(path)
+    return left_out(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else ""
 
 
 def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]:
@@ -171,9 +188,22 @@ def _folders(path: Path) -> Iterator[tuple[str, int, Path]]:
             yield match["topic"], int(match["partition"]), folder
 
 
-def _partition(folder: Path) -> list[Segment]:
+def _segments_in(folder: Path, pass_over: Callable[[Path, str], None]) -> list[Segment]:
+    if folder.is_symlink():
+        pass_over(folder, "a link")
+        return []
+    return _partition(folder, pass_over)
+
+
+def _partition(folder: Path, pass_over: Callable[[Path, str], None]) -> list[Segment]:
     """The segments of a partition folder. A file that Kafka is deleting has another suffix."""
-    paths = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    paths = []
+    for path in sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name)):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            paths.append(path)
+        else:
+            pass_over(path, file_kind(mode))
     following = [*(int(path.stem) for path in paths), None][1:]
     return [_segment(path, after) for path, after in zip(paths, following, strict=True)]
 
@@ -183,17 +213,20 @@ def partition_of(segment: Segment) -> list[Segment]:
 
     ``UsageError`` if the folder cannot be read.
     """
-    if segment.base_offset is None:
+    if segment.base_offset is None or segment.path.is_symlink():
         return [segment]
     try:
-        return _partition(segment.path.parent)
+        # They were reported when the segment was found.
+        return _partition(segment.path.parent, lambda path, what: None)
     except OSError as error:
         raise UsageError(f"{error.filename or segment.path.parent} cannot be read: {error.strerror}") from None
 
 
 def _segment(path: Path, next_offset: int | None) -> Segment:
     name = NAME.fullmatch(path.name)
-    folder = FOLDER.fullmatch(path.absolute().parent.name) if name else None
+    parent = path.absolute().parent.name
+    leaving = LEAVING.fullmatch(parent)
+    folder = FOLDER.fullmatch(leaving["partition"] or "" if leaving else parent) if name else None
     return Segment(
         path,
         folder["topic"] if folder else None,
@@ -260,13 +293,19 @@ class Starts:
 
 
 def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """The entries of an index file; none if there is no such file."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        data = b""
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    """The entries of an index file, at most those in its first ``INDEX_BYTES_MAX`` bytes; none without such a file.
+
+    A larger index is used up to there, as one that was written only so far.
+    """
+    data = b""
+    if os.path.lexists(path):
+        try:
+            with open_regular(path) as file:
+                data = file.read(INDEX_BYTES_MAX)
+        except NotRegular:
+            pass
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
 
 

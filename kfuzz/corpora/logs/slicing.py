@@ -19,7 +19,6 @@ from kfuzz.corpora.logs.segments import (
     Starts,
     entries,
     increasing,
-    opened,
 )
 from kfuzz.corpora.logs.transactions import last_stable_offset
 from kfuzz.errors import UsageError
@@ -66,7 +65,7 @@ def _of_segment(segment: Segment, selection: Selection, slice_bytes: int | None,
     if selection == EVERYTHING and (slice_bytes is None or segment.size <= slice_bytes):
         yield Slice(segment, 0, segment.size, stable)
         return
-    with opened(segment.path) as file:
+    with segment.open() as file:
         starts = Starts(segment, file)
         start, end = _bounds(segment, starts, selection)
         while start < end:

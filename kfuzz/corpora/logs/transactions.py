@@ -25,11 +25,12 @@ from kfuzz.corpora.logs.segments import (
     Starts,
     batch_bytes,
     entries,
-    mapped,
-    opened,
     partition_of,
 )
+from kfuzz.errors import UsageError
+from kfuzz.files import read_small
 from kfuzz.kafka import INT32_MAX
+from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import CONTROL, TRANSACTIONAL
@@ -53,6 +54,8 @@ SNAPSHOT_ENTRY: Final = np.dtype(
     ]
 )
 SNAPSHOT_VERSION: Final = 1
+# 400,000 producers. Without a snapshot, the log itself is read.
+SNAPSHOT_BYTES_MAX: Final = 16 << 20
 SNAPSHOT_CRC_COVERS_FROM: Final = 6
 STRETCH_BYTES: Final = 16 << 20
 MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
@@ -151,7 +154,7 @@ class FileAhead(Ahead):
     def step(self) -> bool:
         if self.at >= self.segment.size:
             return self._next_segment()
-        with opened(self.segment.path) as file:
+        with self.segment.open() as file:
             end = min(self.at + STRETCH_BYTES, self.segment.size)
             view = mapped(file, self.at, end)
             moved = self.took(view)
@@ -159,7 +162,9 @@ class FileAhead(Ahead):
                 size, _, _ = next_frame(view, 0)
                 needed = batch_bytes(view)
                 if size == 0 and len(view) < needed <= self.segment.size - self.at:
-                    moved = self.took(mapped(file, self.at, self.at + needed))
+                    view = mapped(file, self.at, self.at + needed)
+                    moved = self.took(view)
+            require_whole(view)
             if moved == 0:
                 # Bad bytes: go on where the offset index knows a batch.
                 known = Starts(self.segment, file).next(self.at)
@@ -291,7 +296,7 @@ def last_stable_offset(segment: Segment) -> int | None:
             continue
         ahead = FileAhead(one)
         ahead.walk = walk
-        with opened(one.path) as file:
+        with one.open() as file:
             ahead.at = Starts(one, file).before(start)
         while ahead.at < one.size:
             ahead.step()
@@ -302,8 +307,8 @@ def last_stable_offset(segment: Segment) -> int | None:
 def _snapshot(path: Path) -> dict[int, int] | None:
     """The open transactions of a producer snapshot: producer and first offset. None if it is missing or damaged."""
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = read_small(path, bytes_max=SNAPSHOT_BYTES_MAX)
+    except UsageError:
         return None
     if len(data) < SNAPSHOT_HEADER.itemsize:
         return None

@@ -29,6 +29,7 @@ def check(
     role: Role = "consumer",
     limits: Limits = DEFAULT_LIMITS,
     topic: Topic = DEFAULT_TOPIC,
+    findings_max: int = ...,
 ) -> Verdict: ...
 def check_with(
     data: Buffer, policy: Policy, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS

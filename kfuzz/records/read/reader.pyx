@@ -5,7 +5,7 @@ needed, so a call on good bytes costs little more than the scan.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport Reading, RecordBatch, Verdict, batch_of, new_verdict
 from kfuzz.wire.cursor cimport load64
@@ -16,11 +16,13 @@ from kfuzz.wire.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, each_record, op
 
 from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES as NAMES_OF_PROFILES
+from kfuzz.findings.stored import length_wrong
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.kafka import ROLES as NAMES_OF_ROLES
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.walk import Walk, require_profile_and_role
+from kfuzz.wire.search import find_batch
 from kfuzz.wire.segment import SegmentRules
 
 __all__ = ["batches", "check", "check_with", "chosen", "decode", "headers", "iterate", "read", "readings"]
@@ -62,6 +64,8 @@ cdef class Reader:
             self.unreadable = False
             return True
         if stop == AT_END:
+            if self.scan.is_cut and self.role == "log":
+                self.look_behind_cut()
             return False
         if self.verdict is None:
             self.verdict = new_verdict(Verdict.__new__(Verdict))
@@ -70,6 +74,17 @@ cdef class Reader:
         is_readable = self.walk.look(stop)
         self.unreadable = self.walk.unreadable
         return is_readable
+
+    cdef int look_behind_cut(self) except -1:
+        """A broker cuts a segment off at a batch that is not whole. That is an error if sound batches follow it."""
+        after = find_batch(self.data, self.scan.at + 1, self.scan.n)
+        if after is None:
+            return 0
+        self.scan.is_cut = False
+        if self.verdict is None:
+            self.verdict = new_verdict(Verdict.__new__(Verdict))
+        self.verdict.findings.append(length_wrong(self.scan.batch_count, self.scan.at, after, self.profile))
+        return 0
 
     def __call__(self, int stop):
         """The same, but raises ``RecordsError`` with the first fatal finding."""
@@ -134,6 +149,7 @@ def read(
 
     Mirrors ``MemoryRecords.batches()``, and for each batch ``ensureValid()`` and ``streamingIterator()``. For role
     ``broker`` it mirrors ``ProduceRequest.validateRecords`` and ``LogValidator``, for ``log`` ``LogSegment.recover``.
+    What is cut off at the end is a partial tail; for role ``log`` only if no batch with a right CRC follows it.
 
     >>> from kfuzz import records
     >>> data = records.encode([records.RecordBatch(7, 7, [records.Record(7, 1, b"k", b"v")])])
@@ -157,8 +173,12 @@ def check(
     role="consumer",
     limits=DEFAULT_LIMITS,
     topic=DEFAULT_TOPIC,
+    int64_t findings_max=INT64_MAX,
 ):
     """Judge ``data`` as :func:`read` does, with the same loop, but create no batches and no records.
+
+    With ``findings_max``, the verdict has at most so many findings, and the first fatal one if that is a later one:
+    each of millions of batches may have some.
 
     >>> from kfuzz import records
     >>> data = bytearray(records.encode([records.RecordBatch(7, 7, [records.Record(7, 1, b"k", b"v")])]))
@@ -171,7 +191,11 @@ def check(
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_of(verdict, data, profile, role, limits, topic, False)
     while reader.look(reader.scan.go_on()):
-        pass
+        # Not after each finding: this copies the list.
+        if len(verdict.findings) >> 1 > findings_max:
+            verdict.leave_out(findings_max)
+    if len(verdict.findings) > findings_max:
+        verdict.leave_out(findings_max)
     verdict.take_sums(reader.scan)
     return verdict
 
@@ -255,7 +279,8 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     scan.each = True
     while True:
         stop = scan.go_on()
-        is_readable = reader.look(stop)
+        # Only callers that know the whole file say whether batches follow a cut.
+        is_readable = stop != AT_END and reader.look(stop)
         findings = None
         if reader.verdict is not None and reader.verdict.findings:
             findings = reader.verdict.findings

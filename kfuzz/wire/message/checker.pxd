@@ -51,6 +51,7 @@ cdef struct walk_t:
     const uint8_t *end
     int depth
     step_t steps[DEEPEST]
+    int64_t elements           # of all arrays so far, and tagged fields
     uint64_t seen              # one bit for each code
     message_note_t notes[CODE_COUNT]
 

@@ -166,6 +166,8 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
         if unlikely(n > ELEMENTS_MAX):
             note(w, COUNT_TOO_LARGE, start, n, ELEMENTS_MAX)
             return NULL
+        if n > 0:
+            w.elements += n
         if n > 0 and is_any(op.kind) and n * width_of(op.kind) <= w.end - p:
             p += n * width_of(op.kind)
             n = 0
@@ -241,6 +243,7 @@ cdef const uint8_t *check_tags(walk_t *w, const uint8_t *p, const plan_t *plan) 
     if unlikely(count > TAGS_MAX):
         note(w, TAG_COUNT_TOO_LARGE, start, count, TAGS_MAX)
         return NULL
+    w.elements += count
     for _i in range(count):
         start = p
         p = check_uvarint(w, p, &tag)
@@ -280,6 +283,7 @@ cdef const uint8_t *check_message(walk_t *w, const plan_t *root, const uint8_t *
     w.base = p
     w.end = p + n
     w.depth = 0
+    w.elements = 0
     w.seen = 0
     p = check_struct(w, p, root)
     if p != NULL and p < w.end:

@@ -11,13 +11,17 @@ from kfuzz.wire.message.reader cimport primitive_of, text_of
 from kfuzz.wire.values cimport UNKNOWN
 
 
-cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop):
-    """The places of everything between ``start`` and ``stop``. The checker has accepted these bytes."""
+cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop, int64_t most):
+    """The places of everything between ``start`` and ``stop``, but not more than ``most`` if that is not 0.
+
+    The checker has accepted these bytes.
+    """
     cdef Places places = Places.__new__(Places)
     places.base = places.p = start
     places.stop = stop
     places.text_errors = program.text_errors
     places.made = []
+    places.most = most
     places.take_struct(program.root, program.name)
     return places.made
 
@@ -30,12 +34,13 @@ cdef class Places:
     cdef const uint8_t *p
     cdef const uint8_t *stop
     cdef list made
+    cdef int64_t most
     cdef bytes text_errors
 
     cdef bint add(self, const uint8_t *end, str path, str part, object value) except -1:
         self.made.append((self.p - self.base, end - self.p, path, part, value))
         self.p = end
-        return True
+        return self.most == 0 or len(self.made) < self.most
 
     cdef bint take_uvarint(self, str path, str part, uint32_t *out) except -1:
         cdef const uint8_t *end = self.p
@@ -119,7 +124,8 @@ cdef class Places:
                 if self.p >= self.stop:
                     return False
                 n = <int8_t> self.p[0]
-                self.add(self.p + 1, path, "presence", n)
+                if not self.add(self.p + 1, path, "presence", n):
+                    return False
                 if n < 0:
                     return True
             return self.take_struct(<Plan> op.plan.owner, path)

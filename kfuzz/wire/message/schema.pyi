@@ -12,6 +12,9 @@ class Schema(Program):
     def check(self, data: Buffer, /) -> tuple[int, tuple[Note, ...]]:
         """The offset where the message ends (-1 if it is refused), and the notes. No values are made."""
 
+    def elements(self, data: bytes, /) -> int:
+        """How many elements all arrays have together, and tagged fields, up to a refusal. No values are made."""
+
     def decode(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
         """The same and the values, which are None if the message is refused."""
 
@@ -21,8 +24,11 @@ class Schema(Program):
     def decode_objects(self, data: bytes, /) -> tuple[int, tuple[Note, ...], StructValue | None]:
         """As ``decode_whole``, with objects instead of dicts and tuples instead of lists."""
 
-    def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
-        """As ``check``, and the places of all parts of the message, up to the byte that is refused."""
+    def places(self, data: bytes, most: int = 0, /) -> tuple[int, tuple[Note, ...], list[Place]]:
+        """As ``check``, and the places of all parts of the message, up to the byte that is refused.
+
+        If ``most`` is not 0, the list ends with so many places.
+        """
 
     def flat(self) -> bytes:
         """The schema as plain numbers for code without Python; ``kfuzz/wire/schema.h`` describes them."""

@@ -33,6 +33,11 @@ cdef class Schema(Program):
         cdef const uint8_t *end = check_message(&w, &self.root.c, start, n)
         return -1 if end == NULL else end - start, notes_of(&w) if w.seen else NOTHING
 
+    def elements(self, bytes data not None, /):
+        cdef walk_t w
+        check_message(&w, &self.root.c, <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return w.elements
+
     def decode(self, bytes data not None, /):
         return self.decoded(data, False)
 
@@ -56,17 +61,17 @@ cdef class Schema(Program):
             return -1, notes, None
         return end - start, notes, make_message(self, start, as_objects)
 
-    def places(self, bytes data not None, /):
+    def places(self, bytes data not None, int64_t most=0, /):
         cdef walk_t w
         cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef const uint8_t *end = check_message(&w, &self.root.c, start, PyBytes_GET_SIZE(data))
         cdef int64_t refused_at
         notes = notes_of(&w) if w.seen else NOTHING
         if end != NULL:
-            return end - start, notes, places_of(self, start, end)
+            return end - start, notes, places_of(self, start, end, most)
         # The checker has accepted all bytes before a refusal.
         refused_at = max([note[1] for note in notes])
-        return -1, notes, places_of(self, start, start + refused_at)
+        return -1, notes, places_of(self, start, start + refused_at, most)
 
     def flat(self):
         return flat_of(self)
