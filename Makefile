@@ -64,11 +64,10 @@ mutants: build ## make 200 wrong changes and show which ones the tests do not no
 
 bench: build ## compare the speed with other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.dumping
+	$(BIN)/python -m benchmarks --path 'show-*' 'cat-*' 'headers-*' 'kcat-*' --out out/bench
 
 bench-corpora: build ## corpora beside a builder, bare codecs and the disk; as data frames; on Spark beside one process
-	$(BIN)/python -m benchmarks.corpora
-	$(BIN)/python -m benchmarks.dataframes
+	$(BIN)/python -m benchmarks --path 'make-*' disk 'arrow-*' --out out/bench
 	$(BIN)/python -m benchmarks.spark_cost --size 8GiB
 
 bench-fuzz: build ## hours: how long campaigns take to find planted bugs; what kfuzz export gives to other fuzzers
@@ -100,13 +99,12 @@ packages: build ## the vectors as a Go module, an npm package, a crate and a Jav
 docs: build ## the documentation as a site in out/site; every link is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lint: build ## ruff, mypy, cython-lint, import checks, and whether docs/api.md is up to date
+lint: build ## ruff, mypy, cython-lint and import checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.layers
-	$(BIN)/python -m tools.api --check
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
 
 wheels: build ## a manylinux wheel and an sdist in out/wheels; each is tried in a bare environment

@@ -228,10 +228,13 @@ class BuildWithSuite(build_py):
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            for source, name in (("vectors", "suite"), ("examples", "examples")):
-                shutil.copytree(source, Path(self.build_lib) / "kfuzz" / "vectors" / name, dirs_exist_ok=True)
-            shutil.copy("LICENSE", Path(self.build_lib) / "kfuzz" / "vectors")
             built = shutil.ignore_patterns("target", "node_modules", "__pycache__", "Cargo.lock")
+            beside = Path(self.build_lib) / "kfuzz" / "vectors"
+            shutil.copytree("vectors", beside / "suite", dirs_exist_ok=True)
+            for name in ("examples", "packages/go", "packages/npm"):
+                shutil.copytree(name, beside / name, dirs_exist_ok=True, ignore=built)
+            shutil.copy("packages/rules.md", beside / "packages")
+            shutil.copy("LICENSE", beside)
             for name in KITS:
                 place = Path(self.build_lib) / "kfuzz" / "conformance" / "kits" / name
                 shutil.copytree(Path("testees") / name, place, dirs_exist_ok=True, ignore=built)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import os
 import platform
 import sys
@@ -10,18 +11,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from rich.console import Console
 
 from benchmarks.commands import console, exit_code
 from benchmarks.measure import LAP_MS, Ratio
-from benchmarks.message_peers import MESSAGE_PEERS, MessagePeer
+from benchmarks.message_peers import MESSAGE_PEERS
 from benchmarks.mixed import MixedSet
-from benchmarks.paths import MESSAGE_PATHS, PATHS, RECORD_PATHS, Run, run_message_path, run_path
-from benchmarks.peers import PEERS, Peer, PeerMissing
+from benchmarks.paths import FILE_PATHS, MESSAGE_PATHS, PATHS, RECORD_PATHS, Run, run_path
+from benchmarks.peers import PEERS, PeerMissing
 from benchmarks.remote import VENV_PYTHON
 from benchmarks.report import to_table, write
+from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 
@@ -29,6 +31,12 @@ BATCHES: Final = 100
 ROUNDS: Final = 9
 QUICK_BATCHES: Final = 4
 QUICK: Final = Run(rounds=3, lap_ms=1, share=QUICK_BATCHES / BATCHES)
+# The peers that the paths of each group may have.
+GROUPS: Final[tuple[tuple[Mapping[str, Any], Mapping[str, Callable[[], Any]]], ...]] = (
+    (RECORD_PATHS, PEERS),
+    (MESSAGE_PATHS, MESSAGE_PEERS),
+    (FILE_PATHS, {}),
+)
 ALL_PEERS: Final = tuple(dict.fromkeys([*PEERS, *MESSAGE_PEERS]))
 
 
@@ -38,13 +46,18 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare the CPU time of kfuzz with other implementations. A ratio above 1 means kfuzz is faster.",
         epilog="example: python -m benchmarks --path verdict eager-records --peer aiokafka",
     )
-    parser.add_argument("--path", nargs="+", choices=PATHS, metavar="NAME", help=", ".join(PATHS))
+    parser.add_argument(
+        "--path", nargs="+", metavar="GLOB", help=f"all of records and messages by default; {', '.join(PATHS)}"
+    )
     parser.add_argument(
         "--peer", nargs="+", choices=ALL_PEERS, default=ALL_PEERS, metavar="NAME", help=", ".join(ALL_PEERS)
     )
     parser.add_argument(
         "--old", type=Path, metavar="CHECKOUT", help="compare with the kfuzz that `make build` made there, and no peer"
     )
+    parser.add_argument("--rounds", type=int, help=f"measurements of each path (default: {ROUNDS})")
+    parser.add_argument("--in", dest="place", type=Path, metavar="DIR", help="where logs are written")
+    parser.add_argument("--size", help="bytes of the logs of make-*, disk, arrow-*, show-*, cat-*, headers-*, kcat-*")
     parser.add_argument("--quick", action="store_true", help="few batches and rounds: tests that it works, not speed")
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).parent, metavar="DIR", help="folder for results.csv and results.svg"
@@ -68,44 +81,62 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
-    run = replace(QUICK if options.quick else Run(ROUNDS, LAP_MS), old=options.old and options.old.resolve())
-    if run.old and not (run.old / VENV_PYTHON).is_file():
-        raise UsageError(f"{options.old} has no {VENV_PYTHON}; run `make build` there first")
+    run = _how(options)
+    asked = _asked(options)
     portable = ", KFUZZ_PORTABLE=1" if os.environ.get("KFUZZ_PORTABLE") == "1" else ""
     console.print(f"Python {platform.python_version()}, {run.rounds} rounds{portable}")
     rows: list[Ratio] = []
+    mixed = MixedSet(QUICK_BATCHES if options.quick else BATCHES)
     with ExitStack() as stack:
-        if paths := _asked(options, RECORD_PATHS, PEERS):
-            mixed = MixedSet(QUICK_BATCHES if options.quick else BATCHES)
-            console.print(f"{mixed.census.records} records")
-            peers = []
-            for peer in () if run.old else _installed(options, PEERS, console):
+        for group, known in GROUPS:
+            paths = [path for path in asked if path in group]
+            if paths and group is RECORD_PATHS:
+                console.print(f"{mixed.census.records} records")
+            peers = list(_installed(options, known, console)) if paths and known and not run.old else []
+            for peer in peers if known is PEERS else ():
                 stack.callback(peer.close)
-                peers.append(peer)
             for path in paths:
                 _say(path)
-                rows += run_path(path, mixed, peers, run)
-        if paths := _asked(options, MESSAGE_PATHS, MESSAGE_PEERS):
-            message_peers = [] if run.old else list(_installed(options, MESSAGE_PEERS, console))
-            for path in paths:
-                _say(path)
-                rows += run_message_path(path, message_peers, run)
+                try:
+                    rows += run_path(path, mixed, peers, run)
+                except PeerMissing as error:
+                    console.print(f"{path} is not measured: {error}", soft_wrap=True)
+    if not rows:
+        raise UsageError("nothing was measured")
     return rows
 
 
-def _asked(options: argparse.Namespace, paths: Sequence[str], peers: Mapping[str, object]) -> list[str]:
-    """The requested ones of ``paths``. Without ``--path``: all of them if one of ``peers`` is requested."""
+def _how(options: argparse.Namespace) -> Run:
+    run = replace(QUICK if options.quick else Run(ROUNDS, LAP_MS), old=options.old and options.old.resolve())
+    if run.old and not (run.old / VENV_PYTHON).is_file():
+        raise UsageError(f"{options.old} has no {VENV_PYTHON}; run `make build` there first")
+    if options.rounds is not None:
+        if options.rounds < 1:
+            raise UsageError(f"--rounds is {options.rounds}; give at least 1")
+        run = replace(run, rounds=options.rounds)
+    if options.size is not None:
+        run = replace(run, size=parse_size(options.size))
+        if not run.size:
+            raise UsageError(f'--size is {options.size!r}; give a size such as "1GiB"')
+    if options.place is not None:
+        require_writable(options.place, directory=True)
+        options.place.mkdir(parents=True, exist_ok=True)
+    # Contestants have another working directory.
+    return replace(run, place=options.place and options.place.resolve())
+
+
+def _asked(options: argparse.Namespace) -> list[str]:
+    """The paths that a glob names. Without ``--path``: those of records and messages that have a requested peer."""
     if options.path is None:
-        return list(paths) if any(name in peers for name in options.peer) else []
-    return [path for path in dict.fromkeys(options.path) if path in paths]
+        groups = [group for group, known in GROUPS if any(name in known for name in options.peer)]
+        return [path for group in groups for path in group]
+    found = [(glob, fnmatch.filter(PATHS, glob)) for glob in options.path]
+    if unknown := [glob for glob, paths in found if not paths]:
+        raise UsageError(f"there is no path {unknown[0]!r}; python -m benchmarks --help lists them")
+    return list(dict.fromkeys(path for _, paths in found for path in paths))
 
 
-AnyPeer = TypeVar("AnyPeer", Peer, MessagePeer)
-
-
-def _installed(
-    options: argparse.Namespace, known: Mapping[str, Callable[[], AnyPeer]], console: Console
-) -> Iterator[AnyPeer]:
+def _installed(options: argparse.Namespace, known: Mapping[str, Callable[[], Any]], console: Console) -> Iterator[Any]:
     """Yield the requested peers that can run here. For the others, print the reason."""
     found = False
     for name in dict.fromkeys(name for name in options.peer if name in known):

@@ -1,22 +1,36 @@
-"""kfuzz's work on the files of a corpus: the verdict, and verification. Imports ``measure``, ``kfuzz.records`` and
-``kfuzz.corpora``.
+"""kfuzz's work on the files of a corpus: the verdict, verification, and writing it beside files of zeros. Imports
+``measure``, ``kfuzz.records`` and ``kfuzz.corpora``.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.measure import InProcess, NotTheSameWork
+from benchmarks.measure import InProcess, Lap, NotTheSameWork
 from kfuzz import records
 from kfuzz.corpora.generation import MANIFEST, generate
 from kfuzz.corpora.manifest import read_manifest
+from kfuzz.corpora.targets import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, load
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Topic, Workload, load
 
-__all__ = ["CorpusCensus", "check_corpus", "make_corpus", "verify_corpus"]
+__all__ = [
+    "CorpusCensus",
+    "Written",
+    "check_corpus",
+    "generate_corpus",
+    "log_sizes",
+    "make_corpus",
+    "verify_corpus",
+    "write_zeros",
+]
 
 MIXED: Final = Path(__file__).resolve().parents[1] / "spark_jobs/workloads/mixed.toml"
 # Verification opens a corpus once, which takes some milliseconds; a corpus is never small.
@@ -76,3 +90,73 @@ def check_corpus(out: Path) -> InProcess:
         return CorpusCensus(record_count, batch_count, size)
 
     return InProcess(lambda: take_census().records, take_census)
+
+
+# --- writing, by the clock ------------------------------------------------------------------------------------------
+
+SEGMENT_BYTES: Final = 64 * MIB
+ZEROS: Final = bytes(MIB)
+
+
+class Written(NamedTuple):
+    """The bytes of the logs that were written."""
+
+    bytes: int
+
+
+class _OnClock(InProcess):
+    """``write`` fills the folder ``out``, which is emptied before. A lap is one pass, by the clock."""
+
+    def __init__(self, out: Path, write: Callable[[], int]) -> None:
+        def run() -> int:
+            self._empty(out)
+            return write()
+
+        super().__init__(run, lambda: Written(run()))
+        self._out, self._write = out, write
+
+    def warm_up(self) -> None:
+        """The census has written once."""
+
+    def lap(self, lap_ms: int) -> Lap:
+        self._empty(self._out)
+        os.sync()
+        start = time.perf_counter_ns()
+        written = self._write()
+        return Lap(time.perf_counter_ns() - start, written)
+
+    @staticmethod
+    def _empty(out: Path) -> None:
+        shutil.rmtree(out)
+        out.mkdir()
+
+
+def log_sizes(out: Path, size: int) -> list[int]:
+    """The sizes of the logs of a corpus of ``size`` bytes, which is written to ``out``."""
+    return [row.bytes for row in generate(_disk_workload(size), out / "corpus")]
+
+
+def generate_corpus(out: Path, size: int) -> InProcess:
+    """Write a corpus with all processors."""
+    return _OnClock(out, lambda: sum(row.bytes for row in generate(_disk_workload(size), out / "corpus")))
+
+
+def write_zeros(out: Path, sizes: Sequence[int], threads: int | None) -> InProcess:
+    """Write files of zeros with these sizes, each with fsync; with None as many at a time as the generator."""
+
+    def write(at: int) -> None:
+        with open(out / str(at), "wb", buffering=0) as file:
+            for start in range(0, sizes[at], len(ZEROS)):
+                file.write(ZEROS[: sizes[at] - start])
+            os.fsync(file.fileno())
+
+    def write_all() -> int:
+        for _ in as_they_end(write, range(len(sizes)), threads or LocalTarget(out).default_jobs()):
+            pass
+        return sum(sizes)
+
+    return _OnClock(out, write_all)
+
+
+def _disk_workload(size: int) -> Workload:
+    return replace(Workload(topics=(Topic("uniform"),)), size=size, segment_bytes=SEGMENT_BYTES)

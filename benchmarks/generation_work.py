@@ -5,7 +5,7 @@ Imports ``measure``, ``mixed``, ``kfuzz_work`` and ``kfuzz.corpora``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -42,11 +42,6 @@ class GeneratedSet(MixedSet):
             legacy=Legacy(magic1=float(self.magic == 1), codecs=codecs),
         )
         return Workload(topics=(topic,), size=self.megabytes * MIB, segment_bytes=self.megabytes * MIB)
-
-    @property
-    def uncompressed(self) -> GeneratedSet:
-        """The same records without a codec."""
-        return replace(self, codec="none")
 
     @cached_property
     def log(self) -> bytes:

@@ -104,7 +104,10 @@ class Contest:
 
 
 class Ratio(NamedTuple):
-    """A row of the results; above 1 kfuzz is faster. Times are medians, in ns per record, message or call."""
+    """A row of the results; above 1 kfuzz is faster. Times are medians, in ns per record, message or call.
+
+    ``mb_per_s`` is kfuzz's rate in MB of log before compression; 0 if no log was read or written.
+    """
 
     path: str
     peer: str
@@ -113,6 +116,7 @@ class Ratio(NamedTuple):
     most: float
     kfuzz_ns: float
     peer_ns: float
+    mb_per_s: float = 0
 
 
 def confirm(path: str, works: Mapping[str, Work], expected: Census) -> None:

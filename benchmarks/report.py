@@ -32,12 +32,15 @@ def to_table(rows: Sequence[Ratio]) -> Table:
     table = Table(title="CPU time of the peer divided by kfuzz's")
     for name in ("path", "peer"):
         table.add_column(name, no_wrap=True)
-    for name in ("ratio", "least", "most", "kfuzz ns each", "peer ns each"):
+    rated = any(row.mb_per_s for row in rows)
+    for name in ("ratio", "least", "most", "kfuzz ns each", "peer ns each", *["kfuzz MB/s"] * rated):
         table.add_column(name, justify="right")
     for at, row in enumerate(rows):
         again = at > 0 and rows[at - 1].path == row.path
         ratios = (f"{ratio:.2f}" for ratio in (row.median, row.least, row.most))
-        table.add_row("" if again else row.path, row.peer, *ratios, f"{row.kfuzz_ns:.1f}", f"{row.peer_ns:.1f}")
+        times = [f"{row.kfuzz_ns:.1f}", f"{row.peer_ns:.1f}"]
+        rate = [f"{row.mb_per_s:.0f}" if row.mb_per_s else ""] * rated
+        table.add_row("" if again else row.path, row.peer, *ratios, *times, *rate)
     return table
 
 

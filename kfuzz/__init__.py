@@ -11,8 +11,4 @@ Importing this package is cheap: it loads no compiled module and no codec. The p
 * :mod:`kfuzz.errors`: the exceptions that all of them raise
 """
 
-from kfuzz import moved
-
 __version__ = "0.1.0"
-
-moved.install()

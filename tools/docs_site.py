@@ -1,7 +1,8 @@
 """What ``make docs`` does to the pages: mkdocs.yml names this module as its hook.
 
-Some pages stand beside what they describe and not in ``docs/``; they are added to the site. Links to other files of the
-repository become plain text, because the site does not have them.
+It adds the pages that stand beside what they describe and not in ``docs/``, and those that are made from the vectors.
+Links to other files of the repository become plain text, because the site does not have them. The paths of pages that
+only the site has become links.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from kfuzz.vectors import default_root
+from kfuzz.vectors.coverage import measure
+from kfuzz.vectors.pages import site_pages
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 # Pages outside of docs/, with their places in the site.
 OTHERS: Final = {
@@ -27,13 +32,16 @@ OTHERS: Final = {
     "tests/README.md": "project/tests.md",
 }
 _SOURCES: Final = {place: path for path, place in OTHERS.items()}
+# How the repository names a page that only the site has.
+_MADE: Final = re.compile(r"`out/site/(?P<page>[\w/-]+)\.html`")
 _LINK: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<to>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand outside of ``docs/``."""
-    for path, place in OTHERS.items():
-        files.append(File.generated(config, place, content=(ROOT / path).read_text()))
+    """Add the pages that are not in ``docs/``."""
+    others = {place: (ROOT / path).read_text() for path, place in OTHERS.items()}
+    for place, content in {**others, **site_pages(measure(default_root()))}.items():
+        files.append(File.generated(config, place, content=content))
     return files
 
 
@@ -59,6 +67,10 @@ def with_links(markdown: str, place: str, known: frozenset[str]) -> str:
             return link[0]
         return link["text"]
 
+    def made(path: re.Match[str]) -> str:
+        there = f"{path['page']}.md"
+        return f"[{there}]({os.path.relpath(there, posixpath.dirname(place))})" if there in known else path[0]
+
     # At the odd places are fences, which have no links.
     parts = re.split(r"(^```.*?^```)", markdown, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if i % 2 else _LINK.sub(changed, part) for i, part in enumerate(parts))
+    return "".join(part if i % 2 else _MADE.sub(made, _LINK.sub(changed, part)) for i, part in enumerate(parts))

@@ -29,9 +29,11 @@ __all__ = ["SOURCES", "copy_sources", "main"]
 ROOT: Final = Path(__file__).resolve().parents[1]
 # The parts of testees/ that `kfuzz testee new` needs.
 KITS: Final = ("testees/go", "testees/rust", "testees/node", "testees/python", "testees/stubs")
+# What copies of the suite hold.
+PACKAGES: Final = ("packages/go", "packages/npm", "packages/rules.md")
 FILES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
 # What a wheel is made from.
-SOURCES: Final = ("kfuzz", "vectors", "examples", *KITS, *FILES)
+SOURCES: Final = ("kfuzz", "vectors", "examples", *PACKAGES, *KITS, *FILES)
 
 # The oldest tag that the compiled modules allow: glibc 2.34 has new versions of dlopen and dlsym, and a module that is
 # linked with it needs them.

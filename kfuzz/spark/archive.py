@@ -44,7 +44,13 @@ LEFT_OUT_FOLDERS: Final = frozenset(("__pycache__", "include", "tests"))
 # depend on how the package was installed.
 KEPT_OF_METADATA: Final = re.compile(r"METADATA|entry_points\.txt|(licenses/.*)?(LICEN[CS]E|NOTICE|COPYING)[^/]*", re.I)
 TAGGED: Final = re.compile(r"\.(cpython|pypy)[^/]*\.so")
-BESIDE: Final = (("vectors", "suite"), ("vectors", "examples"), ("vectors", "LICENSE"), ("conformance", "kits"))
+BESIDE: Final = (
+    ("vectors", "suite"),
+    ("vectors", "examples"),
+    ("vectors", "packages"),
+    ("vectors", "LICENSE"),
+    ("conformance", "kits"),
+)
 SUFFIXES: Final = (".zip", ".tar.gz", ".tgz")
 # The first moment that a zip file can tell.
 ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)

@@ -107,8 +107,8 @@ def vector_with(place: Place, item: Mapping[str, Any]) -> Vector:
 
 
 def files_with(place: Place, item: Mapping[str, Any]) -> dict[Path, bytes]:
-    """The files to write so that the suite has the vector ``item``: its file, the register of ids, and the pages in
-    ``docs/`` that count the vectors. ``UsageError`` if the vector breaks the schema.
+    """The files to write so that the suite has the vector ``item``: its file, the register of ids, and the page in
+    ``docs/`` that counts the vectors. ``UsageError`` if the vector breaks the schema.
     """
     document = _document_with(place, item)
     content = canonical_json(document)
@@ -121,7 +121,7 @@ def files_with(place: Place, item: Mapping[str, Any]) -> dict[Path, bytes]:
         files = [
             suite_file(place.path, document) if file.path == place.path else file for file in load_files(place.root)
         ]
-        written |= dict(pages.changed(place.root, measure(place.root, files)))
+        written |= pages.changed(place.root, measure(place.root, files))
     return written
 
 

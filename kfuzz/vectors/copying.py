@@ -25,6 +25,7 @@ from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.ids import matching
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import (
+    EXAMPLES_DIRECTORY,
     FILE_BYTES_MAX,
     REQUIREMENTS_FILE,
     SCHEMA_FILE,
@@ -35,6 +36,7 @@ from kfuzz.vectors.model import (
     suite_version,
     vectors_of,
 )
+from kfuzz.vectors.packaged import VECTORS_FILE, package_files, vectors_file
 
 __all__ = ["MANIFEST_FILE", "Copied", "copy"]
 
@@ -43,7 +45,10 @@ MANIFEST_FILE = "manifest.json"
 README_FILE = "README.md"
 LICENSE_FILE = "LICENSE"
 BOMBS_DIRECTORY = "bombs"
-EXAMPLES_DIRECTORY = "examples"
+# The packages that every copy has, and their folders among the examples.
+PACKAGES = (("packages/go", "go"), ("packages/npm", "javascript"))
+# A package's tests of itself need vectors that a copy may not have.
+OWN_TESTS = (".test.mjs", "_test.go")
 TEMPLATE = Path(__file__).with_name("copied.md.j2")
 
 
@@ -133,6 +138,13 @@ def _files(source: Path, chosen: Documents, bombs: bool) -> Iterator[tuple[str, 
     for path in sorted(examples.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield f"{EXAMPLES_DIRECTORY}/{path.relative_to(examples).as_posix()}", read_bytes(path)
+    # No vector is parsed to copy it, except for these packages.
+    vectors = [vector for name, document in chosen for vector in vectors_of(Path(name), document)]
+    data = vectors_file(sorted(vectors, key=lambda vector: vector.id), suite_version(source))
+    for package, place in PACKAGES:
+        for name, content in package_files(_beside(package), VECTORS_FILE, data):
+            if "/" in name or not name.endswith(OWN_TESTS):
+                yield f"{EXAMPLES_DIRECTORY}/{place}/{name}", content
     for name, document in chosen:
         yield name, canonical_json(document)
         if bombs:

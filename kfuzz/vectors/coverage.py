@@ -2,7 +2,7 @@
 
 ``vectors/coverage.json`` holds what cannot be derived: the families of cases in Kafka's tests and the incidents, each
 with a description of its vectors. From it and the suite :func:`measure` finds the vectors for each entry, and
-:func:`gaps` lists the entries without a vector. ``pages.py`` writes the page.
+:func:`gaps` lists the entries without a vector. ``pages.py`` writes the pages.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ SCHEMA_FILE = "schema.json"
 SUITE_FILE = "suite.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
+EXAMPLES_DIRECTORY = "examples"
+OTHER_DIRECTORIES = (EXPECTED_DIRECTORY, EXAMPLES_DIRECTORY)
 # kfuzz's own files are far smaller.
 FILE_BYTES_MAX = 16 << 20
 
@@ -269,9 +271,11 @@ def read_file(path: Path) -> bytes:
 
 
 def suite_paths(root: Path) -> list[Path]:
-    """The vector files under ``root``: every JSON file in a subdirectory, except the expected outcomes."""
+    """The vector files under ``root``: every JSON file in a subdirectory, except the expected outcomes and the examples
+    of a copy.
+    """
     paths = (path for path in root.rglob("*.json") if path.parent != root)
-    return sorted(path for path in paths if path.relative_to(root).parts[0] != EXPECTED_DIRECTORY)
+    return sorted(path for path in paths if path.relative_to(root).parts[0] not in OTHER_DIRECTORIES)
 
 
 def load_file(path: str | Path) -> SuiteFile:

@@ -1,7 +1,7 @@
-"""The pages about the suite that ``kfuzz vectors build`` writes into ``docs/``.
+"""The pages about the suite. ``kfuzz vectors build`` writes ``docs/coverage.md``, the summary.
 
-``coverage.md`` is the summary, the pages in ``coverage/`` have the details, and ``statements.md`` lists each statement
-of the documents with the vectors and tests that check it.
+``make docs`` makes the other pages, which only the site has: those in ``coverage/`` have the details, and
+``statements.md`` lists each statement of the documents with the vectors and tests that check it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from kfuzz.vectors.coverage import (
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.statements import Statement
 
-__all__ = ["all_pages", "stale", "write"]
+__all__ = ["SUMMARY_PAGE", "changed", "site_pages", "stale", "summary", "write"]
+
+# The committed page, in ``docs/``.
+SUMMARY_PAGE = "coverage.md"
 
 # How many ids a cell of the tables shows; it gives only the number of the others.
 SHOWN = 3
@@ -32,37 +35,36 @@ SHOWN_TESTS = 2
 
 
 def stale(root: Path, measured: Coverage | None = None) -> list[str]:
-    """The pages that differ from what the suite under ``root`` gives; empty if there are no docs or no tables."""
-    return [path.relative_to(root.resolve().parent).as_posix() for path, _ in changed(root, measured)]
+    """The committed page, if it differs from what the suite under ``root`` gives; empty if there are no docs or no
+    tables.
+    """
+    return [path.relative_to(root.resolve().parent).as_posix() for path in changed(root, measured)]
 
 
 def write(root: Path) -> None:
-    """Write the pages into ``docs/`` beside the suite under ``root``, if there are docs and tables."""
-    for path, content in changed(root):
-        path.parent.mkdir(exist_ok=True)
+    """Write the committed page into ``docs/`` beside the suite under ``root``, if there are docs and tables."""
+    for path, content in changed(root).items():
         write_whole(path, content)
 
 
-def changed(root: Path, measured: Coverage | None = None) -> list[tuple[Path, bytes]]:
-    """The pages that differ from what the suite under ``root`` gives, with their right contents."""
-    docs = root.resolve().parent / "docs"
-    if not docs.is_dir() or not (root / COVERAGE_FILE).is_file():
-        return []
-    wanted = ((docs / name, content) for name, content in all_pages(measured or measure(root)).items())
-    return [(path, content) for path, content in wanted if not path.is_file() or read_bytes(path) != content]
+def changed(root: Path, measured: Coverage | None = None) -> dict[Path, bytes]:
+    """The right content of the committed page, if it differs from what the suite under ``root`` gives."""
+    path = root.resolve().parent / "docs" / SUMMARY_PAGE
+    if not path.parent.is_dir() or not (root / COVERAGE_FILE).is_file():
+        return {}
+    content = summary(measured or measure(root)).encode()
+    return {} if path.is_file() and read_bytes(path) == content else {path: content}
 
 
-def all_pages(coverage: Coverage) -> dict[str, bytes]:
-    """The pages by their names in ``docs/``."""
-    texts = {
-        "coverage.md": _summary(coverage),
+def site_pages(coverage: Coverage) -> dict[str, str]:
+    """The pages that only the site has, by their names in it."""
+    return {
         "coverage/requirements.md": _requirements(coverage),
         "coverage/kafka-tests.md": _families(coverage),
         "coverage/incidents.md": _incidents(coverage),
         "coverage/findings.md": _findings(coverage),
         "statements.md": _statements(coverage),
     }
-    return {name: text.encode() for name, text in texts.items()}
 
 
 # --- checks of statements -------------------------------------------------------------------------------------------
@@ -110,7 +112,8 @@ def _by_reason(coverage: Coverage, statements: Iterable[Statement]) -> Mapping[s
 # --- the summary ----------------------------------------------------------------------------------------------------
 
 
-def _summary(coverage: Coverage) -> str:
+def summary(coverage: Coverage) -> str:
+    """The committed page."""
     parts = [SUMMARY]
     if coverage.statements:
         parts += [_documents(coverage), _not_covered(coverage)]
@@ -120,16 +123,18 @@ def _summary(coverage: Coverage) -> str:
     parts.append(
         """## More
 
+`make docs` makes these pages:
+
 | page | contents |
 | --- | --- |
-| [statements.md](statements.md) | each statement of the documents, with the vectors and tests that check it |
-| [coverage/requirements.md](coverage/requirements.md) | each requirement, with the vectors that obey it or break it |
-| [coverage/findings.md](coverage/findings.md) | each finding of kfuzz, with the vectors that expect it |
-| [coverage/kafka-tests.md](coverage/kafka-tests.md) | the kinds of cases in Apache Kafka's own tests |
-| [coverage/incidents.md](coverage/incidents.md) | public reports of readers that failed |
+| `out/site/statements.html` | each statement of the documents, with the vectors and tests that check it |
+| `out/site/coverage/requirements.html` | each requirement, with the vectors that obey it or break it |
+| `out/site/coverage/findings.html` | each finding of kfuzz, with the vectors that expect it |
+| `out/site/coverage/kafka-tests.html` | the kinds of cases in Apache Kafka's own tests |
+| `out/site/coverage/incidents.html` | public reports of readers that failed |
 
-`kfuzz vectors build` writes these pages from the suite and three tables: `vectors/requirements.json`,
-`vectors/statements.json` and `vectors/coverage.json`.
+They come from the suite and three tables: `vectors/requirements.json`, `vectors/statements.json` and
+`vectors/coverage.json`. `kfuzz vectors build` writes this page from the same tables.
 """
     )
     return "\n".join(parts)
@@ -169,8 +174,8 @@ A statement is a sentence, a row or a line of a document that says something abo
 - [coverage/requirements.md](coverage/requirements.md) explains the requirements.
 - [coverage.md](coverage.md) counts the statements.
 
-`vectors/statements.json` holds the table, and `kfuzz vectors build` writes this page. `kfuzz vectors lint` fails if a
-statement has no requirement with vectors or tests, no test of its own, and no reason.
+`vectors/statements.json` holds the table, and `make docs` makes this page. `kfuzz vectors lint` fails if a statement
+has no requirement with vectors or tests, no test of its own, and no reason.
 """
 COUNTED = ["statements", "requirements", "vectors", "tests", "not checked"]
 
@@ -202,8 +207,9 @@ def _not_covered(coverage: Coverage) -> str:
 
 {_rows(["reason", "statements", "their numbers"], rows)}
 
-{noted} statements have a note in [statements.md](statements.md). It says that another document or Apache Kafka decides,
-or that kfuzz differs. [vectors.md](vectors.md#what-the-vectors-do-not-cover) lists the rules that only tests check.
+{noted} statements have a note in `out/site/statements.html`, which `make docs` makes. It says that another document or
+Apache Kafka decides, or that kfuzz differs. [vectors.md](vectors.md#what-the-vectors-do-not-cover) lists the rules that
+only tests check.
 """
 
 
@@ -374,8 +380,8 @@ def _finding_rows(codes: Mapping[str, Code], found: Mapping[str, Sequence[str]])
 
 
 def _page(title: str, about: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    written = "`kfuzz vectors build` writes this page; [coverage.md](../coverage.md) is the summary."
-    return f"# {title}\n\n{about}\n\n{written}\n\n{_rows(columns, rows)}\n"
+    summary = "[coverage.md](../coverage.md) is the summary."
+    return f"# {title}\n\n{about}\n\n{summary}\n\n{_rows(columns, rows)}\n"
 
 
 def _cell(ids: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ run = ["{python}", "testee.py"]
 
 [reproduce.records]
 program = "reproduce.py"
+shared = ["../common.py"]
 run = ["{python}", "reproduce.py", "{file}"]
 """
 
@@ -48,6 +49,7 @@ def root(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "testee.toml").write_text(TOML)
     (folder / "reproduce.py").write_text(PROGRAM)
+    (folder.parent / "common.py").write_text("# shared")
     return folder.parent
 
 
@@ -74,6 +76,7 @@ def test_each_fault_has_a_report_with_a_reproducer_that_was_tried(done: Run, roo
     [kills] = [folder for folder in folders if "kills" in folder.name]
     assert (kills / "input.bin").read_bytes() == b"\xff" * 40
     assert (kills / "reproduce.py").read_text() == PROGRAM
+    assert (kills / "common.py").read_text() == "# shared"
     text = (kills / "report.md").read_text()
     for part in (
         "# dies 1: kills the process",

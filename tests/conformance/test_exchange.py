@@ -1,35 +1,21 @@
-"""A conversation with a real broker: kfuzz writes every request, and reads every answer to its last byte.
+"""A conversation with a real broker over kfuzz's client, which writes every request and reads every answer to its end.
 
-It is had once, at every version that the broker and the catalogue have in common, and its counts are pinned.
+It takes place once, at every version that the broker and the catalogue have in common, and its counts are pinned.
 """
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from conformance.conversation import SETTINGS, Conversation, Exchange, converse, exchange_of, start_producers
 from conftest import require_tool
 
 from kfuzz import records
-from kfuzz.conformance.broker.exchange import (
-    SETTINGS,
-    Connection,
-    Conversation,
-    Exchange,
-    converse,
-    error_codes,
-    exchange_of,
-)
-from kfuzz.conformance.broker.real import Broker, BrokerFailed
+from kfuzz.client.protocol import first_error
+from kfuzz.conformance.broker.real import Broker
 from kfuzz.control import ControlRecordType, decode_control
-from kfuzz.errors import EncodeError, UsageError
-from kfuzz.messages.codec import encode, read
 from kfuzz.records.stream import read_committed
 
 # Exchanges, and the versions that both the broker and the latest catalogue have, at which all are asked.
@@ -89,11 +75,11 @@ def test_every_answer_is_decoded_fully_and_written_again_to_the_byte(said: Conve
 
 @pytest.mark.java
 def test_the_one_error_is_that_of_a_version_that_is_too_new_and_is_said_in_version_0(said: Conversation) -> None:
-    errors = {(one.api, one.version): codes for one in said.exchanges if (codes := list(error_codes(one.values)))}
-    assert errors == {TOO_NEW: [UNSUPPORTED_VERSION]}
+    errors = {(one.api, one.version): code for one in said.exchanges if (code := first_error(one.values)[0])}
+    assert errors == {TOO_NEW: UNSUPPORTED_VERSION}
     first = said.exchanges[0]
     assert (first.api, first.version) == TOO_NEW
-    assert (first.body_version, first.header_version) == (0, 0)
+    assert first.body_version == 0
     # All that it says is at which versions to ask again.
     assert first.values["apiKeys"] == [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]
 
@@ -143,36 +129,25 @@ def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
 def test_a_broker_gives_each_producer_its_id_and_each_start_of_a_transactional_one_a_higher_epoch(
     broker: Broker, said: Conversation
 ) -> None:
-    version = said.common["InitProducerId"].highest
-    with Connection(broker.port) as connection:
-
-        def started(transactional_id: str | None) -> tuple[int, int]:
-            values = {"transactionalId": transactional_id, "transactionTimeoutMs": 60_000}
-            answer = connection.ask("InitProducerId", version, values).values
-            assert answer["errorCode"] == 0
-            return answer["producerId"], answer["producerEpoch"]
-
-        idempotent = [started(None) for _ in range(3)]
-        again = [started("again") for _ in range(3)]
-    earlier = {one.values["producerId"] for one in said.of("InitProducerId")}
+    idempotent = start_producers(broker.port, [None] * 3)
+    ((producer_id, first), *later) = start_producers(broker.port, ["again"] * 3)
     assert [epoch for _, epoch in idempotent] == [0, 0, 0]
-    ((producer_id, first), *later) = again
     assert later == [(producer_id, first + 1), (producer_id, first + 2)]
-    ids = [*earlier, *(name for name, _ in idempotent), producer_id]
+    earlier = {one.values["producerId"] for one in said.of("InitProducerId")}
+    ids = [*earlier, *(id for id, _ in idempotent), producer_id]
     assert len(set(ids)) == len(said.of("InitProducerId")) + 4
     assert min(ids) >= 0
 
 
 # --- what is no full decoding, by hand ---
 
-ASKED = bytes.fromhex("0000000d 0012 0003 00000007 0001 63 00 00")
+NUMBER = 7
 HEADER = "00000007"
 BODY = "0000 02 0012 0000 0004 00 00000000 00"
 
 
 def answered(header: str, body: str) -> Exchange:
-    data = bytes.fromhex(header + body)
-    return exchange_of("ApiVersions", 3, ASKED, len(data).to_bytes(4, "big") + data)
+    return exchange_of("ApiVersions", 3, NUMBER, bytes.fromhex(header + body))
 
 
 def test_an_answer_without_a_flaw() -> None:
@@ -198,102 +173,8 @@ def test_whatever_is_not_read_or_would_be_written_otherwise_is_a_flaw(header: st
     assert any(flaw in found for found in answered(header, body).flaws())
 
 
-def test_an_answer_that_cannot_be_read_has_no_values() -> None:
-    for cut in (answered(HEADER, BODY[:-2]), answered("000000", "")):
-        with pytest.raises(BrokerFailed, match=r"the response to ApiVersions 3 cannot be read: .* \[message-cut\]"):
-            _ = cut.values
-
-
-def test_behind_a_header_that_is_refused_no_body_is_looked_for() -> None:
-    """These seven bytes would be a body of their own."""
-    response = bytes.fromhex("00000007 00000007 7f00 00")
-    exchange = exchange_of("EndTxn", 3, ASKED, response)
+def test_after_a_header_that_is_refused_no_body_is_read() -> None:
+    """The last bytes would be a body."""
+    exchange = exchange_of("EndTxn", 3, NUMBER, bytes.fromhex("00000007 7f00 00"))
     assert [one.code for one in exchange.header.findings] == ["tag-count-exceeds-message"]
     assert (exchange.body.message, len(exchange.flaws())) == (None, 1)
-    assert list(error_codes(read("EndTxnResponse", 3, response[4:]).message)) == [0x7F00]
-
-
-def test_a_frame_of_another_size_than_it_says_is_a_flaw() -> None:
-    right = answered(HEADER, BODY).response
-    (flaw,) = exchange_of("ApiVersions", 3, ASKED, b"\x00\x00\x00\x01" + right[4:]).flaws()
-    assert flaw.startswith("its values are encoded as")
-
-
-# --- a peer that is no broker ---
-
-
-@contextmanager
-def peer(answer: bytes, pause_s: float = 0) -> Iterator[int]:
-    """Whoever listens on the port given takes one request, says ``answer`` byte by byte and hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            taken, _ = server.accept()
-            with taken:
-                taken.recv(1024)
-                with contextlib.suppress(ConnectionError):
-                    for byte in answer:
-                        taken.sendall(bytes([byte]))
-                        time.sleep(pause_s)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield server.getsockname()[1]
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ("", "no answer to ApiVersions 0: the broker closed the connection after 0 of 4 bytes"),
-        ("00000008 0000", "no answer to ApiVersions 0: the broker closed the connection after 2 of 8 bytes"),
-        ("7fffffff", "no answer to ApiVersions 0: a response of 2147483647 bytes; the limit is 16777216"),
-        ("ffffffff", "no answer to ApiVersions 0: a response of -1 bytes; the limit is 16777216"),
-    ],
-)
-def test_a_peer_that_does_not_answer_is_told_of(answer: str, says: str) -> None:
-    with peer(bytes.fromhex(answer)) as port, Connection(port) as connection, pytest.raises(BrokerFailed, match=says):
-        connection.ask("ApiVersions", 0, {})
-
-
-def test_an_answer_has_to_be_whole_in_time_however_many_bytes_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kfuzz.conformance.broker.exchange._ANSWER_TIMEOUT_S", 0.2)
-    slow = bytes.fromhex("00000100") + bytes(30)
-    with (
-        peer(slow, 0.02) as port,
-        Connection(port) as connection,
-        pytest.raises(BrokerFailed, match="no answer to Api"),
-    ):
-        connection.ask("ApiVersions", 0, {})
-
-
-def test_a_port_that_nobody_listens_on_is_told_of() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(BrokerFailed, match=f"no broker answers on 127.0.0.1:{port}"):
-        Connection(port)
-
-
-def test_nothing_is_sent_where_a_value_does_not_fit() -> None:
-    with peer(b"") as port, Connection(port) as connection:
-        with pytest.raises(EncodeError, match=r"MetadataRequest\.topics is None"):
-            connection.ask("Metadata", 0, {"topics": None})
-        with pytest.raises(UsageError, match="MetadataRequest has no version 99"):
-            connection.ask("Metadata", 99, {})
-        # The peer takes one request, which is this.
-        with pytest.raises(BrokerFailed, match="no answer to Metadata 1: the broker closed the connection"):
-            connection.ask("Metadata", 1, {"topics": None})
-
-
-def test_error_codes_are_found_wherever_they_stand() -> None:
-    values = {"errorCode": 0, "a": [{"partitionErrorCode": 3, "b": {"topicConfigErrorCode": 29}}, {"errorCode": -1}]}
-    assert list(error_codes(values)) == [3, 29, -1]
-
-
-def test_a_request_is_framed_behind_the_header_of_its_version() -> None:
-    """Header 2 keeps the client id as it was, and has tags behind it."""
-    with peer(bytes.fromhex("00000004 00000001")) as port, Connection(port) as connection:
-        exchange = connection.ask("ApiVersions", 9, {"clientSoftwareName": "me"})
-    body = encode("ApiVersions", 5, {"clientSoftwareName": "me"})
-    head = bytes.fromhex("0012 0009 00000001 0005") + b"kfuzz" + b"\x00"
-    assert exchange.request == (len(head) + len(body)).to_bytes(4, "big") + head + body

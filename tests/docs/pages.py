@@ -16,6 +16,10 @@ PAGES: Final = (
     "tests/README.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")),
 )
+# The modules that docs/api.md names. One function, which has the name of a module, has a line of its own with options.
+PUBLIC: Final = tuple(
+    re.findall(r"^::: (kfuzz(?:\.[a-z]+)+)\n(?! )", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+)
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Blocks in one of these languages hold no commands.
 OTHER: Final = ("python", "json", "toml", "java", "go", "javascript", "xml", "text", "mermaid", "c")

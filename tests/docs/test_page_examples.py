@@ -1,4 +1,4 @@
-"""The Python blocks of the documentation's pages print what the pages show. test_api_page.py has those of api.md."""
+"""The Python blocks of the documentation's pages print what the pages show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK: Final = re.compile(r"^```python\n(>>> .*?)^```$", re.MULTILINE | re.DOTAL
 PROGRAM: Final = re.compile(
     r"^```python\n(?!>>> )(.*?)^```$(?:\n\n```(?:text)?\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
-TEXTS: Final = {page: (ROOT / page).read_text() for page in PAGES if page != "docs/api.md"}
+TEXTS: Final = {page: (ROOT / page).read_text() for page in PAGES}
 EXAMPLES: Final = {page: blocks for page, text in TEXTS.items() if (blocks := BLOCK.findall(text))}
 # Pages whose programs another test runs.
 ELSEWHERE: Final = {

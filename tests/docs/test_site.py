@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from docs.pages import ROOT
+from docs.pages import PUBLIC, ROOT
 
 pytest.importorskip("mkdocs")
 
 from tools.docs_site import OTHERS, with_links
 
-KNOWN = frozenset({"spark.md", "coverage.md", "tutorials/a.md", *OTHERS.values()})
+KNOWN = frozenset({"spark.md", "coverage.md", "statements.md", "tutorials/a.md", *OTHERS.values()})
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,9 @@ KNOWN = frozenset({"spark.md", "coverage.md", "tutorials/a.md", *OTHERS.values()
         # A file that is no page of the site.
         ("corpora.md", "[the hook](../tools/docs_site.py) does it", "the hook does it"),
         ("corpora.md", "[`kfuzz`](https://example.org/a.md)", "[`kfuzz`](https://example.org/a.md)"),
+        # A page that only the site has.
+        ("tutorials/a.md", "see `out/site/statements.html`", "see [statements.md](../statements.md)"),
+        ("corpora.md", "see `out/site/other.html`", "see `out/site/other.html`"),
         # mkdocs reports it.
         ("corpora.md", "[nowhere](none.md)", "[nowhere](none.md)"),
         ("corpora.md", "```\n[x](../tools/docs_site.py)\n```\n", "```\n[x](../tools/docs_site.py)\n```\n"),
@@ -50,5 +55,19 @@ def test_the_site_is_built_and_no_link_is_broken(tmp_path: Path) -> None:
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    for page in ("index.html", "tutorials/judge-your-decoder.html", "project/disclosure.html"):
-        assert (tmp_path / "site" / page).stat().st_size > 5000
+    site = tmp_path / "site"
+    for page in ("index.html", "tutorials/judge-your-decoder.html", "project/disclosure.html", "statements.html"):
+        assert (site / page).stat().st_size > 5000
+    api = (site / "api.html").read_text()
+    missing = [
+        f"{module}.{name}"
+        for module in PUBLIC
+        for name in importlib.import_module(module).__all__
+        if f'id="{module}.{name}"' not in api
+    ]
+    # The module has its name too.
+    assert missing == ["kfuzz.records.read"]
+    shown = re.sub(r"<[^>]+>", "", api)
+    # A compiled function: the types are in a stub, the docstring is in the module.
+    assert "decompressed_bytes" in shown
+    assert "create no batches and no records" in shown

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from conformance.conversation import SETTINGS
 from conftest import require_tool
 from docs.pages import FENCE, ROOT, of_block, shows
 from docs.samples import environment
 
-from kfuzz.conformance.broker.exchange import SETTINGS
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.fuzz.building import COMPILERS
 

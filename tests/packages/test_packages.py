@@ -10,7 +10,7 @@ import pytest
 from conftest import require_tool
 
 from kfuzz.errors import UsageError
-from kfuzz.vectors import load_suite
+from kfuzz.vectors import load_suite, packaged
 from kfuzz.vectors.model import Bomb
 from tools import packages
 
@@ -52,7 +52,7 @@ def test_the_codec_of_a_bomb_is_that_of_its_bytes(made: bytes) -> None:
     for vector in load_suite("records/*", kinds=("records",)):
         if isinstance(vector.source, Bomb) and vector.id in there:
             one = there[vector.id]
-            assert {name: one[name] for name in ("codecs", "magics")} == packages.needs(vector.data), vector.id
+            assert {name: one[name] for name in ("codecs", "magics")} == packaged.needs(vector.data), vector.id
 
 
 def test_equal_suites_give_equal_files_and_a_package_can_be_made_again(made: bytes, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_equal_suites_give_equal_files_and_a_package_can_be_made_again(made: byt
 def test_every_package_has_its_version_and_licence(name: str, made: bytes, tmp_path: Path) -> None:
     packages.make(name, tmp_path / name, made)
     texts = [path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()]
-    assert not any(packages.VERSION in text for text in texts)
+    assert not any(packaged.VERSION in text for text in texts)
     assert (tmp_path / name / "LICENSE").is_file()
     assert (tmp_path / name / packages.PACKAGES[name].data).read_bytes() == made
 
@@ -85,10 +85,10 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_full_disk_is_told_with_the_folder_of_the_package(
     made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def copy(source: Path, target: Path, **options: object) -> None:
-        raise shutil.Error([(str(source), str(target), "[Errno 28] No space left on device: 'go.mod'")])
+    def write(path: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copytree", copy)
+    monkeypatch.setattr(Path, "write_bytes", write)
     with pytest.raises(UsageError) as told:
         packages.make("go", tmp_path / "go", made)
     assert str(told.value).startswith(f"{tmp_path / 'go'} cannot be written: No space left on device; free space")

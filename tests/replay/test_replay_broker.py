@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conformance.conversation import SETTINGS
 from conftest import require_tool
 from replay.hand_made import FIRST_MS, Seen, batch, marker, old, sendable, write_log
 
-from kfuzz.conformance.broker.exchange import SETTINGS
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import parse

@@ -227,7 +227,7 @@ def change(source: str, where: str, text: str) -> Change:
 def test_what_tests_hold_is_noticed_and_what_they_do_not_hold_survives(checkout: Path, tmp_path: Path) -> None:
     told: list[str] = []
     with copies(checkout, 1, FAST) as free:
-        tests = mapped(free, checkout, tmp_path / "lines", ["*"], told.append)
+        tests = mapped(free, checkout, tmp_path / "lines", told.append)
         copy = free.get()
         assert [tests.parts[0].file, *tests.parts[0].failed] == ["tests/test_a.py", "tests/test_a.py::test_broken"]
 

@@ -15,6 +15,7 @@ from tools.mutants.changes import EXCLUDED, Change, sample
 from tools.mutants.run import Copy, Result, copies, mapped, spread
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+OUT: Final = ROOT / "out" / "mutants"
 LISTED: Final = Path(__file__).with_name("listed.toml")
 FAST: Final = "not full and not clang and not spark"
 SHARE: Final = 0.9
@@ -29,20 +30,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=200, help="number of changes (200)")
     parser.add_argument("--seed", type=int, default=1, help="seed that selects the changes (1)")
     parser.add_argument("--module", nargs="+", default=(), metavar="GLOB", help="only change these files")
-    parser.add_argument("--tests", nargs="+", default=("*",), metavar="GLOB", help="only run the tests in these files")
     parser.add_argument("--marks", default=FAST, metavar="EXPRESSION", help=f"only tests with these marks ({FAST})")
     parser.add_argument("--processes", type=int, default=2, help="number of copies that work at a time (2)")
     parser.add_argument("--survivors", action="store_true", help="only repeat changes that survived the last run")
-    parser.add_argument(
-        "--out", type=Path, default=ROOT / "out" / "mutants", metavar="DIR", help="where to write result.json"
-    )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 if at least nine of ten changes are noticed or time out, 2 if there are no changes, otherwise 1."""
     options = _parser().parse_args(arguments)
-    kept = options.out / "result.json"
+    kept = OUT / "result.json"
     changes = sample(ROOT, options.count, options.seed, options.module)
     reasons = _reasons()
     if options.survivors:
@@ -53,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for pattern, why in EXCLUDED.items():
         _tell(f"{pattern} is left out: {why}")
-    lines = options.out / ("lines" if options.marks == FAST else f"lines {options.marks}")
+    lines = OUT / ("lines" if options.marks == FAST else f"lines {options.marks}")
     with copies(ROOT, options.processes, options.marks) as free:
-        tests = mapped(free, ROOT, lines, options.tests, _tell)
+        tests = mapped(free, ROOT, lines, _tell)
         failed = [name for part in tests.parts for name in part.failed]
         for name in failed:
             _tell(f"left out, because it fails without any change: {name}")

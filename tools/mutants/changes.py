@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import copy
 import difflib
 import fnmatch
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 # Kinds with a higher weight are drawn more often. Mistakes in decisions are more common than in numbers or statements.
 WEIGHTS: Final = {
@@ -60,6 +60,10 @@ _OPERATORS: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.BitXor: ast.BitAnd,
 }
 _FUNCTIONS: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
+# Calls whose arguments are types or names.
+_OF_TYPES: Final = ("cast", "TypeVar", "get_args", "NewType", "field")
+# What needs no brackets in the place of another expression.
+_SIMPLE: Final = (ast.Name, ast.Constant, ast.Call, ast.Attribute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,8 @@ class Change:
     def before_and_after(self) -> tuple[str, str]:
         """The changed lines before and after, without indentation."""
         one, other = self.source.splitlines(), self.made().splitlines()
-        changed = [
-            block for block in difflib.SequenceMatcher(None, one, other, False).get_opcodes() if block[0] != "equal"
-        ]
-        first, last = changed[0], changed[-1]
-        return _joined(one[first[1] : last[2]]), _joined(other[first[3] : last[4]])
+        first, last = self.lines[0] - 1, self.lines[1]
+        return _joined(one[first:last]), _joined(other[first : last + len(other) - len(one)])
 
     def diff(self) -> str:
         """A unified diff with one line of context."""
@@ -147,9 +148,24 @@ def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ()) -> l
 
 def changes(path: str, source: str) -> list[Change]:
     """All possible changes of the file. A few of them are not valid Python."""
-    finder = _Finder(path, source)
-    finder.visit(ast.parse(source))
-    return finder.found
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    lines = [*source.splitlines(), ""]
+
+    def at(line: int, column_bytes: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column_bytes].decode())
+
+    found = []
+    for where, (kind, node, text) in _walk(ast.parse(source), _Where()):
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start, end = at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
+        if source[start:end] != text:
+            span = node.lineno, node.end_lineno
+            names = () if where.in_function else where.names
+            found.append(Change(path, source, kind, start, end, text, span, ".".join(where.path), names))
+    return found
 
 
 def _compiles(source: str) -> bool:
@@ -160,251 +176,127 @@ def _compiles(source: str) -> bool:
     return True
 
 
-class _Finder(ast.NodeVisitor):
-    def __init__(self, path: str, source: str) -> None:
-        self.path = path
-        self.found: list[Change] = []
-        self.where: list[str] = []
-        self.in_function = 0
-        self.names: tuple[str, ...] = ()
-        self.source = source
-        self.line_starts = [0]
-        for line in source.splitlines(keepends=True):
-            self.line_starts.append(self.line_starts[-1] + len(line))
-        self.lines = source.splitlines()
+class _Where(NamedTuple):
+    """The functions and classes around a node, and the names that it gives a value to outside of functions."""
 
-    # -- places
+    path: tuple[str, ...] = ()
+    in_function: bool = False
+    names: tuple[str, ...] = ()
 
-    def at(self, line: int, column_bytes: int) -> int:
-        text = self.lines[line - 1] if line <= len(self.lines) else ""
-        return self.line_starts[line - 1] + len(text.encode()[:column_bytes].decode())
 
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
+# A kind, the node that is replaced, and its new text.
+_Variant = tuple[str, ast.expr | ast.stmt, str]
 
-    def add(self, kind: str, node: ast.expr | ast.stmt, text: str) -> None:
-        start, end = self.span(node)
-        if self.source[start:end] == text:
+
+def _walk(node: ast.AST, where: _Where) -> Iterator[tuple[_Where, _Variant]]:
+    """The variants of the node and of all nodes in it, except for types, f-strings, assertions and names."""
+    inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    match node:
+        # f-strings are texts, and before Python 3.12 their inner positions are wrong.
+        case ast.JoinedStr() | ast.Assert() | ast.Expr(ast.Constant()) | ast.If(ast.Name("TYPE_CHECKING")):
             return
-        assert node.end_lineno is not None
-        lines = (node.lineno, node.end_lineno)
-        names = () if self.in_function else self.names
-        self.found.append(Change(self.path, self.source, kind, start, end, text, lines, ".".join(self.where), names))
-
-    def replace(self, kind: str, node: ast.expr, make: Callable[[ast.expr], ast.expr]) -> None:
-        """Replace ``node`` by what ``make`` returns for a copy of it."""
-        made = make(copy.deepcopy(node))
-        text = ast.unparse(made)
-        if type(made) is not type(node) and not isinstance(made, ast.Name | ast.Constant | ast.Call | ast.Attribute):
-            text = f"({text})"
-        self.add(kind, node, text)
-
-    # -- code that is skipped
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        if any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list):
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            if any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list):
+                return
+            for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+                yield from _walk(default, where._replace(names=(node.name,)))
+            where, inner = _Where((*where.path, node.name), True), node.body
+        case ast.ClassDef():
+            if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
+                return
+            where, inner = where._replace(path=(*where.path, node.name)), node.body
+        case ast.Assign() | ast.AnnAssign():
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = tuple(one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+            is_kept = node.value is None or "__all__" in names or _is_type(node.value)
+            inner = [] if is_kept or node.value is None else [node.value]
+            inside = where if where.in_function else where._replace(names=names)
+            if where.in_function:
+                yield from ((where, variant) for variant in _variants(node))
+            for one in inner:
+                yield from _walk(one, inside)
             return
-        for default in (*node.args.defaults, *node.args.kw_defaults):
-            if default is not None:
-                self.names = (node.name,)
-                self.visit(default)
-        self.where.append(node.name)
-        self.in_function += 1
-        self.body(node.body)
-        self.in_function -= 1
-        self.where.pop()
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
-            return
-        self.where.append(node.name)
-        self.body(node.body)
-        self.where.pop()
-
-    def body(self, statements: Sequence[ast.stmt]) -> None:
-        for statement in statements:
-            self.visit(statement)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.assigned([node.target], node.value)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        if self.in_function and any(isinstance(one, ast.Attribute | ast.Subscript) for one in node.targets):
-            self.drop(node)
-        self.assigned(node.targets, node.value)
-
-    def assigned(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        names = [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
-        if "__all__" in names or _is_type(value):
-            return
-        if not self.in_function:
-            self.names = tuple(names)
-        self.visit(value)
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Skip f-strings: they are texts, and before Python 3.12 their inner positions are wrong."""
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        """Skip assertions: removing one changes no behaviour."""
-
-    # -- statements
-
-    def drop(self, node: ast.stmt) -> None:
-        self.add("statement", node, "pass")
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Constant):
-            return
-        if isinstance(node.value, ast.Call):
-            self.drop(node)
-        self.visit(node.value)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.drop(node)
-        other = _OPERATORS.get(type(node.op))
-        if other:
-            made = copy.deepcopy(node)
-            made.op = other()
-            self.add("arithmetic", node, ast.unparse(made))
-        self.visit(node.value)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        self.drop(node)
-        self.generic_visit(node)
-
-    def visit_Delete(self, node: ast.Delete) -> None:
-        self.drop(node)
-
-    def visit_Break(self, node: ast.Break) -> None:
-        self.drop(node)
-
-    def visit_Continue(self, node: ast.Continue) -> None:
-        self.drop(node)
-
-    def visit_Return(self, node: ast.Return) -> None:
-        if node.value is None:
-            self.drop(node)
-            return
-        if not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            self.add("return", node, "return None")
-        self.visit(node.value)
-
-    def visit_If(self, node: ast.If) -> None:
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return
-        self.condition(node.test)
-        self.generic_visit(node)
-
-    def visit_While(self, node: ast.While) -> None:
-        # Do not try True: most endless loops only waste time.
-        if not isinstance(node.test, ast.Constant):
-            self.add("condition", node.test, "False")
-        self.generic_visit(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        def swapped(made: ast.expr) -> ast.expr:
-            assert isinstance(made, ast.IfExp)
-            made.body, made.orelse = made.orelse, made.body
-            return made
-
-        self.replace("choice", node, swapped)
-        self.generic_visit(node)
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        for one in node.ifs:
-            self.condition(one)
-        self.generic_visit(node)
-
-    def condition(self, test: ast.expr) -> None:
-        # Skip conditions that assign a name with `:=`. The name would be missing, and any test would notice that.
-        if not any(isinstance(one, ast.NamedExpr) for one in ast.walk(test)):
-            for value in ("True", "False"):
-                self.add("condition", test, value)
-
-    # -- expressions
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        for i, op in enumerate(node.ops):
-            for other in _COMPARISONS[type(op)]:
-
-                def compared(made: ast.expr, i: int = i, other: type[ast.cmpop] = other) -> ast.expr:
-                    assert isinstance(made, ast.Compare)
-                    made.ops[i] = other()
-                    return made
-
-                self.replace("comparison", node, compared)
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        def turned(made: ast.expr) -> ast.expr:
-            assert isinstance(made, ast.BoolOp)
-            made.op = ast.Or() if isinstance(made.op, ast.And) else ast.And()
-            return made
-
-        # Brackets are needed: `and` binds tighter than `or`, so the change could affect neighbouring operands.
-        self.add("and-or", node, f"({ast.unparse(turned(copy.deepcopy(node)))})")
-        for i in range(len(node.values)):
-            kept = [copy.deepcopy(value) for j, value in enumerate(node.values) if j != i]
-            made = kept[0] if len(kept) == 1 else ast.BoolOp(node.op, kept)
-            self.add("and-or", node, f"({ast.unparse(made)})")
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        if isinstance(node.op, ast.Not):
-            self.replace("not", node, lambda made: made.operand if isinstance(made, ast.UnaryOp) else made)
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        other = _OPERATORS.get(type(node.op))
-        is_text = isinstance(node.left, ast.JoinedStr) or (
-            isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-        )
-        if other and not is_text:
-            made = copy.deepcopy(node)
-            made.op = other()
-            self.add("arithmetic", node, f"({ast.unparse(made)})")
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        value = node.value
-        if isinstance(value, bool):
-            self.add("flag", node, str(not value))
-        elif isinstance(value, int):
-            for step in (1, -1):
-                text = str(value + step)
-                self.add("number", node, f"({text})" if value + step < 0 else text)
-
-    def visit_Slice(self, node: ast.Slice) -> None:
-        for name in ("lower", "upper"):
-            bound = getattr(node, name)
-            if bound is not None:
-                self.add("bound", bound, "")
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id in ("cast", "TypeVar", "get_args", "NewType", "field"):
+        case ast.AugAssign(value=value):
+            inner = [value]
+        case ast.Delete():
+            inner = []
+        case ast.Call(ast.Name(name)) if name in _OF_TYPES:
             for keyword in node.keywords:
-                self.visit(keyword.value)
+                yield from _walk(keyword.value, where)
             return
-        if isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
-            self.add("arguments", node.func, _FUNCTIONS[node.func.id])
-        if not any(isinstance(one, ast.Starred) for one in node.args):
-            for i in range(len(node.args) - 1):
-                if ast.dump(node.args[i]) == ast.dump(node.args[i + 1]):
-                    continue
+    yield from ((where, variant) for variant in _variants(node))
+    for one in inner:
+        yield from _walk(one, where)
 
-                def swapped(made: ast.expr, i: int = i) -> ast.expr:
-                    assert isinstance(made, ast.Call)
-                    made.args[i], made.args[i + 1] = made.args[i + 1], made.args[i]
-                    return made
 
-                self.replace("arguments", node, swapped)
-        self.generic_visit(node)
+def _variants(node: ast.AST) -> Iterator[_Variant]:
+    """The variants of one node."""
+    match node:
+        case ast.Assign(targets) if any(isinstance(one, ast.Attribute | ast.Subscript) for one in targets):
+            yield "statement", node, "pass"
+        case ast.Expr(ast.Call()) | ast.Raise() | ast.Delete() | ast.Break() | ast.Continue() | ast.Return(None):
+            yield "statement", node, "pass"
+        case ast.Return(value) if not (isinstance(value, ast.Constant) and value.value is None):
+            yield "return", node, "return None"
+        case ast.AugAssign(target, op, value):
+            yield "statement", node, "pass"
+            if type(op) in _OPERATORS:
+                yield "arithmetic", node, ast.unparse(ast.AugAssign(target, _OPERATORS[type(op)](), value))
+        case ast.If(test):
+            yield from _decided(test)
+        case ast.While(test) if not isinstance(test, ast.Constant):
+            # Do not try True: most endless loops only waste time.
+            yield "condition", test, "False"
+        case ast.comprehension(ifs=ifs):
+            for test in ifs:
+                yield from _decided(test)
+        case ast.IfExp(test, body, orelse):
+            yield "choice", node, ast.unparse(ast.IfExp(test, orelse, body))
+        case ast.Compare(left, comparisons, others):
+            for i, comparison in enumerate(comparisons):
+                for turned in _COMPARISONS[type(comparison)]:
+                    yield "comparison", node, ast.unparse(ast.Compare(left, _with(comparisons, i, turned()), others))
+        case ast.BoolOp(op, values):
+            # Brackets are needed: `and` binds tighter than `or`, so the change could affect neighbouring operands.
+            other = ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
+            rests = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
+            for made in (other, *(rest[0] if len(rest) == 1 else ast.BoolOp(op, rest) for rest in rests)):
+                yield "and-or", node, f"({ast.unparse(made)})"
+        case ast.UnaryOp(ast.Not(), operand):
+            is_bare = isinstance(operand, (*_SIMPLE, ast.UnaryOp))
+            yield "not", node, ast.unparse(operand) if is_bare else f"({ast.unparse(operand)})"
+        case ast.BinOp(left, op, right) if type(op) in _OPERATORS and not _is_text(left):
+            yield "arithmetic", node, f"({ast.unparse(ast.BinOp(left, _OPERATORS[type(op)](), right))})"
+        case ast.Constant(bool() as value):
+            yield "flag", node, str(not value)
+        case ast.Constant(int() as value):
+            for number in (value + 1, value - 1):
+                yield "number", node, f"({number})" if number < 0 else str(number)
+        case ast.Slice(lower, upper):
+            yield from (("bound", bound, "") for bound in (lower, upper) if bound is not None)
+        case ast.Call(function, arguments, keywords):
+            if isinstance(function, ast.Name) and function.id in _FUNCTIONS:
+                yield "arguments", function, _FUNCTIONS[function.id]
+            if not any(isinstance(one, ast.Starred) for one in arguments):
+                for i, (one, two) in enumerate(itertools.pairwise(arguments)):
+                    if ast.dump(one) != ast.dump(two):
+                        swapped = _with(_with(arguments, i, two), i + 1, one)
+                        yield "arguments", node, ast.unparse(ast.Call(function, swapped, keywords))
+
+
+def _decided(test: ast.expr) -> Iterator[_Variant]:
+    # Skip conditions that assign a name with `:=`. The name would be missing, and any test would notice that.
+    if not any(isinstance(one, ast.NamedExpr) for one in ast.walk(test)):
+        yield "condition", test, "True"
+        yield "condition", test, "False"
+
+
+def _with(items: Sequence[Any], at: int, item: Any) -> list[Any]:
+    return [*items[:at], item, *items[at + 1 :]]
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_type(value: ast.expr) -> bool:

@@ -20,10 +20,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Literal, TypeVar
 
+import coverage
 import psutil
 
 from tools.mutants.changes import Change
-from tools.mutants.select import Map, Part, keep_part, load_part, test_files
+from tools.mutants.select import Map, Part, keep_part, load_part, recorded_lines, test_files
 
 Outcome = Literal["noticed", "survived", "timed out"]
 T = TypeVar("T")
@@ -40,18 +41,9 @@ CLOCK_FACTOR: Final = 5.0
 MEMORY_BYTES_MAX: Final = 4 << 30
 MAP_SECONDS: Final = 1800.0
 POLL_SECONDS: Final = 0.2
-PYTEST: Final = (
-    "-m",
-    "pytest",
-    "-q",
-    "--no-header",
-    "-p",
-    "no:xdist",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "tools.mutants.plugin",
-)
+PLUGIN: Final = "tools.mutants.plugin"
+COVERAGE: Final = Path(__file__).resolve().with_name("coverage.ini")
+PYTEST: Final = ("-m", "pytest", "-q", "--no-header", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", PLUGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +67,13 @@ class Copy:
     def run(self, tests: Sequence[str], cpu_seconds: float, **names: Path) -> int | None:
         """Pytest's exit code; None if it took too long or too much memory. ``names`` are the plugin's files."""
         # The copy must see neither the settings of an outer run nor the user's own pytest options.
-        dropped = ("MUTANTS_", "PYTEST_ADDOPTS")
+        dropped = ("MUTANTS_", "COVERAGE_", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment |= {f"MUTANTS_{name.upper()}": str(path) for name, path in names.items()}
+        if "notes" in names:
+            environment |= {"COVERAGE_PROCESS_START": str(COVERAGE), "MUTANTS_ROOT": str(self.root)}
         # The plugin comes from this checkout, everything else from the copy.
-        here = Path(__file__).parent
-        folders = [self.root, here.parents[1], *([here / "child"] if "map" in names else [])]
+        folders = (self.root, COVERAGE.parents[2])
         environment |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONDONTWRITEBYTECODE": "1"}
         # Searching for plugins takes longer than most tests.
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -102,14 +95,18 @@ class Copy:
             process.wait()
 
     def notes_of(self, file: str) -> dict[str, Any]:
-        """The lines that the tests of ``file`` run."""
-        notes = self.root / "notes.json"
+        """The tests of ``file``, and the lines that they run."""
+        notes, folder = self.root / "notes.json", self.root / "lines"
         notes.unlink(missing_ok=True)
-        self.run([file], MAP_SECONDS, map=notes)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self.run([file], MAP_SECONDS, notes=notes)
         if not notes.exists():
             return {"tests": [], "failed": [file], "lines": {}}
         document: dict[str, Any] = json.loads(notes.read_text())
-        return document
+        recorded = coverage.Coverage(data_file=str(folder / "data"), config_file=False, messages=False)
+        recorded.combine([str(folder)])
+        return document | {"lines": recorded_lines(recorded.get_data(), self.root, document["tests"])}
 
     def judge(self, change: Change, tests: Sequence[tuple[str, float]]) -> Result:
         """Make the change, run the tests until one fails, and undo the change."""
@@ -181,11 +178,9 @@ def spread(free: SimpleQueue[Copy], work: Sequence[T], do: Callable[[Copy, T], R
         yield from pool.map(one, work)
 
 
-def mapped(
-    free: SimpleQueue[Copy], checkout: Path, kept: Path, patterns: Sequence[str], tell: Callable[[str], None]
-) -> Map:
+def mapped(free: SimpleQueue[Copy], checkout: Path, kept: Path, tell: Callable[[str], None]) -> Map:
     """Which tests run which lines. Reuses saved parts that are up to date, and records the others again."""
-    files = test_files(checkout, patterns)
+    files = test_files(checkout)
     parts = {file: load_part(kept, checkout, file) for file in files}
     missing = [file for file, part in parts.items() if part is None]
 

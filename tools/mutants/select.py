@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
-import fnmatch
 import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from coverage import CoverageData
+
+from kfuzz.files import write_whole
 from tools.mutants.changes import Change
 
 # These test other things than the modules of kfuzz.
@@ -25,20 +27,10 @@ NEAR_SECONDS: Final = 20.0
 FAR_SECONDS: Final = 5.0
 
 
-def test_files(root: Path, patterns: Sequence[str]) -> list[str]:
+def test_files(root: Path) -> list[str]:
     """The test files to use, as paths from ``root``."""
     files = sorted(file.relative_to(root).as_posix() for file in (root / "tests").rglob("test_*.py"))
-    wanted = [file for file in files if any(fnmatch.fnmatch(file, pattern) for pattern in patterns)]
-    return [file for file in wanted if not file.startswith(NOT_ASKED)]
-
-
-def digest(root: Path, paths: Iterable[str]) -> str:
-    """A digest of the names and contents of the files. A missing file counts as ``missing``."""
-    made = hashlib.sha256()
-    for path in sorted(paths):
-        made.update(path.encode() + b"\0")
-        made.update((root / path).read_bytes() if (root / path).exists() else b"missing")
-    return made.hexdigest()
+    return [file for file in files if not file.startswith(NOT_ASKED)]
 
 
 @dataclass(slots=True)
@@ -143,27 +135,61 @@ def _within(tests: Iterable[tuple[str, float]], most_seconds: float) -> list[tup
 
 def load_part(folder: Path, root: Path, file: str) -> Part | None:
     """The part saved in ``folder``; None if there is none, or if a file that it depends on has changed."""
-    kept = folder / (file.replace("/", "-") + ".json")
-    if not kept.exists():
-        return None
-    document = json.loads(kept.read_text())
-    if document["digest"] != digest(root, [*document["lines"], *_helpers(root), file]):
-        return None
-    return Part.load(file, document)
+    kept = _place(folder, file)
+    document = json.loads(kept.read_text()) if kept.exists() else {"digest": ""}
+    return Part.load(file, document) if document["digest"] == _digest(root, file, document) else None
 
 
 def keep_part(folder: Path, root: Path, file: str, document: dict[str, Any]) -> Part:
-    """Save what the plugin recorded for ``file``."""
-    document["digest"] = digest(root, [*document["lines"], *_helpers(root), file])
+    """Save what was recorded for ``file``."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / (file.replace("/", "-") + ".json")
-    part = kept.with_suffix(".part")
-    part.write_text(json.dumps(document))
-    part.replace(kept)
+    write_whole(_place(folder, file), json.dumps(document | {"digest": _digest(root, file, document)}))
     return Part.load(file, document)
 
 
-def _helpers(root: Path) -> list[str]:
-    """The Python files in tests/ that contain no tests."""
-    files = (root / "tests").rglob("*.py")
-    return [file.relative_to(root).as_posix() for file in files if not file.name.startswith("test_")]
+def _place(folder: Path, file: str) -> Path:
+    return folder / (file.replace("/", "-") + ".json")
+
+
+def _digest(root: Path, file: str, document: dict[str, Any]) -> str:
+    """A digest of the test file, of the modules that it runs, and of the Python files in tests/ without tests."""
+    helpers = [path for path in (root / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    made = hashlib.sha256()
+    for path in sorted([*(root / name for name in document.get("lines", ())), *helpers, root / file]):
+        made.update(path.relative_to(root).as_posix().encode() + b"\0")
+        made.update(path.read_bytes() if path.exists() else b"missing")
+    return made.hexdigest()
+
+
+def recorded_lines(data: CoverageData, root: Path, tests: list[tuple[str, float]]) -> dict[str, dict[int, list[int]]]:
+    """For each module and line, the numbers of the tests that run it; -1 is a fixture.
+
+    A context is a test, or a test and its phase if a child process of the test ran the line. Of these only the lines
+    inside functions count: all others run whenever a module is imported.
+    """
+    number = {"fixtures": -1} | {name: i for i, (name, _) in enumerate(tests)}
+    found: dict[str, dict[int, list[int]]] = {}
+    # Templates are compiled under their own names and are not Python files.
+    for name in sorted(name for name in data.measured_files() if name.endswith(".py")):
+        path = Path(name)
+        inside = _insides(path.read_text())
+        lines = {}
+        for line, contexts in sorted(data.contexts_by_lineno(name).items()):
+            here = {number[one] for one in contexts if one in number}
+            if line in inside:
+                here |= {number[one] for one in (one.rpartition(" (")[0] for one in contexts) if one in number}
+            if here:
+                lines[line] = sorted(here)
+        found[path.relative_to(root).as_posix()] = lines
+    return found
+
+
+def _insides(source: str) -> set[int]:
+    """The lines inside functions."""
+    return {
+        line
+        for function in ast.walk(ast.parse(source))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in function.body
+        for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+    }

@@ -1,4 +1,4 @@
-"""Asks a real Apache Kafka broker about vectors, and records a conversation with it (docs/real-broker.md)."""
+"""Asks a real Apache Kafka broker about vectors (docs/real-broker.md)."""
 
 from __future__ import annotations
 

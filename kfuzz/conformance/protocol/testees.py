@@ -60,10 +60,12 @@ class BuildFailed(KfuzzError):
 class Reproducer:
     """A short program that decodes a file with a library, as a user of the library would.
 
-    ``program`` is its source. ``run`` starts it in ``folder``; ``command`` fills its placeholders.
+    ``program`` is its source, and ``shared`` the sources that it shares with other programs. ``run`` starts it in
+    ``folder``; ``command`` fills its placeholders.
     """
 
     program: Path
+    shared: tuple[Path, ...]
     run: tuple[str, ...]
     build: tuple[str, ...]
     folder: Path
@@ -303,7 +305,7 @@ _TOP: Final = {
     "fuzz": dict,
 }
 _VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
-_REPRODUCER: Final = {"program": str, "build": list, "run": list}
+_REPRODUCER: Final = {"program": str, "shared": list, "build": list, "run": list}
 _FUZZED: Final = {"distribution": str, "compiled": bool}
 
 
@@ -362,7 +364,8 @@ def _reproducer(place: str, table: Any, folder: Path, release: str) -> Reproduce
         return tuple(_replaced(word, values) for word in table[name])
 
     build = words("build") if "build" in table else ()
-    return Reproducer(folder / table["program"], words("run"), build, folder)
+    shared = tuple(folder / name for name in table.get("shared", ()))
+    return Reproducer(folder / table["program"], shared, words("run"), build, folder)
 
 
 def _fuzzed(place: str, table: Any) -> Fuzzed:

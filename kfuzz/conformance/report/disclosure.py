@@ -200,7 +200,8 @@ def _shown(
     }
     trial = tried(reproducer.command(values), reproducer.folder)
     program = reproducer.program.name
-    write_whole(folder / program, reproducer.program.read_text())
+    for source in (reproducer.program, *reproducer.shared):
+        write_whole(folder / source.name, source.read_text())
     command = shlex.join(reproducer.command(values | {"file": INPUT_FILE}))
     return shown | {
         "program": program,

@@ -5,21 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strconv"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func main() {
-	debug.SetTraceback("all") // a decoder that hangs shows where
-	time.AfterFunc(30*time.Second, func() { panic("no end after 30 s") })
-	data, err := os.ReadFile(os.Args[1])
+	data := input()
 	key, keyErr := strconv.ParseInt(os.Args[3], 10, 16)
 	version, versionErr := strconv.ParseInt(os.Args[4], 10, 16)
-	if err != nil || keyErr != nil || versionErr != nil {
+	if keyErr != nil || versionErr != nil {
 		panic("usage: messages FILE request|response KEY VERSION")
 	}
 	var message interface {
@@ -30,10 +25,8 @@ func main() {
 		message = kmsg.RequestForKey(int16(key))
 	}
 	message.SetVersion(int16(version))
-	err = message.ReadFrom(data)
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	fmt.Fprintf(os.Stderr, "allocated: %d MiB\n", memory.TotalAlloc>>20)
+	err := message.ReadFrom(data)
+	printAllocated()
 	if err != nil {
 		fmt.Println("error:", err)
 		return

@@ -9,28 +9,18 @@ import (
 	"math"
 	"net"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 )
 
 func main() {
-	debug.SetTraceback("all") // a decoder that hangs shows where
-	time.AfterFunc(30*time.Second, func() { panic("no end after 30 s") })
-	data, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		fmt.Fprintf(os.Stderr, "allocated: %d MiB\n", memory.TotalAlloc>>20)
-	}()
+	data := input()
+	defer printAllocated()
 	count, offset := 0, int64(math.MinInt64)
-	data, total := from(offset, data)
-	for promised := total; len(data) > 0; data, promised = from(offset, data) {
+	// What cannot be counted is fetched until a fetch brings nothing.
+	data, total := from(offset, data, 1, math.MaxInt32)
+	for promised := total; len(data) > 0; data, promised = from(offset, data, 1, math.MaxInt32) {
 		before := count
 		client, server := net.Pipe()
 		go serve(server, data)
@@ -39,11 +29,11 @@ func main() {
 		conn.SetReadDeadline(time.Now().Add(5 * time.Second)) // the broker here sends nothing more after its answer
 		batch := conn.ReadBatchWith(kafka.ReadBatchConfig{MinBytes: 1, MaxBytes: 1e6})
 		next := offset
-		for err = nil; err == nil; {
+		var err error
+		for err == nil {
 			var m kafka.Message
 			if m, err = batch.ReadMessage(); err == nil {
-				fmt.Printf("offset %d timestamp %d key %s value %s headers %d\n",
-					m.Offset, m.Time.UnixMilli(), length(m.Key), length(m.Value), len(m.Headers))
+				printRecord(m.Offset, m.Time.UnixMilli(), length(m.Key), length(m.Value), len(m.Headers))
 				next = max(next, m.Offset+1)
 				count++
 			}
@@ -94,40 +84,4 @@ func serve(conn net.Conn, data []byte) {
 			return
 		}
 	}
-}
-
-func length(data []byte) string {
-	if data == nil {
-		return "null"
-	}
-	return fmt.Sprint(len(data))
-}
-
-// The size of a message of magic 0 without key and value.
-const smallest = 26
-
-// from is what a broker sends: the batch that holds the offset and all behind it, or nothing if no whole batch is left.
-// promised is how many records its headers count.
-func from(offset int64, data []byte) (sent []byte, promised int) {
-	for at := 0; len(data)-at >= 17; {
-		batch, count := data[at:], 1
-		last, size := int64(binary.BigEndian.Uint64(batch)), 12+int(int32(binary.BigEndian.Uint32(batch[8:])))
-		if size > len(batch) {
-			break
-		}
-		if batch[16] == 2 && size >= 61 {
-			last += int64(int32(binary.BigEndian.Uint32(batch[23:])))
-			count = int(int32(binary.BigEndian.Uint32(batch[57:])))
-		}
-		if sent == nil && (last >= offset || size < smallest) {
-			sent = batch
-		}
-		if size < smallest {
-			return sent, math.MaxInt // unknown; the fetches go on until one brings nothing
-		}
-		if at += size; sent != nil {
-			promised += max(1, count)
-		}
-	}
-	return sent, promised
 }

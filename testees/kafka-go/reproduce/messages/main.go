@@ -6,10 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strconv"
-	"time"
 
 	_ "github.com/segmentio/kafka-go" // registers the APIs
 	"github.com/segmentio/kafka-go/protocol"
@@ -23,12 +20,10 @@ var flexible = map[uint64]uint64{
 }
 
 func main() {
-	debug.SetTraceback("all") // a decoder that hangs shows where
-	time.AfterFunc(30*time.Second, func() { panic("no end after 30 s") })
-	body, err := os.ReadFile(os.Args[1])
+	body := input()
 	key, keyErr := strconv.ParseUint(os.Args[3], 10, 15)
 	version, versionErr := strconv.ParseUint(os.Args[4], 10, 15)
-	if err != nil || keyErr != nil || versionErr != nil {
+	if keyErr != nil || versionErr != nil {
 		panic("usage: messages FILE request|response KEY VERSION")
 	}
 	header := []byte{0, 0, 0, 0} // correlation id
@@ -41,14 +36,13 @@ func main() {
 	frame := binary.BigEndian.AppendUint32(nil, uint32(len(header)+len(body)))
 	frame = append(append(frame, header...), body...)
 	var message protocol.Message
+	var err error
 	if os.Args[2] == "request" {
 		_, _, _, message, err = protocol.ReadRequest(bytes.NewReader(frame))
 	} else {
 		_, message, err = protocol.ReadResponse(bytes.NewReader(frame), protocol.ApiKey(key), int16(version))
 	}
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	fmt.Fprintf(os.Stderr, "allocated: %d MiB\n", memory.TotalAlloc>>20)
+	printAllocated()
 	if err != nil {
 		fmt.Println("error:", err)
 		return

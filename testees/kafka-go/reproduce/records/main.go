@@ -9,29 +9,16 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
 )
 
 func main() {
-	debug.SetTraceback("all") // a decoder that hangs shows where
-	time.AfterFunc(30*time.Second, func() { panic("no end after 30 s") })
-	data, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		fmt.Fprintf(os.Stderr, "allocated: %d MiB\n", memory.TotalAlloc>>20)
-	}()
+	data := input()
+	defer printAllocated()
 	count, offset := 0, int64(math.MinInt64)
-	data, total := from(offset, data)
-	for promised := total; len(data) > 0; data, promised = from(offset, data) {
+	data, total := from(offset, data, 0, 1)
+	for promised := total; len(data) > 0; data, promised = from(offset, data, 0, 1) {
 		before := count
 		var set protocol.RecordSet
 		field := append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
@@ -47,8 +34,7 @@ func main() {
 				fmt.Println("error:", err)
 				return
 			}
-			fmt.Printf("offset %d timestamp %d key %s value %s headers %d\n",
-				r.Offset, r.Time.UnixMilli(), length(r.Key), length(r.Value), len(r.Headers))
+			printRecord(r.Offset, r.Time.UnixMilli(), size(r.Key), size(r.Value), len(r.Headers))
 			count++
 			next = max(next, r.Offset+1)
 		}
@@ -71,38 +57,9 @@ func main() {
 	fmt.Println("records:", count)
 }
 
-func length(data protocol.Bytes) string {
+func size(data protocol.Bytes) string {
 	if data == nil {
 		return "null"
 	}
 	return fmt.Sprint(data.Len())
-}
-
-// The size of a message of magic 0 without key and value.
-const smallest = 26
-
-// from is what a broker sends: the batch that holds the offset and all behind it, or nothing if no whole batch is left.
-// promised is how many records its headers count.
-func from(offset int64, data []byte) (sent []byte, promised int) {
-	for at := 0; len(data)-at >= 17; {
-		batch, count := data[at:], 1
-		last, size := int64(binary.BigEndian.Uint64(batch)), 12+int(int32(binary.BigEndian.Uint32(batch[8:])))
-		if size > len(batch) {
-			break
-		}
-		if batch[16] == 2 && size >= 61 {
-			last += int64(int32(binary.BigEndian.Uint32(batch[23:])))
-			count = int(int32(binary.BigEndian.Uint32(batch[57:])))
-		}
-		if sent == nil && (last >= offset || size < smallest) {
-			sent = batch
-		}
-		if size < smallest {
-			return sent, promised + 1
-		}
-		if at += size; sent != nil {
-			promised += max(0, count)
-		}
-	}
-	return sent, promised
 }

@@ -7,29 +7,16 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"time"
 
 	"github.com/IBM/sarama"
 )
 
 func main() {
-	debug.SetTraceback("all") // a decoder that hangs shows where
-	time.AfterFunc(30*time.Second, func() { panic("no end after 30 s") })
-	data, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		fmt.Fprintf(os.Stderr, "allocated: %d MiB\n", memory.TotalAlloc>>20)
-	}()
+	data := input()
+	defer printAllocated()
 	count, offset := 0, int64(math.MinInt64)
-	data, total := from(offset, data)
-	for promised := total; len(data) > 0; data, promised = from(offset, data) {
+	data, total := from(offset, data, 0, 1)
+	for promised := total; len(data) > 0; data, promised = from(offset, data, 0, 1) {
 		before := count
 		block, err := fetch(data)
 		if err != nil {
@@ -41,7 +28,7 @@ func main() {
 			if at < offset {
 				return // the consumer leaves it out
 			}
-			fmt.Printf("offset %d timestamp %d key %s value %s headers %d\n", at, time, length(key), length(value), headers)
+			printRecord(at, time, length(key), length(value), headers)
 			count++
 			next = max(next, at+1)
 		}
@@ -128,40 +115,4 @@ func answer(conn net.Conn, data []byte) {
 	b = append(b, data...)
 	big.PutUint32(b, uint32(len(b)-4))
 	conn.Write(b)
-}
-
-func length(data []byte) string {
-	if data == nil {
-		return "null"
-	}
-	return fmt.Sprint(len(data))
-}
-
-// The size of a message of magic 0 without key and value.
-const smallest = 26
-
-// from is what a broker sends: the batch that holds the offset and all behind it, or nothing if no whole batch is left.
-// promised is how many records its headers count.
-func from(offset int64, data []byte) (sent []byte, promised int) {
-	for at := 0; len(data)-at >= 17; {
-		batch, count := data[at:], 1
-		last, size := int64(binary.BigEndian.Uint64(batch)), 12+int(int32(binary.BigEndian.Uint32(batch[8:])))
-		if size > len(batch) {
-			break
-		}
-		if batch[16] == 2 && size >= 61 {
-			last += int64(int32(binary.BigEndian.Uint32(batch[23:])))
-			count = int(int32(binary.BigEndian.Uint32(batch[57:])))
-		}
-		if sent == nil && (last >= offset || size < smallest) {
-			sent = batch
-		}
-		if size < smallest {
-			return sent, promised + 1
-		}
-		if at += size; sent != nil {
-			promised += max(0, count)
-		}
-	}
-	return sent, promised
 }

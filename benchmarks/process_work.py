@@ -1,0 +1,159 @@
+"""``kfuzz show`` and ``kfuzz cat``, and Kafka's DumpLogSegments and kcat, on the same segment.
+
+Each lap is a process, as a user starts it, with its output to /dev/null: the CPU time of the process, with all of its
+threads and its start. Java runs with its own defaults. kcat reads no files: a real broker on this machine serves the
+segment, and its time does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from benchmarks.measure import Lap
+from benchmarks.peers import PeerMissing
+from kfuzz.conformance.broker.real import Broker, BrokerFailed, kafka_tool
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.workload import MIB, Batches, Topic, Workload
+from kfuzz.errors import UsageError
+
+__all__ = ["LOGS", "MODES", "Command", "Printed", "dump", "make_segment", "other_tool"]
+
+DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
+SEGMENT_BYTES_MOST: Final = 1 << 30
+# Of the broker: room for an entry each 4096 bytes of the largest segment, and more.
+INDEX_BYTES: Final = 10 * MIB
+TIMEOUT_S: Final = 3600
+Counted = Literal["batches", "records"]
+
+
+class Mode(NamedTuple):
+    """What kfuzz and another tool do, with their options, and what is counted in their output."""
+
+    ours: tuple[str, ...]
+    tool: Literal["DumpLogSegments", "kcat"]
+    theirs: tuple[str, ...]
+    counted: Counted
+
+
+MODES: Final = {
+    # Both read every record: kfuzz judges it, and DumpLogSegments prints a line about it, without key and value.
+    "show": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", ("--deep-iteration",), "batches"),
+    # Keys and values too.
+    "cat": Mode(("cat",), "DumpLogSegments", ("--print-data-log",), "records"),
+    # DumpLogSegments reads only headers and CRCs; kfuzz does the same as in `show`.
+    "headers": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", (), "batches"),
+    # Keys and values as JSON. kcat checks no CRC by default; kfuzz does.
+    "kcat": Mode(("cat",), "kcat", ("-J", "-q"), "records"),
+}
+# The logs: batches as a producer makes them by default, without a codec and with all of them.
+LOGS: Final = {
+    "plain": Batches(),
+    "mixed": Batches(codecs=(("none", 2), ("gzip", 1), ("snappy", 1), ("lz4", 2), ("zstd", 2))),
+}
+
+
+class Printed(NamedTuple):
+    """How many batches or records a process printed."""
+
+    printed: int
+
+
+class Command:
+    """Work that is a process for each lap."""
+
+    def __init__(self, argv: Sequence[str], is_line: Callable[[bytes], bool]) -> None:
+        self.argv = argv
+        self.is_line = is_line
+        self.printed = 0
+
+    def census(self) -> Printed:
+        with subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            assert run.stdout
+            assert run.stderr
+            self.printed = sum(map(self.is_line, run.stdout))
+            errors = run.stderr.read()
+        self._require(run.returncode, errors)
+        return Printed(self.printed)
+
+    def warm_up(self) -> None:
+        """The census has read the segment."""
+
+    def lap(self, lap_ms: int) -> Lap:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(self.argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT_S)
+        self._require(done.returncode, done.stderr)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Lap(round(seconds * 1e9), self.printed)
+
+    def close(self) -> None:
+        """No process is left."""
+
+    def _require(self, code: int, errors: bytes) -> None:
+        if code:
+            last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no error was printed"]
+            raise UsageError(f"{os.path.basename(self.argv[0])} ended with exit code {code}: {last[0]}")
+
+
+def make_segment(folder: Path, log: str, size: int, mode: str) -> tuple[Path, Printed]:
+    """A segment of ``size`` bytes before compression, and what must be printed of it."""
+    if size > SEGMENT_BYTES_MOST:
+        raise UsageError(f"a segment has at most {SEGMENT_BYTES_MOST >> 30} GiB; give a smaller --size")
+    topic = Topic("dumped", batches=LOGS[log])
+    rows = generate(Workload(topics=(topic,), size=size, segment_bytes=size, seed=1), folder / "corpus")
+    (segment,) = folder.rglob("*.log")
+    return segment, Printed(sum(getattr(row, MODES[mode].counted) for row in rows))
+
+
+def dump(mode: str, segment: Path) -> Command:
+    """kfuzz prints the segment. The list of batches has further lines; a record is a line."""
+    argv = [sys.executable, "-m", "kfuzz", *MODES[mode].ours, str(segment)]
+    return Command(argv, _is_batch if MODES[mode].counted == "batches" else _is_any)
+
+
+def other_tool(mode: str, segment: Path, stack: ExitStack) -> Callable[[], Command]:
+    """What makes the other tool's work. kcat's broker runs until ``stack`` ends. ``PeerMissing`` without the tool."""
+    if MODES[mode].tool == "kcat":
+        return partial(Command, _kcat(MODES[mode].theirs, segment, stack), _is_any)
+    try:
+        argv = kafka_tool(DUMP, *MODES[mode].theirs, "--files", str(segment), java_options=("-Xmx1g",))
+    except UsageError as error:
+        raise PeerMissing(str(error)) from None
+    return partial(Command, argv, _is_dumped_batch if MODES[mode].counted == "batches" else _is_dumped_record)
+
+
+def _kcat(options: Sequence[str], segment: Path, stack: ExitStack) -> list[str]:
+    if shutil.which("kcat") is None:
+        raise PeerMissing("kcat is not installed; install Debian's package kcat")
+    try:
+        broker = stack.enter_context(Broker({"log.index.size.max.bytes": str(INDEX_BYTES)}))
+    except (BrokerFailed, UsageError) as error:
+        raise PeerMissing(f"no broker serves the segment to kcat: {error}") from None
+    topic = broker.create_topic(1)
+    broker.replace_log(topic, segment.parent.iterdir())
+    return ["kcat", "-C", "-b", f"127.0.0.1:{broker.port}", "-t", topic, "-p", "0", "-o", "beginning", "-e", *options]
+
+
+def _is_any(line: bytes) -> bool:
+    return True
+
+
+def _is_batch(line: bytes) -> bool:
+    return line[:8].strip().isdigit()
+
+
+def _is_dumped_batch(line: bytes) -> bool:
+    return line.startswith(b"baseOffset:")
+
+
+def _is_dumped_record(line: bytes) -> bool:
+    return line.startswith(b"| offset:")
