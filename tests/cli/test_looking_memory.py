@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,19 +62,19 @@ def test_a_small_file_with_very_many_parts_takes_little_memory(
     assert said in done.told
 
 
-def all_looks() -> Iterator[tuple[Bomb, tuple[str, ...]]]:
-    for bomb in BOMBS:
-        for one in looks_at(bomb):
-            # `check FILE` prints every finding, and this file has one in each of a million batches.
-            if (bomb.name, one[0]) != ("batches-odd.log", "check"):
-                yield bomb, one
+# All of them take half an hour: `make campaign` runs them, and full counts every twelfth.
+STEP = 1 if os.environ.get("KFUZZ_CAMPAIGN") == "1" else 12
+
+
+def some_looks() -> Iterator[tuple[Bomb, tuple[str, ...]]]:
+    return itertools.islice(((bomb, one) for bomb in BOMBS for one in looks_at(bomb)), 0, None, STEP)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("bomb", "words"), [pytest.param(bomb, one, id=f"{bomb.name} {' '.join(one)}") for bomb, one in all_looks()]
+    ("bomb", "words"), [pytest.param(bomb, one, id=f"{bomb.name} {' '.join(one)}") for bomb, one in some_looks()]
 )
-def test_every_look_at_every_bomb_takes_bounded_memory(bomb: Bomb, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_look_at_a_bomb_takes_bounded_memory(bomb: Bomb, words: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / bomb.name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(bomb.make())
@@ -90,7 +92,7 @@ def test_every_look_at_every_bomb_of_the_suite_takes_bounded_memory(tmp_path: Pa
     for i, vector in enumerate(bombs):
         path = tmp_path / f"{i}.log"
         path.write_bytes(vector.data)
-        for k, words in enumerate(LOG_LOOKS):
+        for k, words in enumerate(LOG_LOOKS[i % 3 :: 1 if STEP == 1 else 3]):
             done = look(words_of(words, Bomb(path.name, bytes), path, tmp_path / f"out-{i}-{k}"))
             assert done.code in (0, 1, 2), (vector.id, words, done.told)
             assert done.memory_kib <= MEMORY_KIB_MAX, (vector.id, words, done)
