@@ -173,7 +173,7 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
     search = Search(view)
     at, end = 0, len(view)
     while at < end:
-        verdict = records.check(view[at:])
+        verdict = records.check(view[at:], findings_max=1)
         if verdict.consumed:
             kept.append((at, at + verdict.consumed))
         bad = at + verdict.consumed
@@ -210,7 +210,7 @@ def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
         if not size:
             return None
         view = mapped(file, 0, size)
-        verdict = records.check(view, role="log")
+        verdict = records.check(view, role="log", findings_max=1)
         if verdict.fatal is not None or verdict.consumed < size:
             finding = verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
             return verdict.consumed, finding
@@ -225,15 +225,16 @@ def _leave_out(kept: list[tuple[int, int]], view: memoryview, at: int, finding: 
         at -= kept[i][1] - kept[i][0]
         i += 1
     start, end = kept[i]
-    first = place = start + at
+    first = start + at
     is_bad = _like(finding, last_offset(view[first:]))
     reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
     rest: list[tuple[int, int]] = []
-    for place, stop in [(first, end), *kept[i + 1 :]]:
+    for begin, stop in [(first, end), *kept[i + 1 :]]:
+        place = begin
         while not rest and place < stop and (place == first or is_bad(last_offset(view[place:]))):
-            size = next_frame(view, place)[0]
-            made.lost.append(Lost(place, size, reason))
-            place += size
+            place += next_frame(view, place)[0]
+        if begin < place:
+            made.lost.append(Lost(begin, place - begin, reason))
         if place < stop:
             rest.append((place, stop))
     kept[i:] = [(start, first), *rest] if start < first else rest
