@@ -88,9 +88,10 @@ class Server:
     async def __aenter__(self) -> Server:
         family, address = await self._address()
         try:
-            self._server = await asyncio.start_server(self._connected, *address, family=family)
+            # asyncio would put words of its own around the system's.
+            listening = socket.create_server(address, family=family)
+            self._server = await asyncio.start_server(self._connected, sock=listening)
         except (OSError, OverflowError) as error:
-            # asyncio puts words of its own around the system's.
             number = getattr(error, "errno", None)
             why = os.strerror(number) if number else str(error)
             if number == errno.EADDRINUSE:
