@@ -117,8 +117,12 @@ async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[
     cluster = Cluster(settings, count_reconnect)
     try:
         wanted = wanted_partitions(parts, settings)
-        await cluster.open()
-        await cluster.prepare(wanted)
+        try:
+            async with asyncio.timeout(settings.duration_s):
+                await cluster.open()
+                await cluster.prepare(wanted)
+        except TimeoutError:
+            raise UsageError(f"no broker was ready within {settings.duration_s:g} s, so nothing was sent") from None
         pace = Pace(settings, settings.first_timestamp or 0)
         senders = [
             Sender(

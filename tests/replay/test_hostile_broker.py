@@ -164,6 +164,12 @@ def test_throttling_is_bounded_and_never_outlasts_the_duration(log: Path) -> Non
     assert (done.sent.batches, done.throttled_ms) == (3, 0)
 
 
+def test_a_broker_that_is_not_ready_does_not_outlast_the_duration(log: Path) -> None:
+    with FakeBroker({"t": 1}, pause_s=0.05) as broker:
+        done = play(log, broker, duration_s=0.3, timeout_ms=3_600_000)
+    assert done == "no broker was ready within 0.3 s, so nothing was sent"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_ends_a_throttled_replay(log: Path, number: int) -> None:
     with FakeBroker({"t": 1}, throttle_ms=2**31 - 1) as broker:
