@@ -34,6 +34,7 @@ from kfuzz.client.protocol import (
 )
 from kfuzz.client.settings import Address, Security
 from kfuzz.errors import DecodeError, UsageError
+from kfuzz.files import read_small
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Versions
 from kfuzz.text import foreign_text
@@ -45,6 +46,7 @@ CLOSED: Final = "closed"
 SILENT: Final = "silent"
 GARBLED: Final = "garbled"
 
+CERTIFICATES_BYTES_MAX: Final = 16 << 20
 # How many buffers one call may send. Linux takes 1024.
 BUFFERS_MAX: Final = 128
 RECEIVE_BYTES: Final = 64 << 10
@@ -178,7 +180,7 @@ class Link:
 
     async def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
         try:
-            context = ssl.create_default_context(cafile=self.security.ca)
+            context = ssl.create_default_context(cadata=self._certificates())
         except OSError as error:
             raise UsageError(f"{self.security.ca} is no file of certificates: {why(error)}") from None
         secure = context.wrap_socket(plain, server_hostname=self.address.host, do_handshake_on_connect=False)
@@ -197,6 +199,16 @@ class Link:
             finally:
                 self._loop.remove_reader(secure)
                 self._loop.remove_writer(secure)
+
+    def _certificates(self) -> str | None:
+        """The certificates to trust; None for those of the system. ssl's own reading would wait for a pipe's writer."""
+        if self.security.ca is None:
+            return None
+        data = read_small(self.security.ca, bytes_max=CERTIFICATES_BYTES_MAX, follow=True)
+        # Without any, ssl would take the system's.
+        if b"-----BEGIN CERTIFICATE-----" not in data:
+            raise UsageError(f"{self.security.ca} is no file of certificates: it has none in PEM form")
+        return data.decode("ascii", "ignore")
 
     async def _learn(self) -> None:
         us = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": __version__}

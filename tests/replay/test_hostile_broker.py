@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import time
@@ -239,6 +240,28 @@ def test_what_is_no_address_is_refused_in_one_short_sentence(text: str) -> None:
 @pytest.mark.parametrize("text", ["localhost:1", "[::1]:65535", "[fe80::1%lo]:9092", "münchen.example:9092"])
 def test_addresses_are_printed_as_they_are_given(text: str) -> None:
     assert str(Address.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (os.mkfifo, "is a pipe"),
+        (lambda path: path.write_bytes(b"\xff\0"), "is no file of certificates: it has none in PEM form"),
+        (
+            lambda path: path.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"),
+            "is no file of certificates",
+        ),
+    ],
+)
+def test_a_file_of_certificates_has_some_and_is_no_pipe(
+    log: Path, tmp_path: Path, make: Callable[[Path], object], reason: str
+) -> None:
+    given = tmp_path / "ca.pem"
+    make(given)
+    with FakeBroker({"t": 1}) as broker:
+        done = play(log, broker, security=Security(tls=True, ca=str(given)))
+    assert isinstance(done, str)
+    assert reason in done
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
