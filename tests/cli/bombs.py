@@ -189,7 +189,7 @@ BOMBS: Final = (
     Bomb("00000000000000000000.index", lambda: b"".join(struct.pack(">ii", i, i) for i in range(8_000_000))),
     Bomb("00000000000000000000.timeindex", lambda: b"".join(struct.pack(">qi", i, i) for i in range(5_000_000))),
     Bomb("00000000000000000007.txnindex", lambda: bytes(34) * 2_000_000),
-    Bomb("00000000000000000009.snapshot", lambda: b"\0\1" + bytes(4) + struct.pack(">i", 350_000) + bytes(23_000_000)),
+    Bomb("00000000000000000009.snapshot", lambda: b"\0\1" + bytes(4) + struct.pack(">i", 350_000) + bytes(16_100_000)),
 )
 
 # What each kind of file is looked at with. {} stands for the file.
