@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import click
 
-from kfuzz.cli.console import Group, echo_json, json_option, standard_input
+from kfuzz.cli.console import Group, echo_json, json_option, json_text, standard_input
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
@@ -23,7 +22,7 @@ from kfuzz.messages.evolution import compare_all
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.schemas import schema
-from kfuzz.text import json_printable, printable
+from kfuzz.text import printable
 
 __all__ = ["command"]
 
@@ -324,8 +323,7 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
         click.echo(f"{finding.severity}: {printable(str(finding))}", err=True)
     if reading.message is None:
         click.get_current_context().exit(1)
-    document = json.dumps(to_json(message, version, reading.message), indent=2, ensure_ascii=False)
-    click.echo(json_printable(document))
+    click.echo(json_text(to_json(message, version, reading.message), sort_keys=False))
 
 
 @command.command("encode")
