@@ -69,7 +69,12 @@ BUILD = f"build/cython-{sys.implementation.cache_tag}"
 NAMED = "/* Each line names its line of a .pyx or .pxd. */"
 
 # Where the C headers are; no two have the same name.
-HEADERS = ["kfuzz/mapped", "kfuzz/wire", "kfuzz/mutate", "kfuzz/fuzz"]
+HEADERS = [
+    "kfuzz/mapped",
+    *(f"kfuzz/wire/{room}" for room in ("io", "records", "columns", "walk", "messages")),
+    "kfuzz/mutate",
+    "kfuzz/fuzz",
+]
 
 
 def extensions() -> list[Extension]:

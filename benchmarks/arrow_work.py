@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from benchmarks.measure import InProcess
 from benchmarks.peers import library
-from kfuzz.corpora import generated, logs
+from kfuzz import logs
+from kfuzz.corpora import generated
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import MIB, Topic, Workload, load, render
 

@@ -14,7 +14,7 @@ from benchmarks.message_set import MessageCensus, MessageSet, looking
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import key_of
 from kfuzz.messages.schemas import schema
-from kfuzz.wire.message import Schema
+from kfuzz.wire.messages import Schema
 
 __all__ = ["bare_dicts", "decode", "dicts", "encode", "look", "size", "verdict"]
 

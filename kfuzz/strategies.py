@@ -28,7 +28,7 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.records import Record, RecordBatch, encode
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 try:
     from hypothesis import strategies as st

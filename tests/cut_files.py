@@ -17,7 +17,7 @@ from typing import BinaryIO
 from cli_driver import kfuzz
 from replay.fake_broker import FakeBroker
 
-from kfuzz.corpora import logs
+from kfuzz import logs
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Topic, Workload

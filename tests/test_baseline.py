@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import require_tool
 
-from kfuzz.wire import checksum
+from kfuzz.wire.io import checksum
 from tools import baseline
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -83,7 +83,7 @@ def test_the_wheel_holds_no_source_tree_and_every_vector_file(wheel: Path) -> No
 
 
 def test_the_installed_kfuzz_is_the_wheels_and_not_the_checkouts(installed: Path, empty: Path) -> None:
-    code = "import kfuzz, kfuzz.wire.record_batch as r; print(kfuzz.__file__); print(r.__file__)"
+    code = "import kfuzz, kfuzz.wire.records.record_batch as r; print(kfuzz.__file__); print(r.__file__)"
     done = subprocess.run(
         [installed / "python", "-I", "-c", code], cwd=empty, capture_output=True, text=True, check=True
     )

@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 from kfuzz import messages, records
 from kfuzz.errors import KfuzzError
 from kfuzz.vectors import Vector, load_suite
-from kfuzz.wire import checksum
+from kfuzz.wire.io import checksum
 
 __all__ = ["main", "sample_step"]
 

@@ -19,11 +19,19 @@ from kfuzz.kafka import CODECS, INT32_MAX
 from kfuzz.messages.model import Definition
 from kfuzz.mutate.shrinking import PLAIN, has_crc, sealed, zigzag
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.wire.cursor import uvarint_of
-from kfuzz.wire.framing import frames, next_frame
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, CODEC_AT, CODEC_MASK, HEADER_AT, HEADER_LAYOUT, LOG_OVERHEAD, MAGIC_AT
-from kfuzz.wire.message_set import encode_message, parse_message
-from kfuzz.wire.record_batch import parse_header, parse_places
+from kfuzz.wire.io.cursor import uvarint_of
+from kfuzz.wire.io.layout import (
+    BATCH_HEADER_SIZE,
+    CODEC_AT,
+    CODEC_MASK,
+    HEADER_AT,
+    HEADER_LAYOUT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+)
+from kfuzz.wire.records.framing import frames, next_frame
+from kfuzz.wire.records.message_set import encode_message, parse_message
+from kfuzz.wire.records.record_batch import parse_header, parse_places
 
 __all__ = ["KillingField", "Message", "killing_fields", "mark"]
 

@@ -19,9 +19,9 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.search import Search
+from kfuzz.wire.io.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.walk.search import Search
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

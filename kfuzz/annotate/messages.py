@@ -1,6 +1,6 @@
 """The parts of a message and of the record batches inside it, for dumps: which field is at which byte.
 
-The parts come from the walk that reads the message (``kfuzz.wire.message``), so a dump shows what the reader read.
+The parts come from the walk that reads the message (``kfuzz.wire.messages``), so a dump shows what the reader read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.messages.schemas import is_compact, schema
 from kfuzz.records import Verdict
 from kfuzz.records import check as check_records
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:
-    from kfuzz.wire.message import Place
+    from kfuzz.wire.messages import Place
 
 __all__ = ["Annotation", "Walk", "annotate", "field_of", "walk"]
 
@@ -86,7 +86,7 @@ class Walk(NamedTuple):
     """A message as its bytes were walked, without a verdict on it.
 
     ``kinds`` says what each place is, by its offset: "length", "count", "value", and so on, as in
-    ``kfuzz.wire.message``. ``stops`` are the lengths and counts that the walk could not take: path, offset, bytes.
+    ``kfuzz.wire.messages``. ``stops`` are the lengths and counts that the walk could not take: path, offset, bytes.
     """
 
     parts: list[Part]

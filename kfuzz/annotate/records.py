@@ -20,8 +20,7 @@ from kfuzz.messages.jsonform import to_json
 from kfuzz.records.codecs import decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.text import foreign_text
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
     CODEC_MASK,
     CONTROL,
@@ -33,14 +32,15 @@ from kfuzz.wire.layout import (
     MESSAGE_LAYOUT,
     TRANSACTIONAL,
 )
-from kfuzz.wire.message_set import parse_message, parse_messages
-from kfuzz.wire.record_batch import first_places, parse_header
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.records.message_set import parse_message, parse_messages
+from kfuzz.wire.records.record_batch import first_places, parse_header
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kfuzz.wire.message_set import MessageTuple
-    from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple, Span
+    from kfuzz.wire.records.message_set import MessageTuple
+    from kfuzz.wire.records.record_batch import HeaderTuple, PlaceTuple, Span
 
 __all__ = ["annotate", "payload_of"]
 

@@ -22,7 +22,7 @@ from kfuzz.text import printable
 from kfuzz.units import utc_text
 
 if TYPE_CHECKING:
-    from kfuzz.corpora.logs.printing import Request
+    from kfuzz.logs.printing import Request
 
 __all__ = ["command"]
 
@@ -131,7 +131,7 @@ def command(
       kfuzz cat broken.log --keep-going > records.ndjson
     """
     try:
-        from kfuzz.corpora.logs.printing import Request
+        from kfuzz.logs.printing import Request
     except ImportError:
         raise UsageError("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     if tail is not None and count is not None:
@@ -160,7 +160,7 @@ def _stored(path: str) -> Iterator[str]:
     if path != "-" and not is_pipe:
         yield path
         return
-    from kfuzz.corpora.contents import require_batches
+    from kfuzz.logs.contents import require_batches
 
     with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
         with local_path(path).open("rb") if is_pipe else contextlib.nullcontext(standard_input()) as given:
@@ -171,8 +171,8 @@ def _stored(path: str) -> Iterator[str]:
 
 
 def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
-    from kfuzz.corpora.logs.printing import json_lines, key_like
-    from kfuzz.corpora.logs.segments import passed_over
+    from kfuzz.logs.printing import json_lines, key_like
+    from kfuzz.logs.segments import passed_over
 
     damaged = 0
     is_empty = True

@@ -26,10 +26,10 @@ from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
 from kfuzz.mapped import require_whole
 from kfuzz.text import printable
 from kfuzz.units import counted
-from kfuzz.wire.search import Search
+from kfuzz.wire.walk.search import Search
 
 if TYPE_CHECKING:
-    from kfuzz.corpora.checking import Counts
+    from kfuzz.logs.checking import Counts
     from kfuzz.records import Limits, Profile, Role
 
 
@@ -105,7 +105,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     from kfuzz.annotate.dump import FINDINGS_MAX
     from kfuzz.annotate.listing import find_next
     from kfuzz.cli.opening import stored_kind
-    from kfuzz.corpora.contents import not_batches, require_batches
+    from kfuzz.logs.contents import not_batches, require_batches
 
     data = open_buffer(name)
     if (kind := stored_kind(name, data)) is not None:
@@ -171,7 +171,7 @@ def _hidden(name: str, data: bytes | mmap.mmap, after: int) -> str:
 
 def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge the files below a directory, and print those that have findings and a summary. Returns as `_file` does."""
-    from kfuzz.corpora.checking import Counts, check_directory
+    from kfuzz.logs.checking import Counts, check_directory
 
     counts = Counts()
     bad: list[dict[str, Any]] = []
@@ -202,7 +202,7 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
 
 def _summary(name: str, counts: Counts) -> Iterator[str]:
     """The lines under a directory: sums, then each code."""
-    from kfuzz.corpora.stored import left_out
+    from kfuzz.logs.stored import left_out
 
     yield (
         f"{name}: {'refused' if counts.refused else 'ok'}, {len(counts.partitions)} partitions, "

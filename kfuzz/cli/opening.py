@@ -17,11 +17,11 @@ from kfuzz.files import local_path
 from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
-from kfuzz.wire.framing import next_frame
+from kfuzz.wire.records.framing import next_frame
 
 if TYPE_CHECKING:
-    from kfuzz.corpora.stored import Kind
     from kfuzz.fuzz.crashes import Crash
+    from kfuzz.logs.stored import Kind
     from kfuzz.vectors.model import Vector
 
 __all__ = ["Named", "named", "require_consumer"]
@@ -61,7 +61,7 @@ class Named:
 
     def require_batches(self, data: bytes | mmap.mmap) -> None:
         """Raise ``UsageError`` if the bytes of a file are not record batches."""
-        from kfuzz.corpora.contents import require_batches
+        from kfuzz.logs.contents import require_batches
 
         if self.vector is None and self.crash is None:
             require_batches(self.name, data)
@@ -82,7 +82,7 @@ def require_consumer(role: Role) -> None:
 
 def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
     """What Kafka keeps in this file, by its name, or by its content if it does not begin with a batch."""
-    from kfuzz.corpora.stored import kind_by_content, kind_of
+    from kfuzz.logs.stored import kind_by_content, kind_of
 
     if name != "-" and (kind := kind_of(name)):
         return kind

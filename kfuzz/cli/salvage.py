@@ -12,7 +12,7 @@ from kfuzz.errors import UsageError
 from kfuzz.text import printable
 
 if TYPE_CHECKING:
-    from kfuzz.corpora.logs.salvaging import Salvaged
+    from kfuzz.logs.salvaging import Salvaged
 
 __all__ = ["command"]
 
@@ -41,8 +41,8 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
       kfuzz salvage /var/lib/kafka/data --topics orders --out rescued --json
     """
     try:
-        from kfuzz.corpora.logs.salvaging import salvage
-        from kfuzz.corpora.logs.segments import passed_over
+        from kfuzz.logs.salvaging import salvage
+        from kfuzz.logs.segments import passed_over
     except ImportError:
         raise UsageError("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     skipped: list[Path] = []

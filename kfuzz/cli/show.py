@@ -49,8 +49,8 @@ from kfuzz.text import json_printable, printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
-    from kfuzz.corpora.stored import Stored
     from kfuzz.fuzz.crashes import Crash
+    from kfuzz.logs.stored import Stored
 
 # A dump shows at most this many batches, unless --batches says more.
 DUMPED_BATCHES = 20
@@ -345,7 +345,7 @@ def opened_frame(
 
 def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[str]:
     """The lines about a file that Kafka keeps beside a segment."""
-    from kfuzz.corpora.stored import lines_of
+    from kfuzz.logs.stored import lines_of
 
     if asked.choices or asked.batches:
         option = asked.choices[0] if asked.choices else "--batches"

@@ -14,7 +14,7 @@ from kfuzz.messages.codec import Message, decode, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions
 from kfuzz.text import foreign_text
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 __all__ = [
     "API_VERSIONS",

@@ -37,8 +37,8 @@ from kfuzz.messages.codec import decode
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import ALL, Definition, Field, Struct, Type
 from kfuzz.messages.schemas import schema
-from kfuzz.wire.message import Schema
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.wire.messages import Schema
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = ["control_json", "decode_control", "encode_control"]
 

@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kfuzz.wire.cursor cimport kfuzz_be64
-from kfuzz.wire.splitmix cimport nth
+from kfuzz.wire.io.cursor cimport kfuzz_be64
+from kfuzz.wire.io.splitmix cimport nth
 
 cdef struct range_t:
     int64_t low

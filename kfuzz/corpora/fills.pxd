@@ -3,8 +3,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kfuzz.corpora.draws cimport cell, high, low, scaled
-from kfuzz.wire.cursor cimport kfuzz_be64
-from kfuzz.wire.splitmix cimport mix
+from kfuzz.wire.io.cursor cimport kfuzz_be64
+from kfuzz.wire.io.splitmix cimport mix
 
 cdef extern from "fill.h":
     enum:

@@ -1,6 +1,6 @@
 """A workload's batches and records as Arrow batches, made in memory: nothing is written.
 
-The rows are those that ``kfuzz.corpora.logs`` reads of the corpus once it is written. docs/dataframes.md is the guide.
+The rows are those that ``kfuzz.logs`` reads of the corpus once it is written. docs/dataframes.md is the guide.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz import records
-from kfuzz.corpora import logs
-from kfuzz.corpora.logs.heads import BatchHeads
-from kfuzz.corpora.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES, RowMaker, milliseconds, schema_of
-from kfuzz.corpora.logs.rows import NUMBERS, alike, numbers, views_of
-from kfuzz.corpora.logs.segments import EVERYTHING, Selection
-from kfuzz.corpora.logs.slicing import Isolation, require_isolation
-from kfuzz.corpora.logs.transactions import Ahead
+from kfuzz import logs, records
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import log_chunks
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
+from kfuzz.logs.arrow_rows import NUMBERS, alike, numbers, views_of
+from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES, RowMaker, milliseconds, schema_of
+from kfuzz.logs.segments import EVERYTHING, Selection
+from kfuzz.logs.slicing import Isolation, require_isolation
+from kfuzz.logs.transactions import Ahead
 from kfuzz.records import Limits
 from kfuzz.records.arrow import next_part
-from kfuzz.wire.framing import frames
+from kfuzz.wire.records.framing import frames
 
 __all__ = ["BATCH_COLUMNS", "ROWS", "Query", "read", "read_segment", "require_topics", "schema", "segment_ids"]
 
@@ -109,7 +108,7 @@ def read(
     """The batches or the records of a workload as Arrow batches, in the order of topic, partition and offset.
 
     With ``rows="batches"``, each row holds the bytes of one batch; its columns are ``BATCH_COLUMNS``. With
-    ``rows="records"``, a row is a record, with the columns of :func:`kfuzz.corpora.logs.read`; bounds, ``topics`` (a
+    ``rows="records"``, a row is a record, with the columns of :func:`kfuzz.logs.read`; bounds, ``topics`` (a
     glob) and ``isolation`` mean what they mean there. Of batches, the offset that is compared is the base offset, and
     the timestamp is the max timestamp.
 

@@ -17,17 +17,17 @@ from threading import Event
 from typing import Literal
 
 from kfuzz.corpora.fingerprints import fingerprint_lines
+from kfuzz.corpora.finished import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.labels import LABELS
 from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Manifest, Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.resolution import WORKLOAD, resolve
-from kfuzz.corpora.rows import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
 from kfuzz.corpora.targets import Listing, Target, as_they_end, in_parallel
 from kfuzz.corpora.workload import Workload, parse, render, show_size
 from kfuzz.errors import UsageError
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
 
 __all__ = [
     "Resume",

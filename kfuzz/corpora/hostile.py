@@ -18,8 +18,8 @@ from kfuzz.corpora.workload import Adversarial, Topic
 from kfuzz.errors import UsageError
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.model import Bomb
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import HEADER_AT
+from kfuzz.wire.io.layout import HEADER_AT
+from kfuzz.wire.records.framing import frames
 
 __all__ = [
     "HOSTILE_BYTES_MAX",

@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kfuzz.corpora.broker_topics import topic_configs
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT
 from kfuzz.corpora.summary import date
 from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
@@ -36,7 +34,9 @@ from kfuzz.files import (
     sync_directory,
     write_whole,
 )
-from kfuzz.wire.checksum import crc32c
+from kfuzz.logs.broker_topics import topic_configs
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
+from kfuzz.wire.io.checksum import crc32c
 
 __all__ = ["Installed", "TopicSettings", "install", "notes", "open_finished", "topic_script", "topic_settings"]
 

@@ -17,7 +17,7 @@ from kfuzz.corpora.draws cimport (
     threshold,
     to_range,
 )
-from kfuzz.wire.splitmix cimport mix
+from kfuzz.wire.io.splitmix cimport mix
 
 cdef enum:
     # As in kfuzz.corpora.json_values.

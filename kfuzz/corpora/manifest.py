@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.targets import Target
 from kfuzz.errors import UsageError
+from kfuzz.logs.snapshot import snapshot_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,9 +1,9 @@
 # Writes messages of magic 0 and 1 for the generator.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kfuzz.wire.checksum cimport crc32_of
-from kfuzz.wire.format cimport AT_MAGIC, KEY_AT_V0, KEY_AT_V1, LENGTHS_BYTES, LOG_OVERHEAD, MESSAGE_AT_CRC
-from kfuzz.wire.sink cimport put_int8, put_int32, put_int64
+from kfuzz.wire.io.checksum cimport crc32_of
+from kfuzz.wire.io.format cimport AT_MAGIC, KEY_AT_V0, KEY_AT_V1, LENGTHS_BYTES, LOG_OVERHEAD, MESSAGE_AT_CRC
+from kfuzz.wire.io.sink cimport put_int8, put_int32, put_int64
 
 # The number of bytes in a message before the length of its key.
 cdef inline int64_t message_fields(int magic) noexcept nogil:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
 from kfuzz.corpora.json_values import program
-from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
     MIB,
@@ -35,8 +34,9 @@ from kfuzz.corpora.workload import (
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
+from kfuzz.logs.snapshot import snapshot_name
 from kfuzz.records.compaction import DELETE_RETENTION_MS
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
 __all__ = [
     "Plan",

@@ -31,7 +31,7 @@ from kfuzz.corpora.workload import (
     parse,
 )
 from kfuzz.errors import UsageError
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 __all__ = ["WORKLOAD", "held", "resolve"]
 

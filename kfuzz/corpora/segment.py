@@ -17,13 +17,13 @@ from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, verdicts
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
-from kfuzz.corpora.snapshot import Producer, encode, snapshot_name
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
+from kfuzz.logs.snapshot import Producer, encode, snapshot_name
 from kfuzz.records.codecs import compress
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 __all__ = ["SegmentBytes", "generate_segment", "log_chunks", "synthesiser", "write_segment"]
 

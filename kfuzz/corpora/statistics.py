@@ -32,16 +32,16 @@ from kfuzz.corpora.distributions import (
     weighed,
 )
 from kfuzz.corpora.generation import STATISTICS
-from kfuzz.corpora.logs.heads import BatchHeads
-from kfuzz.corpora.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
-from kfuzz.corpora.logs.rows import beginnings, taken
-from kfuzz.corpora.logs.segments import batch_bytes
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
+from kfuzz.logs.arrow_rows import beginnings, taken
+from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
+from kfuzz.logs.segments import batch_bytes
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 

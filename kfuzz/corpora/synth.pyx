@@ -39,8 +39,8 @@ from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc
 from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_rank, zipf_t
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
-from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
-from kfuzz.wire.format cimport (
+from kfuzz.wire.io.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
+from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
     AT_CRC,
@@ -54,11 +54,11 @@ from kfuzz.wire.format cimport (
     LOG_OVERHEAD,
     TRANSACTIONAL,
 )
-from kfuzz.wire.pack cimport free_packer, pack, packed_bound, packer_t
-from kfuzz.wire.record_batch cimport header_t, put_header
-from kfuzz.wire.scratch cimport Scratch, out_t, reserve
-from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
-from kfuzz.wire.splitmix cimport mix
+from kfuzz.wire.io.pack cimport free_packer, pack, packed_bound, packer_t
+from kfuzz.wire.io.scratch cimport Scratch, out_t, reserve
+from kfuzz.wire.io.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
+from kfuzz.wire.io.splitmix cimport mix
+from kfuzz.wire.records.record_batch cimport header_t, put_header
 
 from hashlib import blake2b
 

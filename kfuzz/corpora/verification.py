@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from kfuzz import records
-from kfuzz.corpora import snapshot
+from kfuzz.corpora.finished import ROWS
 from kfuzz.corpora.generation import (
     MANIFEST,
     STATISTICS,
@@ -32,16 +32,16 @@ from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
-from kfuzz.corpora.rows import ROWS
-from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, snapshot_name
-from kfuzz.corpora.stored import entry_struct
 from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
 from kfuzz.errors import NotRegular, UsageError
+from kfuzz.logs import snapshot
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, snapshot_name
+from kfuzz.logs.stored import entry_struct
 from kfuzz.records.read.reader import check_with
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 

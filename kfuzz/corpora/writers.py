@@ -331,7 +331,7 @@ def threshold(share: float) -> int:
 
 
 def _low(seed: int, at: int) -> int:
-    """The low 32 bits of number ``at`` of the sequence that begins with ``seed``, as ``kfuzz.wire.splitmix`` has it."""
+    """The low 32 bits of number ``at`` of the sequence after ``seed``, as ``kfuzz.wire.io.splitmix`` has it."""
     z = (seed + (at + 1) * 0x9E3779B97F4A7C15) & MASK_64
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK_64
     z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK_64

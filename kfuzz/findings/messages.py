@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kfuzz.findings.model import Code, Finding, Profile
 
 if TYPE_CHECKING:
-    from kfuzz.wire.message import Note
+    from kfuzz.wire.messages import Note
 
 __all__ = ["CODES", "from_message_note"]
 

@@ -12,7 +12,7 @@ from kfuzz.findings.model import Code, Finding, Profile
 from kfuzz.kafka import Role
 
 if TYPE_CHECKING:
-    from kfuzz.wire.report import Note
+    from kfuzz.wire.io.report import Note
 
 __all__ = ["CODES", "from_note"]
 

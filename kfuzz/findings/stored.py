@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kfuzz.findings.model import Code, Finding, Profile
-from kfuzz.wire.layout import HEADER_AT
+from kfuzz.wire.io.layout import HEADER_AT
 
 __all__ = ["CODES", "LENGTH_WRONG", "length_wrong", "stored_finding"]
 

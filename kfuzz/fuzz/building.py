@@ -101,7 +101,7 @@ UNWATCHED = "kfuzz.fuzz.tiers"
 # The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.
 MUTATOR_FLAGS = (
     *("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-shared", "-fPIC"),
-    *("-fvisibility=hidden", f"-I{PACKAGE.name}/wire", f"-I{PACKAGE.name}/mutate"),
+    *("-fvisibility=hidden", *(f"-I{PACKAGE.name}/{folder}" for folder in ("wire/io", "wire/messages", "mutate"))),
 )
 # The decoder must handle a failed allocation itself. Memory that Python leaks at exit is not our bug.
 ASAN_OPTIONS = "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16"
@@ -210,7 +210,7 @@ def compile_mutator(out: Path, compiler: str = "cc", *, sources: Path = ROOT) ->
 
 def mutator_sources() -> list[Path]:
     """The source files of the library that :func:`compile_mutator` makes, and of what they include."""
-    return sorted(path for folder in ("mutate", "wire") for path in (PACKAGE / folder).glob("*.[ch]"))
+    return sorted(path for folder in ("mutate", "wire") for path in (PACKAGE / folder).rglob("*.[ch]"))
 
 
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:

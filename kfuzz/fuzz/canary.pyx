@@ -5,10 +5,10 @@ Only the target ``canary`` may call this.
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
-from kfuzz.wire.cursor cimport cursor_t, get_zigzag
-from kfuzz.wire.format cimport VARINT, VARLONG
-from kfuzz.wire.held cimport Held, hold
-from kfuzz.wire.report cimport F_NONE, clear, report_t
+from kfuzz.wire.io.cursor cimport cursor_t, get_zigzag
+from kfuzz.wire.io.format cimport VARINT, VARLONG
+from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.report cimport F_NONE, clear, report_t
 
 cdef enum:
     KEY_LENGTH_LEAST = 5

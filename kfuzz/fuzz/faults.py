@@ -279,7 +279,7 @@ def _function(lines: Sequence[str], package: str) -> str:
 
 
 def _plain_name(function: str) -> str:
-    """``kfuzz.wire.cursor.skip`` for ``__pyx_f_5kfuzz_4wire_6cursor_skip``, Cython's name of this function in C."""
+    """``kfuzz.wire.io.cursor.skip`` for ``__pyx_f_5kfuzz_4wire_2io_6cursor_skip``, Cython's name in C."""
     name = MANGLED.match(function)
     if name is None:
         return function

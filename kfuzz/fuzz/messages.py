@@ -23,11 +23,11 @@ from kfuzz.messages.codec import Message, MessageReading
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.schemas import schema
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:
-    from kfuzz.wire.message import Note, Place, Schema
-    from kfuzz.wire.values import StructValue
+    from kfuzz.wire.messages import Note, Place, Schema
+    from kfuzz.wire.messages.values import StructValue
 
 __all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "flat_schema_of", "fuzz_messages", "schema_of", "selector"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from kfuzz.records import CODECS
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.wire.checksum import crc32, crc32c
-from kfuzz.wire.framing import frames, next_frame
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.checksum import crc32, crc32c
+from kfuzz.wire.io.layout import (
     BATCH_CRC_COVERS_FROM,
     BATCH_HEADER_SIZE,
     CODEC_AT,
@@ -21,7 +20,8 @@ from kfuzz.wire.layout import (
     MESSAGE_AT,
     MESSAGE_CRC_COVERS_FROM,
 )
-from kfuzz.wire.message_set import encode_message, parse_message
+from kfuzz.wire.records.framing import frames, next_frame
+from kfuzz.wire.records.message_set import encode_message, parse_message
 
 __all__ = ["pack", "unpack"]
 

@@ -21,8 +21,8 @@ from kfuzz.messages.schemas import schema
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite
-from kfuzz.wire.layout import CODEC_AT
-from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.io.layout import CODEC_AT
+from kfuzz.wire.records.message_set import encode_message
 
 __all__ = ["CORPUS", "by_digest", "dictionary", "inputs", "read_hex", "regressions", "seeds", "shapes"]
 

@@ -30,10 +30,10 @@ from kfuzz.records.compaction import compact
 from kfuzz.records.conversion import convert
 from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import check_stream, read_committed
-from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, BATCH_HEADER_SIZE, HEADER_AT
-from kfuzz.wire.unpack import unpacked
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, BATCH_HEADER_SIZE, HEADER_AT
+from kfuzz.wire.io.unpack import unpacked
+from kfuzz.wire.records.framing import next_frame
 
 __all__ = ["TARGETS", "OracleFailure", "PlantedBug", "Target", "exact_buffer", "find"]
 

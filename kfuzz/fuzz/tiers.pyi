@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from kfuzz.records import Role
-from kfuzz.wire.message import Schema
+from kfuzz.wire.messages import Schema
 
 class First:
     """The first tier of a target: checks in compiled code what holds for any bytes. This one checks nothing."""

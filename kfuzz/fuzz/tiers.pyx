@@ -18,11 +18,10 @@ from kfuzz.errors import EncodeError
 from kfuzz.fuzz.messages import NOT_ODD, SELECTOR_SIZE
 from kfuzz.fuzz.oracle import MemoryRefused, OracleFailure
 
-from kfuzz.wire.batch_writer cimport seal
-from kfuzz.wire.checksum cimport crc32_of, crc32c_of, plain_crc32_of, plain_crc32c_of
-from kfuzz.wire.column_writer cimport KFUZZ_INLINE_BYTES, KFUZZ_VIEWS, ColumnWriter, column_t, fault_t
-from kfuzz.wire.columns cimport HEADER_KEYS, HEADER_VALUES, KEYS, VALUES, Columns, views_t
-from kfuzz.wire.format cimport (
+from kfuzz.wire.columns.reader cimport HEADER_KEYS, HEADER_VALUES, KEYS, VALUES, Columns, views_t
+from kfuzz.wire.columns.writer cimport KFUZZ_INLINE_BYTES, KFUZZ_VIEWS, ColumnWriter, column_t, fault_t
+from kfuzz.wire.io.checksum cimport crc32_of, crc32c_of, plain_crc32_of, plain_crc32c_of
+from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES,
     AT_MAGIC,
     CODEC_MASK,
@@ -30,15 +29,16 @@ from kfuzz.wire.format cimport (
     LAST_MAGIC,
     LOG_APPEND_TIME,
 )
-from kfuzz.wire.policy cimport Policy
-from kfuzz.wire.produced cimport ProduceRules, rules_like
-from kfuzz.wire.record_batch cimport header_row_t, header_t, row_t, rows_t
-from kfuzz.wire.report cimport note_t, report_t
-from kfuzz.wire.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, open_scan
+from kfuzz.wire.io.report cimport note_t, report_t
+from kfuzz.wire.records.batch_writer cimport seal
+from kfuzz.wire.records.record_batch cimport header_row_t, header_t, row_t, rows_t
+from kfuzz.wire.walk.policy cimport Policy
+from kfuzz.wire.walk.produced cimport ProduceRules, rules_like
+from kfuzz.wire.walk.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, open_scan
 
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.records.read.topic import DEFAULT_TOPIC
-from kfuzz.wire.segment import SegmentRules
+from kfuzz.wire.walk.segment import SegmentRules
 
 cdef Py_ssize_t SELECTOR_BYTES = SELECTOR_SIZE
 # The broker's rules; reading what they say of a topic takes longer than a small batch.
@@ -489,7 +489,7 @@ cdef class Messages(First):
 
     def __init__(self, schema_of):
         self.schema_of = schema_of
-        self.folder = "kfuzz.wire.message"
+        self.folder = "kfuzz.wire.messages"
 
     cdef int weigh(self, bytes data) except -1:
         cdef object schema = self.schema_of(data)

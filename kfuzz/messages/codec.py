@@ -22,10 +22,10 @@ from kfuzz.findings.messages import CODES, from_message_note
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
-from kfuzz.wire.values import StructValue
+from kfuzz.wire.messages.values import StructValue
 
 if TYPE_CHECKING:
-    from kfuzz.wire.message import Note, Schema
+    from kfuzz.wire.messages import Note, Schema
 
 __all__ = [
     "CODES",

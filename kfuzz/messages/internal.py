@@ -23,7 +23,7 @@ from kfuzz.messages.catalogues import RECORDS, catalogue
 from kfuzz.messages.codec import decode
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import Definition
-from kfuzz.wire.cursor import uvarint_of
+from kfuzz.wire.io.cursor import uvarint_of
 
 __all__ = ["FRAMED", "SNAPSHOT", "InternalRecord", "Side", "decode_internal", "topic_of_path"]
 

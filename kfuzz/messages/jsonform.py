@@ -15,7 +15,7 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS, StructValue
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS, StructValue
 
 __all__ = ["from_json", "to_json", "uuid_text"]
 

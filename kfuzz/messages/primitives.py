@@ -17,11 +17,11 @@ from kfuzz.java import AS_JAVA
 from kfuzz.messages.codec import MessageReading, reading_of, require_profile
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import ALL, NONE, Definition, Field, Type
-from kfuzz.wire.cursor import uvarint, uvarint_of
-from kfuzz.wire.message import Schema
+from kfuzz.wire.io.cursor import uvarint, uvarint_of
+from kfuzz.wire.messages import Schema
 
 if TYPE_CHECKING:
-    from kfuzz.wire.message import Note
+    from kfuzz.wire.messages import Note
 
 __all__ = ["PRIMITIVES", "from_json_value", "read", "to_json_value", "write"]
 

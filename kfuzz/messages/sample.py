@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = ["filled"]
 

@@ -1,4 +1,4 @@
-"""Compiles one version of a definition to the flat program that ``kfuzz.wire.message`` runs."""
+"""Compiles one version of a definition to the flat program that ``kfuzz.wire.messages`` runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.java import AS_JAVA
 from kfuzz.messages.model import Definition, Field, Type, key_of
-from kfuzz.wire.message import Schema
-from kfuzz.wire.values import Keyed
+from kfuzz.wire.messages import Schema
+from kfuzz.wire.messages.values import Keyed
 
 __all__ = ["Keyed", "default_of", "is_compact", "schema"]
 

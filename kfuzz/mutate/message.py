@@ -8,7 +8,7 @@ from kfuzz.mutate.engine import MESSAGE_KINDS, Engine
 
 if TYPE_CHECKING:
     from kfuzz.mutate.dice import Dice
-    from kfuzz.wire.message import Schema
+    from kfuzz.wire.messages import Schema
 
 __all__ = ["MESSAGE_KINDS", "MessageMutator", "scrambled"]
 

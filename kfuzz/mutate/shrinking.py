@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.wire.checksum import crc32, crc32c
-from kfuzz.wire.cursor import uvarint
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.checksum import crc32, crc32c
+from kfuzz.wire.io.cursor import uvarint
+from kfuzz.wire.io.layout import (
     BATCH_CRC_COVERS_FROM,
     BATCH_HEADER_SIZE,
     CODEC_MASK,
@@ -27,10 +26,11 @@ from kfuzz.wire.layout import (
     MESSAGE_AT,
     MESSAGE_CRC_COVERS_FROM,
 )
-from kfuzz.wire.record_batch import parse_header, parse_places
+from kfuzz.wire.records.framing import frames
+from kfuzz.wire.records.record_batch import parse_header, parse_places
 
 if TYPE_CHECKING:
-    from kfuzz.wire.record_batch import PlaceTuple, Span
+    from kfuzz.wire.records.record_batch import PlaceTuple, Span
 
 __all__ = ["CANDIDATES_AT_ONCE", "FindFirst", "first_that", "has_crc", "sealed", "shrink", "zigzag"]
 

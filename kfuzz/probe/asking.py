@@ -12,8 +12,8 @@ from kfuzz.client.protocol import ConnectionLost, ProduceForm, error_name, throt
 from kfuzz.messages.codec import Message
 from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed, is_excessive
 from kfuzz.text import foreign_text
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import HEADER_AT, TRANSACTIONAL
+from kfuzz.wire.io.layout import HEADER_AT, TRANSACTIONAL
+from kfuzz.wire.records.framing import frames
 
 __all__ = ["Place", "ask", "is_transactional"]
 

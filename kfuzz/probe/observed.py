@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.records.framing import frames
 
 __all__ = [
     "ACCEPTED",

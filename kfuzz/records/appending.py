@@ -18,8 +18,8 @@ from kfuzz.records.model import Record
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import read
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
-from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.layout import (
     BATCH_CRC_COVERS_FROM,
     BATCH_HEADER_SIZE,
     CODEC_MASK,
@@ -28,8 +28,8 @@ from kfuzz.wire.layout import (
     MAGIC_AT,
     TRANSACTIONAL,
 )
-from kfuzz.wire.record_batch import parse_header
-from kfuzz.wire.survey import renumbered
+from kfuzz.wire.records.record_batch import parse_header
+from kfuzz.wire.walk.survey import renumbered
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

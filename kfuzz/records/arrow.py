@@ -17,9 +17,9 @@ from kfuzz.records.model import RecordBatch, Verdict
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.records.writer import header_fields, require_known
-from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter, ends_of_runs
-from kfuzz.wire.columns import Columns
-from kfuzz.wire.scan import BATCH, END, Scan
+from kfuzz.wire.columns.reader import Columns
+from kfuzz.wire.columns.writer import KINDS, Bytes, ColumnWriter, ends_of_runs
+from kfuzz.wire.walk.scan import BATCH, END, Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,11 +7,11 @@ what that refuses, and computes the other fields.
 from cython.dataclasses cimport dataclass
 from libc.stdint cimport int32_t, int64_t
 
-from kfuzz.wire.batch_writer cimport put_payload, put_records
-from kfuzz.wire.format cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.record cimport Record
-from kfuzz.wire.record_batch cimport header_t
-from kfuzz.wire.scratch cimport Scratch
+from kfuzz.wire.io.format cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.io.scratch cimport Scratch
+from kfuzz.wire.records.batch_writer cimport put_payload, put_records
+from kfuzz.wire.records.record cimport Record
+from kfuzz.wire.records.record_batch cimport header_t
 
 from dataclasses import replace
 
@@ -21,9 +21,9 @@ from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kfuzz.records.codecs import compress, compress_parts
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import readings
-from kfuzz.wire.batch_writer import encode_payload
-from kfuzz.wire.message_set import encode_message, encode_messages
-from kfuzz.wire.survey import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, survey
+from kfuzz.wire.records.batch_writer import encode_payload
+from kfuzz.wire.records.message_set import encode_message, encode_messages
+from kfuzz.wire.walk.survey import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, survey
 
 __all__ = ["Rebuilt", "empty_batch", "frames", "rebuild"]
 

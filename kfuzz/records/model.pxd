@@ -1,7 +1,7 @@
 # The classes that readers return and writers take.
 from libc.stdint cimport int64_t
 
-from kfuzz.wire.scan cimport Scan
+from kfuzz.wire.walk.scan cimport Scan
 
 cdef class RecordBatch:
     cdef public object base_offset

@@ -3,8 +3,8 @@ from dataclasses import dataclass, field
 
 from kfuzz.findings import Finding
 from kfuzz.kafka import Codec, TimestampType
-from kfuzz.wire.record import Record as Record
-from kfuzz.wire.scan import Scan
+from kfuzz.wire.records.record import Record as Record
+from kfuzz.wire.walk.scan import Scan
 
 Header = tuple[bytes, bytes | None]
 

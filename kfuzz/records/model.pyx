@@ -6,7 +6,7 @@ They are compiled because small reads and verdicts spend most of their time crea
 from cython.dataclasses cimport dataclass, field
 from libc.stdint cimport int64_t, uint64_t
 
-from kfuzz.wire.format cimport (
+from kfuzz.wire.io.format cimport (
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -15,12 +15,12 @@ from kfuzz.wire.format cimport (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
 )
-from kfuzz.wire.scan cimport Scan
+from kfuzz.wire.walk.scan cimport Scan
 
 from kfuzz.errors import RecordsError
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS as NAMES_OF_CODECS
-from kfuzz.wire.record import Record
+from kfuzz.wire.records.record import Record
 
 __all__ = ["Header", "Reading", "Record", "RecordBatch", "Verdict", "read_batch"]
 

@@ -28,10 +28,10 @@ from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import batches as read_batches
 from kfuzz.records.read.reader import chosen
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, HEADER_AT
-from kfuzz.wire.survey import in_order
-from kfuzz.wire.transactions import (
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.walk.survey import in_order
+from kfuzz.wire.walk.transactions import (
     ABORT,
     KEY_INVALID,
     NO_KEY,

@@ -2,7 +2,7 @@
 from collections.abc import Iterable
 
 from kfuzz.records.model import RecordBatch
-from kfuzz.wire.batch_writer import HeaderFields
+from kfuzz.wire.records.batch_writer import HeaderFields
 
 def encode(batches: Iterable[RecordBatch], *, level: int | None = None) -> bytes: ...
 def encode_batch(batch: RecordBatch, *, level: int | None = None) -> bytes: ...

@@ -4,20 +4,20 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport RecordBatch
-from kfuzz.wire.batch_writer cimport as_record, put_batch, put_payload, put_records
-from kfuzz.wire.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.message_set cimport put_messages
-from kfuzz.wire.record cimport Record, is_record
-from kfuzz.wire.record_batch cimport header_t
-from kfuzz.wire.scratch cimport Scratch, reserve
-from kfuzz.wire.sink cimport put_bytes
+from kfuzz.wire.io.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.io.scratch cimport Scratch, reserve
+from kfuzz.wire.io.sink cimport put_bytes
+from kfuzz.wire.records.batch_writer cimport as_record, put_batch, put_payload, put_records
+from kfuzz.wire.records.message_set cimport put_messages
+from kfuzz.wire.records.record cimport Record, is_record
+from kfuzz.wire.records.record_batch cimport header_t
 
 from kfuzz.errors import EncodeError
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS as NAMES_OF_CODECS
 from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.codecs import compress, compress_parts
-from kfuzz.wire.message_set import encode_message, encode_messages
+from kfuzz.wire.records.message_set import encode_message, encode_messages
 
 __all__ = ["encode", "encode_batch", "header_fields", "require_known"]
 

@@ -16,15 +16,14 @@ from typing import BinaryIO, Final
 
 from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
-from kfuzz.corpora.logs.segments import Segment, Starts, find_segments
 from kfuzz.errors import DecodeError, EncodeError, UsageError
 from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
+from kfuzz.logs.segments import Segment, Starts, find_segments
 from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits, Record, Topic
 from kfuzz.records.builder import rebuild
-from kfuzz.wire.checksum import crc32c, crc32c_joined
-from kfuzz.wire.framing import frames, next_frame
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.checksum import crc32c, crc32c_joined
+from kfuzz.wire.io.layout import (
     BATCH_CRC_COVERS_FROM,
     BATCH_HEADER_SIZE,
     CODEC_AT,
@@ -35,7 +34,8 @@ from kfuzz.wire.layout import (
     MAGIC_AT,
     TRANSACTIONAL,
 )
-from kfuzz.wire.survey import renumbered
+from kfuzz.wire.records.framing import frames, next_frame
+from kfuzz.wire.walk.survey import renumbered
 
 __all__ = ["Batch", "Left", "Marker", "Part", "Step", "find_parts", "set_producer", "steps"]
 

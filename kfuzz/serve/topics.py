@@ -13,7 +13,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import INT64_MAX
 from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
-from kfuzz.wire.framing import next_frame
+from kfuzz.wire.records.framing import next_frame
 
 __all__ = ["Topic", "Topics", "topics_of"]
 

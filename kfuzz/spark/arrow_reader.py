@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kfuzz.corpora import logs
+from kfuzz import logs
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from kfuzz.corpora.finished import Ids, KeptRows, RowWriter
 from kfuzz.corpora.generation import Resume, claimed, finish, planned, prepare, verify_row
 from kfuzz.corpora.locks import Lock
 from kfuzz.corpora.manifest import Manifest, Row
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.rows import Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload, parse, render

@@ -1,7 +1,7 @@
 """The Spark data sources ``kafka-log`` and ``kfuzz``. docs/dataframes.md is the guide.
 
 ``kafka-log`` reads any Kafka log directory. ``kfuzz`` makes a workload's batches or records in memory. Spark starts one
-task per share; a task reads with ``kfuzz.corpora.logs`` or ``kfuzz.corpora.generated``.
+task per share; a task reads with ``kfuzz.logs`` or ``kfuzz.corpora.generated``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import StructType
 
-from kfuzz.corpora import generated, logs
+from kfuzz import logs
+from kfuzz.corpora import generated
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Workload, load, parse_size
 from kfuzz.errors import UsageError

@@ -30,8 +30,8 @@ from kfuzz.vectors.model import (
     read_file,
     suite_paths,
 )
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, HEADER_AT, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
+from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, HEADER_AT, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
+from kfuzz.wire.records.framing import frames
 
 __all__ = ["Problem", "lint"]
 

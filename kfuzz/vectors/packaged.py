@@ -16,8 +16,8 @@ from kfuzz import __version__
 from kfuzz.files import read_bytes
 from kfuzz.kafka import CODECS
 from kfuzz.vectors.model import Bomb, Vector
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.records.framing import frames
 
 __all__ = ["VECTORS_FILE", "VERSION", "needs", "package_files", "vectors_file"]
 

@@ -20,7 +20,7 @@ from kfuzz.mutate import Mutator
 from kfuzz.mutate.shrinking import sealed
 from kfuzz.records import CODECS, Codec, Record, RecordBatch, RecordsError
 from kfuzz.vectors import Vector, load_suite
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, HEADER_AT
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
 
 
 def two_batches(codec: Codec = "none", magic: int = 2) -> bytes:

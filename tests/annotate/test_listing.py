@@ -13,7 +13,7 @@ from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_o
 from kfuzz.kafka import CODECS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
-from kfuzz.wire.search import find_batch, has_batch
+from kfuzz.wire.walk.search import find_batch, has_batch
 
 
 def batch(offset: int, count: int = 2, **options: object) -> bytes:

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import compress
-from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.layout import CONTROL
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.layout import CONTROL
 
 __all__ = [
     "BOMBS",

@@ -29,7 +29,7 @@ from kfuzz.control import (
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

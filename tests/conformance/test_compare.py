@@ -23,7 +23,7 @@ from kfuzz.conformance.judge.compare import (
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import ENCODE, Handshake, parse_answer
 from kfuzz.vectors import load_suite
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 FULL = Handshake(
     name="toy",

@@ -31,8 +31,8 @@ from kfuzz.records import Record, RecordBatch, Role
 from kfuzz.records.codecs import compress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.vectors.model import load_suite
-from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.records.message_set import encode_message
 
 ROOT = Path(__file__).resolve().parents[2]
 # The rules for inputs that both refuse, but Kafka with an exception that it does not declare.

@@ -20,16 +20,16 @@ from conftest import require_tool
 from ready_workloads import clean
 from signals import KFUZZ
 
+from kfuzz import logs
 from kfuzz.cli.main import main
 from kfuzz.conformance.broker.real import Broker
-from kfuzz.corpora import logs
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_settings
 from kfuzz.corpora.manifest import read_manifest
-from kfuzz.corpora.snapshot import decode
 from kfuzz.corpora.workload import KIB, Batches, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
-from kfuzz.wire.checksum import crc32c
+from kfuzz.logs.snapshot import decode
+from kfuzz.wire.io.checksum import crc32c
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 

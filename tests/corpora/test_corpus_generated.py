@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from corpora.test_corpus_logs_transactions import make_log
 
-from kfuzz import records
-from kfuzz.corpora import generated, logs
+from kfuzz import logs, records
+from kfuzz.corpora import generated
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.workload import KIB, MIB, Workload, load
 from kfuzz.errors import UsageError
-from kfuzz.wire.framing import frames
+from kfuzz.wire.records.framing import frames
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 WORKLOAD = replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5)

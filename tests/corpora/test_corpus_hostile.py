@@ -23,7 +23,7 @@ from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Workload, load
 from kfuzz.errors import UsageError
-from kfuzz.wire.framing import frames
+from kfuzz.wire.records.framing import frames
 
 [FILE] = [path for path in READY if path.stem == "hostile"]
 

@@ -14,18 +14,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfuzz import records
-from kfuzz.corpora import logs
+from kfuzz import logs, records
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.logs import Selection, find_segments, read_slice, schema, slices
-from kfuzz.corpora.logs.salvaging import salvage
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.logs import Selection, find_segments, read_slice, schema, slices
+from kfuzz.logs.salvaging import salvage
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.codecs import compress
 from kfuzz.records.stream import read_committed
-from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.framing import frames
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.records.framing import frames
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 GUIDE = Path(__file__).parents[2] / "docs" / "dataframes.md"
@@ -105,8 +104,8 @@ def test_sequences_wrap_as_those_of_a_producer(tmp_path: Path) -> None:
 
 def test_the_size_of_windows_and_payloads_changes_no_row(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows(logs.read(corpus))
-    monkeypatch.setattr("kfuzz.corpora.logs.reading.WINDOW_BYTES", 64)
-    monkeypatch.setattr("kfuzz.corpora.logs.reading.PAYLOAD_BYTES", 1)
+    monkeypatch.setattr("kfuzz.logs.reading.WINDOW_BYTES", 64)
+    monkeypatch.setattr("kfuzz.logs.reading.PAYLOAD_BYTES", 1)
     batches = list(logs.read(corpus))
     assert rows(batches) == expected
     # Each batch of the log comes alone.
@@ -119,7 +118,7 @@ def test_batches_that_decompress_to_much_come_in_parts(tmp_path: Path, monkeypat
         for i in range(12)
     ]
     (tmp_path / "bombs.log").write_bytes(records.encode(made))
-    monkeypatch.setattr("kfuzz.corpora.logs.reading.PAYLOAD_BYTES", 3 * MIB)
+    monkeypatch.setattr("kfuzz.logs.reading.PAYLOAD_BYTES", 3 * MIB)
     assert [batch.num_rows for batch in logs.read(tmp_path / "bombs.log")] == [3, 3, 3, 3]
 
 
@@ -294,7 +293,7 @@ def test_damage_costs_the_batches_up_to_the_next_known_one(
 def test_positions_of_damage_count_from_the_file_behind_the_first_window_too(
     partition: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kfuzz.corpora.logs.reading.WINDOW_BYTES", 3000)
+    monkeypatch.setattr("kfuzz.logs.reading.WINDOW_BYTES", 3000)
     begin = damaged(partition, 30, 16, b"\x07")
     with pytest.raises(RecordsError, match=f" at byte {begin + 16}: "):
         rows(logs.read(partition))

@@ -16,18 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfuzz import records
-from kfuzz.corpora import logs
-from kfuzz.corpora.logs import Selection, find_segments, read_slice, schema, slices
-from kfuzz.corpora.logs.rows import taken
-from kfuzz.corpora.logs.transactions import last_stable_offset
+from kfuzz import logs, records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
+from kfuzz.logs import Selection, find_segments, read_slice, schema, slices
+from kfuzz.logs.arrow_rows import taken
+from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.stream import read_committed
-from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.framing import frames
-from kfuzz.wire.transaction_walk import TransactionWalk
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.records.framing import frames
+from kfuzz.wire.walk.transaction_walk import TransactionWalk
 
 PRODUCERS = 5
 # A part of the batches has an entry in the offset index.
@@ -180,8 +179,8 @@ def test_records_of_aborted_transactions_are_marked(tmp_path: Path, seed: int, t
 def test_the_size_of_windows_changes_no_answer(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log(tmp_path / "orders-0", seed)
     expected, seen = log.rows(), log.rows(isolation="read_committed")
-    monkeypatch.setattr("kfuzz.corpora.logs.reading.WINDOW_BYTES", 64)
-    monkeypatch.setattr("kfuzz.corpora.logs.transactions.STRETCH_BYTES", 64)
+    monkeypatch.setattr("kfuzz.logs.reading.WINDOW_BYTES", 64)
+    monkeypatch.setattr("kfuzz.logs.transactions.STRETCH_BYTES", 64)
     assert log.rows() == expected
     assert log.rows(isolation="read_committed") == seen
 
@@ -237,9 +236,9 @@ def test_a_transaction_index_spares_the_headers_that_follow(tmp_path: Path, monk
         walked.append(len(data))
         return took(self, data)
 
-    monkeypatch.setattr("kfuzz.corpora.logs.reading.WINDOW_BYTES", 1000)
-    monkeypatch.setattr("kfuzz.corpora.logs.transactions.STRETCH_BYTES", 1000)
-    monkeypatch.setattr("kfuzz.corpora.logs.transactions.Ahead.took", spy)
+    monkeypatch.setattr("kfuzz.logs.reading.WINDOW_BYTES", 1000)
+    monkeypatch.setattr("kfuzz.logs.transactions.STRETCH_BYTES", 1000)
+    monkeypatch.setattr("kfuzz.logs.transactions.Ahead.took", spy)
     part = next(slices(find_segments(tmp_path)))
     list(read_slice(part, schema()))
     with_index = sum(walked)
@@ -297,7 +296,7 @@ def test_a_producer_snapshot_spares_the_segments_before_it(tmp_path: Path, monke
         walked.append(self.segment.path)
         return step(self)
 
-    monkeypatch.setattr("kfuzz.corpora.logs.transactions.FileAhead.step", spy)
+    monkeypatch.setattr("kfuzz.logs.transactions.FileAhead.step", spy)
     place = last.path.with_suffix(".snapshot")
     # The oldest of the open transactions is of this producer; -1 stands for a producer without one.
     producer = next(row["producer_id"] for row in log.rows() if row["offset"] == first)
@@ -319,7 +318,7 @@ def test_a_log_without_transactions_is_not_looked_ahead(tmp_path: Path, monkeypa
     folder = tmp_path / "orders-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"".join(records.encode_batch(data_batch(8 * i, 8, dice)) for i in range(20)))
-    monkeypatch.setattr("kfuzz.corpora.logs.transactions.FileAhead.step", None)
+    monkeypatch.setattr("kfuzz.logs.transactions.FileAhead.step", None)
     assert {row["aborted"] for row in rows(logs.read(tmp_path))} == {False}
 
 

@@ -37,7 +37,7 @@ from kfuzz.corpora.workload import (
 from kfuzz.errors import UsageError
 from kfuzz.kafka import Codec
 from kfuzz.records.codecs import decompress
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 HUNDRED = Range(100, 100)
 CODECS = ("gzip", "snappy", "lz4", "zstd")

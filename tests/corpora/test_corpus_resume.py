@@ -16,11 +16,11 @@ from signals import KFUZZ, interrupt_when, start
 from test_corpus_manifest import ROW
 
 from kfuzz.cli.main import main
+from kfuzz.corpora import finished as rows_module
 from kfuzz.corpora import generation
-from kfuzz.corpora import rows as rows_module
+from kfuzz.corpora.finished import Ids, KeptRows, RowWriter, directory_of
 from kfuzz.corpora.generation import generate, prepare
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.rows import Ids, KeptRows, RowWriter, directory_of
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import verify

@@ -14,7 +14,6 @@ from kfuzz.control import EndTransactionMarker, decode_control
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.snapshot import Producer, decode, encode
 from kfuzz.corpora.verification import verify, verify_segment
 from kfuzz.corpora.workload import (
     KIB,
@@ -28,7 +27,8 @@ from kfuzz.corpora.workload import (
     Workload,
 )
 from kfuzz.java import hash_map_order
-from kfuzz.wire.checksum import crc32c
+from kfuzz.logs.snapshot import Producer, decode, encode
+from kfuzz.wire.io.checksum import crc32c
 
 TOPIC = Topic(
     "t",

@@ -24,7 +24,7 @@ from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Times
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.records.read.reader import check_with
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 TOPIC = Topic(
     "t",

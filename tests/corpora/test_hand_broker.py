@@ -21,14 +21,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from conftest import require_tool
 
+from kfuzz import logs
 from kfuzz.annotate.frames import frames_of
 from kfuzz.annotate.listing import Listing
 from kfuzz.conformance.broker.real import Broker
-from kfuzz.corpora import logs
-from kfuzz.corpora.checking import Counts, check_directory
-from kfuzz.corpora.logs.printing import Request, json_lines
-from kfuzz.corpora.logs.salvaging import salvage
-from kfuzz.corpora.stored import kind_of
+from kfuzz.logs.checking import Counts, check_directory
+from kfuzz.logs.printing import Request, json_lines
+from kfuzz.logs.salvaging import salvage
+from kfuzz.logs.stored import kind_of
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 

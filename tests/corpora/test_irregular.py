@@ -12,7 +12,7 @@ from cli_driver import kfuzz
 from irregular import IRREGULAR, SECRET, kinds
 from made_corpora import digests
 
-from kfuzz.corpora import logs
+from kfuzz import logs
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Topic, Workload, render

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfuzz import records, strategies
-from kfuzz.corpora import logs
-from kfuzz.corpora.logs import printing, reading
-from kfuzz.corpora.logs.lines import Lines, as_json
-from kfuzz.corpora.logs.printing import Request, json_lines
+from kfuzz import logs, records, strategies
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.logs import printing, reading
+from kfuzz.logs.lines import Lines, as_json
+from kfuzz.logs.printing import Request, json_lines
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.layout import HEADER_AT
+from kfuzz.wire.io.layout import HEADER_AT
 
 # Texts and bytes around what the fast loop looks at: eight bytes at a time, with characters of every length.
 PIECES = st.sampled_from([b"a", b'"', b"\\", b"\n", b"\0", b"\x1f", b"\x7f", b"12345678", "é€😀".encode(), b"\xff"])

@@ -9,15 +9,15 @@ from made_corpora import BUSY, digests
 
 from kfuzz import records
 from kfuzz.corpora import generation
-from kfuzz.corpora.log_walk import IndexWalk
-from kfuzz.corpora.logs import salvaging
-from kfuzz.corpora.logs.salvaging import Salvaged, salvage
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
+from kfuzz.logs import salvaging
+from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.salvaging import Salvaged, salvage
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import find_vector
-from kfuzz.wire.framing import frames
+from kfuzz.wire.records.framing import frames
 
 FILES = ("index", "timeindex", "txnindex", "log")
 

@@ -10,11 +10,11 @@ import pytest
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.snapshot import Producer, encode
-from kfuzz.corpora.stored import Stored, kind_by_content, kind_of, lines_of
 from kfuzz.corpora.workload import KIB, Producers, Topic, Transactions, Workload
+from kfuzz.logs.snapshot import Producer, encode
+from kfuzz.logs.stored import Stored, kind_by_content, kind_of, lines_of
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 BASE = 100
 NAME = f"{BASE:020d}"

@@ -33,7 +33,7 @@ from kfuzz.fuzz.seeding import inputs, seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 # Each of seeds 1 to 9 finds the canary within 1.8 million inputs; this one within 220,000.
 CANARY_SEED = 6

@@ -18,7 +18,7 @@ from kfuzz.fuzz.seeding import CORPUS, read_hex, regressions, seeds, shapes
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
 from kfuzz.records import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.codecs import Decompressed
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 PLAIN = records.encode_batch(
     RecordBatch(3, 4, [Record(3, 1000, b"k", b"v", ((b"h", b"x"),)), Record(4, 1001, None, b"")])

@@ -22,7 +22,7 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.schemas import schema
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch, Role
-from kfuzz.wire.message import Schema
+from kfuzz.wire.messages import Schema
 
 SOUND = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))
 # One in at most this many inputs meets the second tier.

@@ -40,7 +40,7 @@ from kfuzz.records import appending as append
 from kfuzz.records import compaction as compact
 from kfuzz.records import conversion as convert
 from kfuzz.records.read.topic import Topic as BrokerTopic
-from kfuzz.wire.transaction_walk import TransactionWalk
+from kfuzz.wire.walk.transaction_walk import TransactionWalk
 
 Act = Callable[[Any], Any]
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from conftest import missing, require_tool
 
-from kfuzz.wire.record_batch import parse_places
+from kfuzz.wire.records.record_batch import parse_places
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

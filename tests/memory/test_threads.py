@@ -18,7 +18,7 @@ from kfuzz import records
 from kfuzz.messages import codec
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.scan import END, EachRecord, Scan
+from kfuzz.wire.walk.scan import END, EachRecord, Scan
 
 THREADS = 4
 ROUNDS = 40

@@ -13,7 +13,7 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import KINDS, Engine, seal
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 BATCH = records.encode_batch(
     RecordBatch(5, 6, [Record(5, 9, b"key", None, ((b"h", b"x"), (b"i", None))), Record(6, 10, None, b"value")])

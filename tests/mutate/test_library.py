@@ -15,7 +15,7 @@ from kfuzz.fuzz.building import ROOT, compile_mutator
 from kfuzz.fuzz.seeding import seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import CODECS, Record, RecordBatch
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
 
 HOOKS = {
     *("LLVMFuzzerCustomMutator", "LLVMFuzzerCustomCrossOver"),

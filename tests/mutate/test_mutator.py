@@ -13,7 +13,7 @@ from kfuzz.errors import UsageError
 from kfuzz.mutate import KINDS, Mutator
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.codecs import decompress
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 INPUTS = 20_000
 BATCH = records.encode_batch(RecordBatch(5, 7, [Record(5 + i, 1_000, b"key", b"value") for i in range(3)]))

@@ -9,7 +9,7 @@ import pytest
 from kfuzz import records
 from kfuzz.mutate.shrinking import CANDIDATES_AT_ONCE, first_that, shrink
 from kfuzz.records import CODECS, Codec, Record, RecordBatch, RecordsError
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, MAGIC_AT
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT
 
 # The smallest batch of one record with one header: its key is "bad", and key and value are empty.
 BAD_BATCH_BYTES = 73

@@ -13,7 +13,7 @@ from guarded import Guarded
 
 from kfuzz import records
 from kfuzz.records import arrow
-from kfuzz.wire.columns import Columns
+from kfuzz.wire.columns.reader import Columns
 
 
 def buffer(pages: int, data: bytes) -> pa.Buffer:

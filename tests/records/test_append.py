@@ -28,7 +28,7 @@ from kfuzz.records.appending import (
 )
 from kfuzz.records.read.topic import Topic
 from kfuzz.vectors.model import load_suite
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.io.checksum import crc32c
 
 NOW_MS = 1_700_000_000_000
 MUTANTS = 3_000

@@ -15,7 +15,7 @@ from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.records import Record, RecordBatch, arrow
 from kfuzz.vectors import load_suite
-from kfuzz.wire.columns import Columns
+from kfuzz.wire.columns.reader import Columns
 
 Row = tuple[int, int | None, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
 

@@ -18,7 +18,7 @@ import zstandard
 
 from kfuzz.kafka import CODECS, Codec
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.wire.unpack import unpacked
+from kfuzz.wire.io.unpack import unpacked
 
 COMPRESSING: tuple[Codec, ...] = CODECS[1:]
 TEXT = b"the same words, the same words, the same words " * 4_000

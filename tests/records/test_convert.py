@@ -23,7 +23,7 @@ from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.conversion import LOSSES, Converted, Loss, LossKind, convert, convert_appended
 from kfuzz.records.model import Record, RecordBatch
-from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.records.message_set import encode_message
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")

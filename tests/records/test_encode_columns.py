@@ -15,7 +15,7 @@ from guarded import printed
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.records import CODECS, Record, RecordBatch, arrow
-from kfuzz.wire.column_writer import ColumnWriter
+from kfuzz.wire.columns.writer import ColumnWriter
 
 HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]

@@ -18,10 +18,10 @@ from kfuzz.mutate import Mutator
 from kfuzz.records import Codec, Finding, Record, RecordBatch
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import load_suite
-from kfuzz.wire.checksum import crc32, crc32c
-from kfuzz.wire.layout import HEADER_AT
-from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.scan import EachRecord, Scan
+from kfuzz.wire.io.checksum import crc32, crc32c
+from kfuzz.wire.io.layout import HEADER_AT
+from kfuzz.wire.records.message_set import encode_message
+from kfuzz.wire.walk.scan import EachRecord, Scan
 
 BATCH = RecordBatch(
     100, 102, [Record(100 + i, 1_000 + i, b"key", None if i == 1 else b"value", ((b"h", None),)) for i in range(3)]

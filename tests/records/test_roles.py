@@ -15,7 +15,7 @@ from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
-from kfuzz.wire.layout import CONTROL, HEADER_LAYOUT, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.io.layout import CONTROL, HEADER_LAYOUT, LOG_APPEND_TIME, TRANSACTIONAL
 
 NOW = DEFAULT_TOPIC.now
 COMMIT, ABORT = (Record(0, 0, bytes([0, 0, 0, kind]), bytes(6)) for kind in (1, 0))

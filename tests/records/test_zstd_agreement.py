@@ -17,7 +17,7 @@ from kfuzz import records
 from kfuzz.kafka import LATEST
 from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 pytestmark = pytest.mark.java
 

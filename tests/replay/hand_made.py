@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kfuzz import control, records
+from kfuzz import control, logs, records
 from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker
-from kfuzz.corpora import logs
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.framing import frames
+from kfuzz.wire.records.framing import frames
 
 FIRST_MS = 1_700_000_000_000
 

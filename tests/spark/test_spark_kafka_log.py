@@ -1,4 +1,4 @@
-"""The data source ``kafka-log`` gives the records that ``kfuzz.corpora.logs`` reads, takes filters, reports errors."""
+"""The data source ``kafka-log`` gives the records that ``kfuzz.logs`` reads, takes filters, reports errors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kfuzz import records
-from kfuzz.corpora import logs
+from kfuzz import logs, records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import UsageError

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame
 
-from kfuzz.corpora import logs
+from kfuzz import logs
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 from kfuzz.corpora import generation
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.rows import KeptRows
+from kfuzz.corpora.finished import KeptRows
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Topic, Workload, render
 from kfuzz.spark import generation as on_spark, verification

@@ -205,7 +205,11 @@ def test_imports_of_compiled_modules_go_down() -> None:
 
 @pytest.mark.parametrize(
     ("file", "line"),
-    [("wire/new.pyx", "from kfuzz.records.model import Record"), ("records/new.pxd", "cimport kfuzz.mutate.dice")],
+    [
+        ("wire/new.pyx", "from kfuzz.records.model import Record"),
+        ("records/new.pxd", "cimport kfuzz.mutate.dice"),
+        ("wire/io/new.pyx", "from kfuzz.wire.walk.scan cimport Scan"),
+    ],
 )
 def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) -> None:
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
@@ -213,7 +217,7 @@ def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) ->
     path.parent.mkdir(parents=True)
     path.write_text(f"\n{line}\n")
     [told] = upward(tmp_path)
-    assert told.startswith(f"kfuzz/{file}:2: {file.split('/')[0]}/ may not import ")
+    assert told.startswith(f"kfuzz/{file}:2: {file.rpartition('/')[0]}/ may not import ")
 
 
 def test_children_that_run_kfuzz_or_pip_import_nothing_from_the_current_folder() -> None:

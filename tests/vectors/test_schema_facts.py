@@ -14,7 +14,7 @@ from kfuzz.vectors import KINDS, load_suite
 from kfuzz.vectors.coverage import CODES, expectations
 from kfuzz.vectors.kinds import LEVELS, OPTIONS, READER, VERDICTS
 from kfuzz.vectors.model import FORMAT, default_root
-from kfuzz.wire.layout import MESSAGE_LAYOUT
+from kfuzz.wire.io.layout import MESSAGE_LAYOUT
 
 SCHEMA: dict[str, Any] = json.loads((default_root() / "schema.json").read_bytes())
 VECTOR = SCHEMA["$defs"]["vector"]

@@ -7,7 +7,7 @@ import random
 from guarded import Guarded
 from written_records import written_payload
 
-from kfuzz.wire.record_batch import parse_places
+from kfuzz.wire.records.record_batch import parse_places
 
 LOG_APPEND = 0x08
 

@@ -6,8 +6,8 @@ import pytest
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.framing import frames, next_frame
-from kfuzz.wire.layout import HEADER_AT, LOG_OVERHEAD, MAGIC_AT
+from kfuzz.wire.io.layout import HEADER_AT, LOG_OVERHEAD, MAGIC_AT
+from kfuzz.wire.records.framing import frames, next_frame
 
 
 def batch(offset: int, magic: int = 2) -> bytes:

@@ -17,9 +17,9 @@ from written_records import written_payload
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.wire.checksum import crc32, crc32c_joined, kernel, zlib_kernel, zlib_tables
-from kfuzz.wire.record_batch import parse_places
-from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
+from kfuzz.wire.io.checksum import crc32, crc32c_joined, kernel, zlib_kernel, zlib_tables
+from kfuzz.wire.records.record_batch import parse_places
+from kfuzz.wire.walk.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 
 Record, RecordBatch = records.Record, records.RecordBatch
 
@@ -101,7 +101,7 @@ def test_the_crc_of_two_parts_follows_from_the_crc_of_each(portable: bool) -> No
     if not portable:
         assert [crc32c_joined(*one) for one in asked] == right
         return
-    code = f"from kfuzz.wire.checksum import crc32c_joined; print([crc32c_joined(*one) for one in {asked}])"
+    code = f"from kfuzz.wire.io.checksum import crc32c_joined; print([crc32c_joined(*one) for one in {asked}])"
     answer = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "KFUZZ_PORTABLE": "1"},
@@ -223,7 +223,8 @@ def test_a_header_key_is_looked_at_to_its_last_byte_and_no_further(size: int) ->
 ALL_LOOPS = """
 import hashlib, json, random
 from kfuzz import records
-from kfuzz.wire import checksum, column_writer, columns
+from kfuzz.wire.io import checksum
+from kfuzz.wire.columns import reader, writer
 rng = random.Random(7)
 rows = [records.Record(i, i, rng.randbytes(rng.randrange(40)), rng.randbytes(rng.randrange(300))) for i in range(500)]
 data = records.encode_batch(records.RecordBatch(0, 499, rows))
@@ -234,8 +235,8 @@ print(json.dumps({
         checksum.kernel(b"", 0, 256) is not None,
         checksum.kernel(b"", 0, 512) is not None,
         checksum.zlib_kernel(b"") is not None,
-        columns.WIDE,
-        column_writer.WIDE,
+        reader.WIDE,
+        writer.WIDE,
     ],
     "narrow": checksum.kernel(b"") is not None,
     "results": [

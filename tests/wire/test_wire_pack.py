@@ -12,7 +12,7 @@ from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, Batches, Legacy, Range, Topic, Values, Workload
 from kfuzz.kafka import CODECS, Codec
 from kfuzz.records.codecs import LZ4_LIBRARY, ZSTD_LIBRARY, compress
-from kfuzz.wire import pack
+from kfuzz.wire.io import pack
 
 RNG = random.Random(7)
 WORDS = [RNG.randbytes(RNG.randint(2, 9)) for _ in range(300)]

@@ -16,10 +16,10 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.writer import header_fields
-from kfuzz.wire.column_writer import ColumnWriter, ends_of_runs
-from kfuzz.wire.cursor import uvarint, uvarint_of
-from kfuzz.wire.output import Full, Output
-from kfuzz.wire.survey import survey
+from kfuzz.wire.columns.writer import ColumnWriter, ends_of_runs
+from kfuzz.wire.io.cursor import uvarint, uvarint_of
+from kfuzz.wire.io.output import Full, Output
+from kfuzz.wire.walk.survey import survey
 
 RECORD = Record(0, 1, b"k", b"v")
 FIELDS = header_fields(RecordBatch(0, 0, []))

@@ -6,7 +6,7 @@ import threading
 
 from kfuzz import records
 from kfuzz.errors import EncodeError
-from kfuzz.wire.batch_writer import encode_records
+from kfuzz.wire.records.batch_writer import encode_records
 
 
 class Nosy(bytearray):

@@ -9,8 +9,8 @@ import pytest
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.checksum import crc32, crc32_joined
-from kfuzz.wire.search import Search, find_batch, has_batch
+from kfuzz.wire.io.checksum import crc32, crc32_joined
+from kfuzz.wire.walk.search import Search, find_batch, has_batch
 
 
 def batch(offset: int, value: bytes = b"value", magic: int = 2) -> bytes:

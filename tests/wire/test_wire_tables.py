@@ -8,8 +8,7 @@ from kfuzz import records
 from kfuzz.findings.records import CODES
 from kfuzz.kafka import CODECS, Codec
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.layout import (
     BATCH_CRC_COVERS_FROM,
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
@@ -24,9 +23,10 @@ from kfuzz.wire.layout import (
     MESSAGE_CRC_COVERS_FROM,
     MESSAGE_LAYOUT,
 )
-from kfuzz.wire.message_set import parse_message
-from kfuzz.wire.record_batch import parse_header, parse_places
-from kfuzz.wire.report import CODES as WIRE_CODES
+from kfuzz.wire.io.report import CODES as WIRE_CODES
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.records.message_set import parse_message
+from kfuzz.wire.records.record_batch import parse_header, parse_places
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from kfuzz.records import Limits, Record, RecordBatch
 from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.model import read_batch
 from kfuzz.records.read.walk import Walk
-from kfuzz.wire.scan import Scan
-from kfuzz.wire.unpack import codecs, unpacked
+from kfuzz.wire.io.unpack import codecs, unpacked
+from kfuzz.wire.walk.scan import Scan
 
 LIMIT_BYTES = 1 << 20
 TEXT = b"".join(b"line %d of a text that can be made smaller\n" % (i * i) for i in range(5000))

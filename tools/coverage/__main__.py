@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.files import copy_if_changed, locked, write_whole
-from kfuzz.wire.column_writer import WIDE
+from kfuzz.wire.columns.writer import WIDE
 from tools.mutants.run import NOT_COPIED
 
 ROOT: Final = Path(__file__).resolve().parents[2]

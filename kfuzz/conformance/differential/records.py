@@ -29,8 +29,7 @@ from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
     CODEC_AT,
@@ -40,7 +39,8 @@ from kfuzz.wire.layout import (
     MAGIC_AT,
     MESSAGE_AT,
 )
-from kfuzz.wire.message_set import parse_message
+from kfuzz.wire.records.framing import frames
+from kfuzz.wire.records.message_set import parse_message
 
 __all__ = ["RULES", "Rule", "differ", "seeds_of"]
 

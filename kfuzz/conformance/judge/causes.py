@@ -17,8 +17,8 @@ from kfuzz.kafka import CODECS
 from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.records.framing import frames
 
 __all__ = ["BatchFacts", "Cause", "Deviation", "batch_facts", "causes_of", "deviation", "masked"]
 

@@ -35,8 +35,8 @@ from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.records.framing import frames
 
 __all__ = [
     "ALL_ROLES",

@@ -24,8 +24,8 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.errors import KfuzzError
 from kfuzz.text import printable
 from kfuzz.vectors import Vector
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import HEADER_AT
+from kfuzz.wire.io.layout import HEADER_AT
+from kfuzz.wire.records.framing import frames
 
 __all__ = ["Deviation", "SegmentResult", "conform_segment", "conform_segments", "told"]
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 from types import NoneType
 from typing import Annotated, Any, Final, Protocol, get_args, get_origin, get_type_hints
 
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = [
     "BOOLEAN",

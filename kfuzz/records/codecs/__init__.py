@@ -16,8 +16,8 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import Codec
 from kfuzz.records.codecs import gzip, lz4, snappy, zstd
 from kfuzz.records.codecs.container import Broken, Decompressed
-from kfuzz.wire import pack, unpack
-from kfuzz.wire.output import Full, Output
+from kfuzz.wire.io import pack, unpack
+from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from kfuzz.records.codecs.container import Broken
-from kfuzz.wire.output import Full, Output
+from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

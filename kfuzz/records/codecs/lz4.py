@@ -11,7 +11,7 @@ import lz4.frame
 import xxhash
 
 from kfuzz.records.codecs.container import Broken
-from kfuzz.wire.output import Full, Output
+from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

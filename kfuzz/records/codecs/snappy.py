@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import cramjam
 
 from kfuzz.records.codecs.container import Broken
-from kfuzz.wire.cursor import uvarint_in_front
-from kfuzz.wire.output import Full, Output
+from kfuzz.wire.io.cursor import uvarint_in_front
+from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import zstandard
 
 from kfuzz.records.codecs.container import Broken, Cut
-from kfuzz.wire.output import Full, Output
+from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

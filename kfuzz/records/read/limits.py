@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfuzz.errors import UsageError
-from kfuzz.wire.record_batch import LIMIT_BYTES
+from kfuzz.wire.records.record_batch import LIMIT_BYTES
 
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 

@@ -8,7 +8,7 @@ from kfuzz.kafka import Role
 from kfuzz.records.model import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
-from kfuzz.wire.policy import Choice, Policy
+from kfuzz.wire.walk.policy import Choice, Policy
 
 # Byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max timestamp, attributes,
 # producer id, producer epoch, base sequence, leader epoch, whether the reading goes on, findings.

@@ -8,11 +8,11 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport Reading, RecordBatch, Verdict, batch_of, new_verdict
-from kfuzz.wire.cursor cimport load64
-from kfuzz.wire.format cimport LAST_MAGIC, MESSAGE_AT_ATTRIBUTES
-from kfuzz.wire.policy cimport ENDED, PICKED, REFUSED, Choice, Policy
-from kfuzz.wire.produced cimport ProduceRules, rules_like
-from kfuzz.wire.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, each_record, open_scan
+from kfuzz.wire.io.cursor cimport load64
+from kfuzz.wire.io.format cimport LAST_MAGIC, MESSAGE_AT_ATTRIBUTES
+from kfuzz.wire.walk.policy cimport ENDED, PICKED, REFUSED, Choice, Policy
+from kfuzz.wire.walk.produced cimport ProduceRules, rules_like
+from kfuzz.wire.walk.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, each_record, open_scan
 
 from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES as NAMES_OF_PROFILES
@@ -22,8 +22,8 @@ from kfuzz.kafka import ROLES as NAMES_OF_ROLES
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.walk import Walk, require_profile_and_role
-from kfuzz.wire.search import find_batch
-from kfuzz.wire.segment import SegmentRules
+from kfuzz.wire.walk.search import find_batch
+from kfuzz.wire.walk.segment import SegmentRules
 
 __all__ = ["batches", "check", "check_with", "chosen", "decode", "headers", "iterate", "read", "readings"]
 

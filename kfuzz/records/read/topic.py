@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS, INT32_MAX, INT64_MAX, Codec
-from kfuzz.wire.produced import ProduceRules
+from kfuzz.wire.walk.produced import ProduceRules
 
 __all__ = ["DEFAULT_TOPIC", "Topic"]
 

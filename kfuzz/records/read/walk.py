@@ -12,15 +12,15 @@ from kfuzz.kafka import CODECS, ROLES, Codec, Role
 from kfuzz.records.codecs import Decompressed, decompress, open_stream
 from kfuzz.records.model import Verdict
 from kfuzz.records.read.limits import Limits
-from kfuzz.wire.message_set import first_and_last
-from kfuzz.wire.produced import ProduceRules
-from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
-from kfuzz.wire.segment import SegmentRules
+from kfuzz.wire.records.message_set import first_and_last
+from kfuzz.wire.walk.produced import ProduceRules
+from kfuzz.wire.walk.scan import BATCH, END, PAYLOAD, REFUSED, Scan
+from kfuzz.wire.walk.segment import SegmentRules
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kfuzz.wire.report import Note
+    from kfuzz.wire.io.report import Note
 
 __all__ = ["Walk", "require_profile_and_role"]
 

@@ -16,8 +16,8 @@ import crc32c
 
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS
-from kfuzz.wire.cursor import uvarint
-from kfuzz.wire.layout import (
+from kfuzz.wire.io.cursor import uvarint
+from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
     CONTROL,
     DELETE_HORIZON,

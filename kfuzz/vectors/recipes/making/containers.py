@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 __all__ = [
     "Bits",

@@ -20,7 +20,7 @@ from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of, schema
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 __all__ = ["Body", "Place", "body", "definitions", "full", "slug_of", "successful"]
 

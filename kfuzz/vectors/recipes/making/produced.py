@@ -7,7 +7,7 @@ Mirrors the order of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAnd
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import Raw
-from kfuzz.wire.layout import LOG_OVERHEAD
+from kfuzz.wire.io.layout import LOG_OVERHEAD
 
 __all__ = ["BATCH_BYTES_MAX", "refusal"]
 

@@ -8,7 +8,7 @@ from kfuzz.vectors.recipes.making.builder import Raw, Record
 from kfuzz.vectors.recipes.making.containers import XERIAL_MAGIC, XERIAL_VERSIONS, raw_snappy, xerial
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 # The value repeats two bytes, so that a block can encode it with copies.
 RUN = Record(value=b"ab" * 40)

@@ -9,7 +9,7 @@ from typing import Any
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
 from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
 # A broker that starts with such a segment parses its markers, and crashes.

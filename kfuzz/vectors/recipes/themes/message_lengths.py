@@ -5,7 +5,7 @@ from __future__ import annotations
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 __all__ = ["theme"]
 

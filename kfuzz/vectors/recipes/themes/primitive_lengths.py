@@ -9,7 +9,7 @@ from typing import Any
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single, broken, of
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.wire.cursor import uvarint
+from kfuzz.wire.io.cursor import uvarint
 
 __all__ = ["theme"]
 

@@ -1,0 +1,47 @@
+"""Any log directory of Kafka, whoever wrote it: its segments as Arrow batches, lines, findings and copies.
+
+``segments`` finds segments, ``slicing`` divides them along their indexes, ``reading`` reads them (docs/dataframes.md).
+``transactions`` says which records were aborted. ``printing``, ``checking`` and ``salvaging`` serve the verbs ``cat``,
+``check`` and ``salvage`` (docs/files.md). ``stored``, ``snapshot`` and ``contents`` know the files beside segments, and
+``index_walk`` rebuilds their indexes. Nothing here knows a workload.
+
+Names are imported on first use, because only some of the modules need pyarrow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kfuzz.logs.reading import COLUMNS, MODES, read, read_slice, schema
+    from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, find_segments
+    from kfuzz.logs.slicing import ISOLATIONS, Isolation, require_isolation, slices
+
+__all__ = [
+    "COLUMNS",
+    "EVERYTHING",
+    "ISOLATIONS",
+    "MODES",
+    "Isolation",
+    "Segment",
+    "Selection",
+    "Slice",
+    "find_segments",
+    "read",
+    "read_slice",
+    "require_isolation",
+    "schema",
+    "slices",
+]
+
+_MODULES: Final = {
+    "reading": ("COLUMNS", "MODES", "read", "read_slice", "schema"),
+    "segments": ("EVERYTHING", "Segment", "Selection", "Slice", "find_segments"),
+    "slicing": ("ISOLATIONS", "Isolation", "require_isolation", "slices"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

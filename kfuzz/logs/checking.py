@@ -1,0 +1,265 @@
+"""Judges the files of a log directory: segments, indexes, snapshots, checkpoints. ``kfuzz check DIR`` prints it.
+
+A segment is judged batch by batch, also behind damage. Of each code, the first finding of a file is kept, so that the
+memory does not grow with the log. This module needs neither numpy nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.annotate.listing import Listing
+from kfuzz.errors import NotRegular, UsageError
+from kfuzz.files import map_regular
+from kfuzz.findings import Finding, Profile
+from kfuzz.kafka import Role
+from kfuzz.logs.contents import not_batches
+from kfuzz.logs.stored import LEAVING, Kind, kind_of, left_out
+from kfuzz.mapped import require_whole
+from kfuzz.messages.internal import SNAPSHOT
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["Checked", "Code", "Counts", "check_directory", "check_file", "files_of"]
+
+# A snapshot of a KRaft log holds record batches too.
+SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
+# How many batches are judged between two calls of ``on_bytes``.
+STEP_BATCHES: Final = 256
+
+
+@dataclass(slots=True)
+class Code:
+    """How often a code was found: in how many batches or entries, in how many files, and where first."""
+
+    severity: str
+    places: int
+    files: int
+    first_file: str
+    first: Finding
+
+
+@dataclass(slots=True)
+class Checked:
+    """One file. ``title`` says what it is; ``batches`` and ``records`` are those of a segment.
+
+    ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``refused``
+    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``skipped`` says why the
+    file was not judged, such as "it is a pipe"; then nothing else is known.
+    """
+
+    path: Path
+    title: str
+    size: int
+    batches: int = 0
+    records: int = 0
+    tail: int = 0
+    findings: list[tuple[Finding, int]] = field(default_factory=list)
+    refused: bool = False
+    skipped: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as a JSON object."""
+        if self.skipped:
+            return {"file": str(self.path), "skipped": self.skipped}
+        return {
+            "file": str(self.path),
+            "kind": self.title,
+            "size": self.size,
+            "batches": self.batches,
+            "records": self.records,
+            "partial_tail": self.tail,
+            "accepted": not self.refused,
+            "findings": [one.to_json() | {"places": places} for one, places in self.findings],
+        }
+
+
+@dataclass(slots=True)
+class Counts:
+    """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end, and
+    ``passed`` the folders that were passed over.
+    """
+
+    partitions: set[Path] = field(default_factory=set)
+    segments: int = 0
+    others: int = 0
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    refused: int = 0
+    skipped: int = 0
+    unread: list[str] = field(default_factory=list)
+    codes: dict[str, Code] = field(default_factory=dict)
+    passed: list[Path] = field(default_factory=list)
+
+    def add(self, one: Checked) -> None:
+        """Count one file."""
+        if one.skipped:
+            self.skipped += 1
+            return
+        is_segment = one.title == SEGMENT_TITLE
+        self.segments += is_segment
+        self.others += not is_segment
+        # What a cluster begins with is in no partition.
+        if is_segment and not one.path.name.startswith("bootstrap"):
+            self.partitions.add(one.path.parent)
+        self.batches += one.batches
+        self.records += one.records
+        self.size += one.size
+        self.refused += one.refused
+        for finding, places in one.findings:
+            known = self.codes.setdefault(finding.code, Code(finding.severity, 0, 0, str(one.path), finding))
+            known.places += places
+            known.files += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The sums as a JSON object."""
+        return {
+            "partitions": len(self.partitions),
+            "segments": self.segments,
+            "other_files": self.others,
+            "batches": self.batches,
+            "records": self.records,
+            "size": self.size,
+            "refused_files": self.refused,
+            "skipped_files": self.skipped,
+            "passed_over": [str(folder) for folder in self.passed],
+            "codes": {
+                code: {
+                    "severity": found.severity,
+                    "places": found.places,
+                    "files": found.files,
+                    "first_file": found.first_file,
+                    "first": found.first.to_json(),
+                }
+                for code, found in sorted(self.codes.items())
+            },
+        }
+
+
+SEGMENT_TITLE: Final = "log segment"
+
+
+def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:
+    """The files below ``directory`` that Kafka keeps there and that can be judged, sorted, and links that may lead to
+    such folders.
+
+
+    Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files,
+    or if the directory cannot be read.
+    """
+    found: list[Path] = []
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
+
+    passed = [] if passed is None else passed
+    for folder, inner, names in os.walk(directory, onerror=refuse):
+        passed += [Path(folder, name) for name in inner if LEAVING.fullmatch(name)]
+        inner[:] = [name for name in inner if not LEAVING.fullmatch(name)]
+        found += [Path(folder, name) for name in names if SEGMENT.fullmatch(name) or kind_of(name)]
+        # A link may lead out of the directory, or back into it.
+        found += [path for name in inner if (path := Path(folder, name)).is_symlink()]
+    if not found and (sentence := left_out(passed)):
+        raise UsageError(f"{directory} has nothing else; {sentence}")
+    if not found:
+        raise UsageError(
+            f"{directory} has no log segments and no indexes; they are files such as orders-0/00000000000000000000.log"
+        )
+    return sorted(found)
+
+
+def check_file(
+    path: Path,
+    *,
+    kind: Kind | None = None,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    on_bytes: Callable[[int], None] = lambda done: None,
+) -> Checked:
+    """Judge a segment, or a file of this ``kind``. ``on_bytes`` gets the bytes that are done, from time to time.
+
+    Raises ``UsageError`` if the file cannot be read, is no regular file, or becomes shorter meanwhile.
+    """
+    data = map_regular(path)
+    if kind is not None:
+        stored = kind.read(path, data, profile)
+        require_whole(data)
+        return Checked(
+            path,
+            stored.title,
+            stored.size,
+            findings=[(one, 1) for one in stored.findings],
+            refused=stored.is_refused,
+        )
+    listing = Listing(data, profile=profile, role=role, limits=limits)
+    made = Checked(path, SEGMENT_TITLE, len(data))
+    for entry in listing:
+        if entry.number % STEP_BATCHES == 0:
+            on_bytes(entry.at)
+        if entry.kind == "tail":
+            made.tail = entry.size
+    made.batches, made.records, made.refused = listing.batches, listing.records, listing.refused > 0
+    made.findings = [(found.finding, found.batches) for found in listing.found.values()]
+    require_whole(data)
+    if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
+        made.findings.append((other, 1))
+        made.tail, made.refused = 0, True
+    return made
+
+
+def check_directory(
+    directory: str | Path,
+    counts: Counts,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    on_bytes: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Checked]:
+    """Judge the files of :func:`files_of`, one after the other, and add them to ``counts``.
+
+    ``on_bytes`` gets the bytes that are done and those of all files. Raises ``UsageError`` as :func:`files_of` does. A
+    file that is deleted in between, as a running broker does, is left out. What cannot be judged is skipped, and the
+    others are still judged: links, pipes and devices, and files that cannot be read or become shorter meanwhile.
+    """
+    files = files_of(directory, counts.passed)
+    sizes = [_size(path) for path in files]
+    total, done = sum(sizes), 0
+    for path, size in zip(files, sizes, strict=True):
+        on_bytes(done, total)
+        if os.path.lexists(path):
+            before = done
+            try:
+                made = check_file(
+                    path,
+                    kind=None if SEGMENT.fullmatch(path.name) else kind_of(path.name),
+                    profile=profile,
+                    role=role,
+                    limits=limits,
+                    on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
+                )
+            except UsageError as error:
+                made = Checked(path, "", 0, skipped=f"it {str(error).removeprefix(f'{path} ')}")
+                if not isinstance(error, NotRegular):
+                    counts.unread.append(str(error))
+            # Unless it was deleted just now.
+            if not made.skipped or os.path.lexists(path):
+                counts.add(made)
+                yield made
+        done += size
+    on_bytes(total, total)
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.lstat()
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    except OSError:
+        return 0

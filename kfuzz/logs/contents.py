@@ -1,0 +1,199 @@
+"""What a file holds that is given in place of record batches, by its first bytes.
+
+A verb that reads record batches asks this first: "0 batches and a partial tail" would be a kind verdict on a capture, a
+compressed file or an index under another name. This module needs neither numpy nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kfuzz.errors import UsageError
+from kfuzz.findings import Finding, Profile
+from kfuzz.findings.stored import stored_finding
+from kfuzz.logs.stored import entry_struct, kind_by_content, kind_of
+from kfuzz.text import printable
+from kfuzz.wire.walk.search import Search
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["not_batches", "require_batches", "what_else"]
+
+CAPTURE: Final = "which kfuzz does not read yet; `kfuzz show --frames` reads the bytes of one connection"
+PACKED: Final = "not record batches; unpack it first"
+OTHER: Final = "not record batches; name a log segment, or the bytes of a fetch"
+# The bytes at the start of a file, what it is, and what to do. None of them could be the offset of a first batch.
+SIGNATURES: Final = (
+    (b"\xd4\xc3\xb2\xa1", "a pcap capture", CAPTURE),
+    (b"\xa1\xb2\xc3\xd4", "a pcap capture", CAPTURE),
+    (b"\x4d\x3c\xb2\xa1", "a pcap capture", CAPTURE),
+    (b"\xa1\xb2\x3c\x4d", "a pcap capture", CAPTURE),
+    (b"\n\r\r\n", "a pcapng capture", CAPTURE),
+    (b"\x1f\x8b", "a gzip file", PACKED),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", PACKED),
+    # A parallel zstd begins with a frame to skip.
+    (b"\x50\x2a\x4d\x18", "a zstd file", PACKED),
+    (b"\x04\x22\x4d\x18", "an lz4 file", PACKED),
+    (b"Rar!\x1a\x07", "a RAR archive", PACKED),
+    (b"\x1f\x9d", "a file packed by compress", PACKED),
+    (b"\x82SNAPPY\x00", "a snappy file", PACKED),
+    (b"\xff\x06\x00\x00sNaPpY", "a snappy file", PACKED),
+    (b"\xfd7zXZ\x00", "an xz file", PACKED),
+    (b"BZh", "a bzip2 file", PACKED),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", PACKED),
+    (b"PK\x03\x04", "a zip or jar archive", PACKED),
+    (b"PK\x05\x06", "a zip or jar archive", PACKED),
+    (b"PAR1", "a Parquet file", OTHER),
+    (b"ORC", "an ORC file", OTHER),
+    (b"Obj\x01", "an Avro file", OTHER),
+    (b"ARROW1", "an Arrow file", OTHER),
+    (b"SQLite format 3\x00", "an SQLite database", OTHER),
+    (b"\x89PNG\r\n\x1a\n", "a PNG image", OTHER),
+    (b"\xff\xd8\xff", "a JPEG image", OTHER),
+    (b"GIF8", "a GIF image", OTHER),
+    (b"\xff\xfe", "a text in UTF-16", OTHER),
+    (b"\xfe\xff", "a text in UTF-16", OTHER),
+    (b"%PDF-", "a PDF document", OTHER),
+    (b"\x7fELF", "a program (ELF)", OTHER),
+    (b"\xca\xfe\xba\xbe", "a Java class", OTHER),
+)
+# A damaged offset may begin with so few bytes of a signature by chance; then a sound batch tells.
+SHORT_BYTES: Final = 2
+TAR_AT: Final = 257
+TAR: Final = b"ustar"
+# So many bytes of a text are looked at.
+TEXT_BYTES: Final = 4096
+# The start of JSON's objects and arrays; a line of a broker's own log begins with a date in brackets.
+JSON: Final = re.compile(r"""\s*(\{\s*["}]|\[\s*([\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]))""")
+# A longer text has more than one word.
+WORD_CHARACTERS: Final = 64
+# A checkpoint is not larger.
+CHECKPOINT_BYTES: Final = 1 << 20
+# Kafka's times, in milliseconds: from the year 2000 on, up to 2200.
+TIMES_MS: Final = range(946_684_800_000, 7_258_118_400_000)
+# So many entries of an index are looked at; fewer of the sparse ones could be the start of a batch.
+ENTRIES_MOST: Final = 1000
+ENTRIES_LEAST: Final = 2
+# How the offset of a batch begins: none has reached 2 ** 48, and a wrong one may be negative.
+OFFSET_TOPS: Final = (b"\x00\x00", b"\xff\xff")
+
+
+def require_batches(name: str | Path, data: Buffer) -> None:
+    """Raise ``UsageError`` if ``data``, the bytes of the file ``name`` (``-`` for standard input), are not record
+    batches. The sentence says what they are, and what reads them.
+
+    A damaged log passes: one with a sound batch anywhere, or with a beginning that could be a batch. An empty file
+    passes too.
+    """
+    shown = "standard input" if str(name) == "-" else printable(str(name))
+    if str(name) != "-" and (kind := kind_of(str(name))) is not None:
+        raise UsageError(f"{shown} is {kind.title}, and has no record batches; `kfuzz show {shown}` prints its entries")
+    if (found := what_else(data)) is not None:
+        raise UsageError(f"{shown} {found}")
+
+
+def what_else(data: Buffer) -> str | None:
+    """What ``data`` is if it is no record batches, as the end of a sentence; None if it may be record batches."""
+    view = memoryview(data).cast("B")
+    search = Search(view)
+    if not len(view) or search.holds(0):
+        return None
+    head = bytes(view[:TEXT_BYTES])
+    for signature, title, remedy in SIGNATURES:
+        if head.startswith(signature) and (len(signature) > SHORT_BYTES or search.find(0, len(view)) is None):
+            return f"is {title}, {remedy}"
+    if head[TAR_AT:].startswith(TAR):
+        return f"is a tar archive, {PACKED}"
+    # What is not certain must not hide a batch.
+    guess = _kafkas_own(view) or _text(head)
+    return None if guess is None or search.find(0, len(view)) is not None else guess
+
+
+def not_batches(data: Buffer, profile: Profile) -> Finding | None:
+    """A finding if ``data``, in which no batch was found, are not the start of a batch that was cut off."""
+    other = what_else(data)
+    if other is None and not begins_like_batch(data):
+        other = "has no batch, and does not begin like one"
+    return None if other is None else stored_finding("not-record-batches", "file", 0, profile, detail=other)
+
+
+def begins_like_batch(data: Buffer) -> bool:
+    """Whether ``data`` may be the beginning of a batch, by its offset."""
+    top = bytes(memoryview(data).cast("B")[: len(OFFSET_TOPS[0])])
+    return any(one.startswith(top) for one in OFFSET_TOPS)
+
+
+def _kafkas_own(view: memoryview) -> str | None:
+    """One of the files beside a segment, under another name."""
+    for suffix, title, looks in INDEXES:
+        layout = entry_struct(suffix)
+        filled = view[: layout.size * ENTRIES_MOST]
+        if len(view) % layout.size:
+            continue
+        rows = list(layout.iter_unpack(filled))
+        # A broker makes the index of its active segment as large as it may become.
+        while len(rows) > 1 and not any(rows[-1]):
+            rows.pop()
+        if looks(rows):
+            named = f"00000000000000000000{suffix}"
+            return f"looks like {title}, and has no record batches; give it its own name, such as {named}"
+    kind = kind_by_content(bytes(view)) if len(view) <= CHECKPOINT_BYTES else None
+    return None if kind is None else f"is {kind.title}, and has no record batches; `kfuzz show` prints its entries"
+
+
+def _is_offset_index(rows: list[tuple[int, ...]]) -> bool:
+    return len(rows) >= ENTRIES_LEAST and min(rows[0]) >= 0 and _rises(rows, 0, 1) and _rises(rows, 1, 1)
+
+
+def _is_time_index(rows: list[tuple[int, ...]]) -> bool:
+    return (
+        bool(rows)
+        and all(time in TIMES_MS and offset >= 0 for time, offset in rows)
+        and _rises(rows, 0, 1)
+        and _rises(rows, 1, 0)
+    )
+
+
+def _is_transaction_index(rows: list[tuple[int, ...]]) -> bool:
+    return (
+        bool(rows)
+        and all(
+            version == 0 and producer >= 0 and 0 <= first <= last and stable >= 0
+            for version, producer, first, last, stable in rows
+        )
+        and _rises(rows, 3, 1)
+    )
+
+
+def _rises(rows: list[tuple[int, ...]], column: int, least: int) -> bool:
+    """Whether the column grows by at least so much from each row to the next."""
+    return all(after[column] - before[column] >= least for before, after in pairwise(rows))
+
+
+INDEXES: Final[tuple[tuple[str, str, Callable[[list[tuple[int, ...]]], bool]], ...]] = (
+    (".timeindex", "a time index", _is_time_index),
+    (".txnindex", "a transaction index", _is_transaction_index),
+    (".index", "an offset index", _is_offset_index),
+)
+
+
+def _text(head: bytes) -> str | None:
+    """A text, by its first bytes."""
+    try:
+        text = head.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # The last character may be cut.
+        if len(head) < TEXT_BYTES or error.start < len(head) - 3:
+            return None
+        text = head[: error.start].decode("utf-8-sig")
+    if not all(char.isprintable() or char in "\t\r\n\f\x1b" for char in text):
+        return None
+    if JSON.match(text):
+        return f"is JSON, {OTHER}"
+    # One letter again and again is damage.
+    return f"is a text, {OTHER}" if len(text) < WORD_CHARACTERS or len(text.split()) > 1 else None

@@ -1,0 +1,38 @@
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+class Lines:
+    """Writes rows of Arrow batches as JSON, one object on each line, in UTF-8.
+
+    The batches are those of :func:`kfuzz.logs.read`, with the columns of ``schema``. Text is written as text.
+    Bytes that are not UTF-8 become ``{"hex": "ff00"}``, null becomes ``null``, headers a list of pairs, and a timestamp
+    its milliseconds. Characters that a terminal could obey are escaped. With ``key``, only rows with this key are
+    written. Only the first ``shown`` columns are written. A column ``headers`` may also have the headers' bytes.
+
+    A row that may need more than ``large_bytes`` of JSON is written in pieces. ``UsageError`` for a type of column that
+    it does not know.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, key: bytes | None = None, shown: int | None = None, large_bytes: int = ...
+    ) -> None: ...
+    def of(self, batch: pa.RecordBatch, first: int = 0, most: int = ...) -> tuple[memoryview, int, int]:
+        """The lines of up to ``most`` rows, from row ``first`` on.
+
+        Returns the bytes, the number of lines, and the first row that was not looked at: lines take about a MiB at a
+        time. The bytes are valid until the next call. No line, although there are more rows, means that the next row
+        is large: ``pieces`` writes it. ``ValueError`` if the batch is not valid Arrow data.
+        """
+
+    def count_of(self, batch: pa.RecordBatch, most: int = ...) -> tuple[int, int]:
+        """How many lines ``of`` would write, ``most`` at most, and the first row that was not looked at."""
+
+    def pieces(self, batch: pa.RecordBatch, row: int, is_cut: bool = False) -> Iterator[bytes]:
+        """The line of one row, in pieces of about a MiB.
+
+        With ``is_cut``, it has the first 256 bytes of each text, and the first 64 headers.
+        """
+
+def as_json(data: bytes | None) -> bytes:
+    """One value as ``Lines`` writes it; for tests."""

@@ -1,0 +1,682 @@
+"""Rows of Arrow batches as lines of JSON; lines.pyi describes the interface.
+
+The loop over rows is compiled and holds no lock. It checks the room before each row: a byte takes at most six bytes of
+JSON, in headers eight. A row that takes too much room for that is written in pieces.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcmp, memcpy
+
+from kfuzz.errors import UsageError
+
+from kfuzz.wire.columns.writer cimport (
+    Bytes,
+    column_t,
+    kfuzz_bit_at,
+    kfuzz_get_piece,
+    kfuzz_int32_at,
+    kfuzz_int64_at,
+    piece_t,
+    start_of,
+)
+
+cdef extern from "Python.h":
+    bint Py_UNICODE_ISPRINTABLE(uint32_t char) nogil
+
+cdef enum:
+    # How a column's values are stored and written.
+    NUMBER16
+    NUMBER32
+    NUMBER64
+    TRUTH
+    TEXT
+    HEADERS
+    RAW_HEADERS
+    # A call ends after the row with which its lines reach this size.
+    CHUNK_BYTES = 1 << 20
+    # The most bytes of JSON for one byte, for a number, and around a value.
+    BYTES_EACH = 6
+    # A header has two bytes or more besides its key and value, and brackets and a comma around it.
+    RAW_BYTES_EACH = 8
+    NUMBER_BYTES = 20
+    AROUND = 16
+    # A row that takes more room than this is written in pieces, each of which has so many bytes of a text.
+    LARGE_BYTES = 8 << 20
+    PIECE_BYTES = 128 << 10
+    # What is left of a row that is cut: so many bytes of each text, and so many headers.
+    CUT_BYTES = 256
+    CUT_HEADERS = 64
+
+KINDS = {"int16": NUMBER16, "int32": NUMBER32, "int64": NUMBER64, "timestamp[ms, tz=UTC]": NUMBER64, "bool": TRUTH,
+         "string": TEXT, "binary": TEXT, "binary_view": TEXT}
+
+cdef struct field_t:
+    int kind
+    # The name as JSON, with what stands before and behind it.
+    const uint8_t *name
+    int64_t name_bytes
+    # Numbers and truth values from the first row on; the bits of those that are not null.
+    const uint8_t *numbers
+    int64_t first_bit
+    const uint8_t *valid
+    int64_t valid_bit
+    # Texts, the bytes of headers, or the keys and values of headers, whose ends are ``numbers``.
+    column_t texts
+    column_t others
+
+cdef const uint8_t *DIGITS = b"0123456789abcdef"
+cdef uint64_t ONES = 0x0101010101010101ULL
+cdef uint64_t HIGHS = 0x8080808080808080ULL
+
+
+cdef inline bint is_plain(uint64_t word) noexcept nogil:
+    """Whether none of the eight bytes needs a closer look: all are ASCII, and neither control, quote nor backslash."""
+    cdef uint64_t quotes = word ^ (ONES * 0x22)
+    cdef uint64_t slashes = word ^ (ONES * 0x5C)
+    # A byte's high bit is set if it is below the number that was subtracted, or if a neighbour borrowed from it; in the
+    # sum, if it is 0x7f or above.
+    return not ((word | (word - ONES * 0x20) | (word + ONES) | (quotes - ONES) | (slashes - ONES)) & HIGHS)
+
+
+cdef inline int64_t multibyte(const uint8_t *p, int64_t n) noexcept nogil:
+    """The size of the UTF-8 sequence of two to four bytes at ``p``; 0 if there is none. It is the shortest form of its
+    character, no surrogate, and not above U+10FFFF.
+    """
+    cdef uint8_t first = p[0]
+    if 0xC2 <= first <= 0xDF:
+        return 2 if n >= 2 and p[1] >> 6 == 2 else 0
+    if first >> 4 == 0xE:
+        if n < 3 or p[1] >> 6 != 2 or p[2] >> 6 != 2:
+            return 0
+        if (first == 0xE0 and p[1] < 0xA0) or (first == 0xED and p[1] >= 0xA0):
+            return 0
+        return 3
+    if 0xF0 <= first <= 0xF4:
+        if n < 4 or p[1] >> 6 != 2 or p[2] >> 6 != 2 or p[3] >> 6 != 2:
+            return 0
+        if (first == 0xF0 and p[1] < 0x90) or (first == 0xF4 and p[1] >= 0x90):
+            return 0
+        return 4
+    return 0
+
+
+cdef inline uint8_t *put_escaped(uint8_t *out, uint8_t byte) noexcept nogil:
+    """A quote, a backslash or a control character in JSON's form."""
+    out[0] = 0x5C
+    if byte == 0x22 or byte == 0x5C:
+        out[1] = byte
+        return out + 2
+    if byte == 0x0A or byte == 0x0D or byte == 0x09:
+        out[1] = 0x6E if byte == 0x0A else 0x72 if byte == 0x0D else 0x74
+        return out + 2
+    out[1] = 0x75
+    out[2] = out[3] = 0x30
+    out[4] = DIGITS[byte >> 4]
+    out[5] = DIGITS[byte & 15]
+    return out + 6
+
+
+cdef inline uint8_t *put_unit(uint8_t *out, uint32_t unit) noexcept nogil:
+    """A number of 16 bits as JSON's escape."""
+    cdef int i
+    out[0] = 0x5C
+    out[1] = 0x75
+    for i in range(4):
+        out[2 + i] = DIGITS[unit >> (12 - 4 * i) & 15]
+    return out + 6
+
+
+cdef inline uint8_t *put_multibyte(uint8_t *out, const uint8_t *p, int64_t size) noexcept nogil:
+    """The character of ``size`` bytes, or its escape if it is invisible: a terminal could obey it."""
+    cdef uint32_t char = p[0] & (0x1F if size == 2 else 0x0F if size == 3 else 0x07)
+    cdef int64_t i
+    for i in range(1, size):
+        char = char << 6 | (p[i] & 0x3F)
+    if Py_UNICODE_ISPRINTABLE(char):
+        memcpy(out, p, <size_t> size)
+        return out + size
+    if char < 0x10000:
+        return put_unit(out, char)
+    # JSON writes it as two.
+    char -= 0x10000
+    return put_unit(put_unit(out, 0xD800 | char >> 10), 0xDC00 | (char & 0x3FF))
+
+
+cdef uint8_t *put_text(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
+    """The bytes as a JSON text if they are UTF-8, otherwise NULL. Needs room for six bytes each, and for 16 more."""
+    out[0] = 0x22
+    out = put_characters(out + 1, p, n)
+    if out == NULL:
+        return NULL
+    out[0] = 0x22
+    return out + 1
+
+
+cdef uint8_t *put_characters(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
+    """The same without the quotes around it."""
+    cdef int64_t i = 0
+    cdef int64_t size
+    cdef uint64_t word
+    while i < n:
+        if n - i >= 8:
+            memcpy(&word, p + i, 8)
+            if is_plain(word):
+                memcpy(out, &word, 8)
+                out += 8
+                i += 8
+                continue
+        # A byte at a time to the end of what made the word special.
+        if p[i] >= 0x80:
+            size = multibyte(p + i, n - i)
+            if size == 0:
+                return NULL
+            out = put_multibyte(out, p + i, size)
+            i += size
+        elif p[i] < 0x20 or p[i] == 0x22 or p[i] == 0x5C or p[i] == 0x7F:
+            out = put_escaped(out, p[i])
+            i += 1
+        else:
+            out[0] = p[i]
+            out += 1
+            i += 1
+    return out
+
+
+cdef bint is_text(const uint8_t *p, int64_t n) noexcept nogil:
+    """Whether the bytes are UTF-8."""
+    cdef int64_t i = 0
+    cdef int64_t size
+    cdef uint64_t word
+    while i < n:
+        if n - i >= 8:
+            memcpy(&word, p + i, 8)
+            if not word & HIGHS:
+                i += 8
+                continue
+        size = multibyte(p + i, n - i) if p[i] >= 0x80 else 1
+        if size == 0:
+            return False
+        i += size
+    return True
+
+
+cdef uint8_t *put_digits(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        out[0] = DIGITS[p[i] >> 4]
+        out[1] = DIGITS[p[i] & 15]
+        out += 2
+    return out
+
+
+cdef uint8_t *put_hex(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
+    memcpy(out, b'{"hex":"', 8)
+    out = put_digits(out + 8, p, n)
+    memcpy(out, b'"}', 2)
+    return out + 2
+
+
+cdef inline uint8_t *put_piece(uint8_t *out, const piece_t *piece) noexcept nogil:
+    """Needs room for six times the piece's bytes, and for 16 more."""
+    cdef uint8_t *end
+    if piece.n < 0:
+        memcpy(out, b"null", 4)
+        return out + 4
+    end = put_text(out, piece.p, piece.n)
+    return end if end != NULL else put_hex(out, piece.p, piece.n)
+
+
+cdef inline void get_entry(const column_t *texts, int64_t i, piece_t *piece) noexcept nogil:
+    """An entry of a column, for which ``room_for`` has looked whether it is within the data."""
+    if not kfuzz_get_piece(texts, i, piece):
+        piece.p = NULL
+        piece.n = -1
+
+
+cdef inline uint8_t *put_number(uint8_t *out, int64_t number) noexcept nogil:
+    cdef uint8_t digits[NUMBER_BYTES]
+    cdef uint64_t left = <uint64_t> number
+    cdef int64_t n = 0
+    if number < 0:
+        out[0] = 0x2D
+        out += 1
+        left = 0 - left
+    while True:
+        digits[n] = <uint8_t> (0x30 + left % 10)
+        n += 1
+        left //= 10
+        if left == 0:
+            break
+    while n:
+        n -= 1
+        out[0] = digits[n]
+        out += 1
+    return out
+
+
+cdef const uint8_t *take_piece(const uint8_t *p, const uint8_t *end, piece_t *piece) noexcept nogil:
+    """The key or the value of a header at ``p``: its length, then its bytes. Returns its end, or NULL."""
+    cdef uint32_t raw = 0
+    cdef uint8_t byte
+    cdef int shift = 0
+    cdef int32_t n
+    while p < end and shift < 35:
+        byte = p[0]
+        raw |= <uint32_t> (byte & 0x7F) << shift
+        shift += 7
+        p += 1
+        if not byte & 0x80:
+            n = <int32_t> (raw >> 1) ^ -<int32_t> (raw & 1)
+            if n > end - p:
+                return NULL
+            piece.p = p
+            piece.n = max(n, -1)
+            return p + max(n, 0)
+    return NULL
+
+
+cdef const uint8_t *take_header(const uint8_t *p, const uint8_t *end, piece_t *key, piece_t *value) noexcept nogil:
+    p = take_piece(p, end, key)
+    if p == NULL:
+        return NULL
+    return take_piece(p, end, value)
+
+
+def as_json(bytes data):
+    """For tests: one value as ``Lines`` writes it."""
+    cdef int64_t n = 0 if data is None else PyBytes_GET_SIZE(data)
+    cdef piece_t piece
+    cdef uint8_t *out = <uint8_t *> PyMem_Malloc(<size_t> (BYTES_EACH * n + AROUND))
+    if out == NULL:
+        raise MemoryError
+    piece.p = NULL
+    piece.n = -1
+    if data is not None:
+        piece.p = <const uint8_t *> PyBytes_AS_STRING(data)
+        piece.n = n
+    try:
+        return (<const uint8_t *> out)[:put_piece(out, &piece) - out]
+    finally:
+        PyMem_Free(out)
+
+
+@cython.final
+cdef class Lines:
+    """See ``lines.pyi``."""
+
+    cdef list names
+    cdef list kinds
+    # What keeps the columns of the current batch in memory.
+    cdef list held
+    cdef field_t *fields
+    cdef int64_t count
+    # The first columns, which are written.
+    cdef int64_t shown
+    cdef bytes key
+    cdef const uint8_t *key_bytes
+    cdef int64_t key_size
+    # The index of the column of keys; -1 if all rows are written.
+    cdef int64_t key_at
+    cdef uint8_t *buffer
+    cdef int64_t capacity
+    cdef int64_t large_bytes
+
+    def __cinit__(self, schema, bytes key=None, shown=None, int64_t large_bytes=LARGE_BYTES):
+        self.large_bytes = large_bytes
+        cdef int64_t i
+        self.names = []
+        self.kinds = []
+        self.key = b"" if key is None else key
+        self.key_bytes = <const uint8_t *> PyBytes_AS_STRING(self.key)
+        self.key_size = PyBytes_GET_SIZE(self.key)
+        self.key_at = -1
+        for field in schema:
+            kind = HEADERS if str(field.type).startswith("list<") else KINDS.get(str(field.type))
+            if field.name == "headers" and kind == TEXT:
+                kind = RAW_HEADERS
+            if kind is None:
+                raise UsageError(f"column {field.name} is {field.type}, which has no form in JSON here")
+            if field.name == "key" and key is not None:
+                self.key_at = len(self.names)
+            self.names.append((',"' if self.names else '{"').encode() + field.name.encode() + b'":')
+            self.kinds.append(kind)
+        if key is not None and self.key_at < 0:
+            raise UsageError("rows are chosen by their key, so column key is needed")
+        self.count = len(self.names)
+        self.shown = self.count if shown is None else min(<int64_t> shown, self.count)
+        self.fields = <field_t *> PyMem_Malloc(<size_t> (self.count or 1) * sizeof(field_t))
+        if self.fields == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            self.fields[i].kind = self.kinds[i]
+            self.fields[i].name = <const uint8_t *> PyBytes_AS_STRING(self.names[i])
+            self.fields[i].name_bytes = PyBytes_GET_SIZE(self.names[i])
+
+    def __dealloc__(self):
+        PyMem_Free(self.fields)
+        PyMem_Free(self.buffer)
+
+    def of(self, batch not None, int64_t first=0, int64_t most=INT64_MAX):
+        cdef int64_t rows = batch.num_rows
+        cdef int64_t row = first
+        cdef int64_t lines = 0
+        cdef int64_t at = 0
+        cdef int64_t needed
+        self.reserve(CHUNK_BYTES)
+        self.begin(batch, first)
+        while row < rows and lines < most and at < CHUNK_BYTES:
+            needed = self.room_for(row)
+            if needed < 0:
+                raise ValueError(f"row {row} is not valid Arrow data")
+            if needed > self.large_bytes:
+                if self.is_wanted(row):
+                    break
+                row += 1
+                continue
+            self.reserve(at + needed)
+            with nogil:
+                # As many rows as the room is enough for.
+                while (row < rows and lines < most and at < CHUNK_BYTES
+                       and 0 <= needed <= min(self.capacity - at, self.large_bytes)):
+                    if self.is_wanted(row):
+                        at = self.put_row(self.buffer + at, row) - self.buffer
+                        lines += 1
+                    row += 1
+                    needed = self.room_for(row) if row < rows else 0
+        self.held = []
+        return PyMemoryView_FromMemory(<char *> self.buffer, at, PyBUF_READ), lines, row
+
+    def count_of(self, batch not None, int64_t most=INT64_MAX):
+        cdef int64_t rows = batch.num_rows
+        cdef int64_t row = 0
+        cdef int64_t lines = 0
+        self.begin(batch, 0)
+        if self.key_at < 0:
+            row = lines = min(rows, most)
+        while row < rows and lines < most:
+            lines += self.is_wanted(row)
+            row += 1
+        self.held = []
+        return lines, row
+
+    def pieces(self, batch not None, int64_t row, bint is_cut=False):
+        cdef field_t *field
+        cdef piece_t piece
+        cdef int64_t i
+        cdef list held
+        self.reserve(2 * CHUNK_BYTES)
+        if not 0 <= row < batch.num_rows:
+            raise ValueError(f"row {row} does not exist")
+        self.begin(batch, row)
+        # The next batch replaces those of the object.
+        held, self.held = self.held, []
+        if self.room_for(row) < 0:
+            raise ValueError(f"row {row} is not valid Arrow data")
+        for i in range(self.shown):
+            field = &self.fields[i]
+            if field.kind == TEXT:
+                yield field.name[:field.name_bytes]
+                get_entry(&field.texts, row, &piece)
+                yield from self.text_pieces(<uintptr_t> piece.p, piece.n, is_cut)
+            elif field.kind in (HEADERS, RAW_HEADERS) and not self.is_null(field, row):
+                yield field.name[:field.name_bytes]
+                yield from self.header_pieces(i, row, is_cut)
+            else:
+                yield self.buffer[:self.put_field(self.buffer, field, row) - self.buffer]
+        yield b"}\n"
+        del held
+
+    def text_pieces(self, uintptr_t address, int64_t n, bint is_cut):
+        """A key or a value in pieces."""
+        cdef const uint8_t *p = <const uint8_t *> address
+        cdef bint as_text
+        cdef int64_t end
+        cdef piece_t piece
+        if n <= PIECE_BYTES and not is_cut or n <= CUT_BYTES:
+            piece.p, piece.n = p, n
+            yield self.buffer[:put_piece(self.buffer, &piece) - self.buffer]
+            return
+        with nogil:
+            as_text = is_text(p, n)
+        yield b'"' if as_text else b'{"hex":"'
+        while n:
+            end = min(n, CUT_BYTES if is_cut else PIECE_BYTES)
+            # A character is not divided.
+            while as_text and end < n and p[end] >> 6 == 2:
+                end -= 1
+            if as_text:
+                yield self.buffer[:put_characters(self.buffer, p, end) - self.buffer]
+            else:
+                yield self.buffer[:put_digits(self.buffer, p, end) - self.buffer]
+            p += end
+            n = 0 if is_cut else n - end
+        yield b'"' if as_text else b'"}'
+
+    def header_pieces(self, int64_t column, int64_t row, bint is_cut):
+        """The headers of a row in pieces."""
+        cdef field_t *field = &self.fields[column]
+        cdef piece_t raw
+        cdef piece_t key
+        cdef piece_t value
+        cdef const uint8_t *p = NULL
+        cdef const uint8_t *end = NULL
+        cdef int64_t k = 0
+        cdef int64_t last
+        cdef int64_t at = 0
+        cdef int64_t number = 0
+        if field.kind == RAW_HEADERS:
+            get_entry(&field.texts, row, &raw)
+            p, end, last = raw.p, raw.p + max(raw.n, 0), max(raw.n, 0)
+        else:
+            k, last = kfuzz_int32_at(field.numbers, row), kfuzz_int32_at(field.numbers, row + 1)
+        yield b"["
+        while (p < end if field.kind == RAW_HEADERS else k < last) and not (is_cut and number == CUT_HEADERS):
+            if field.kind == RAW_HEADERS:
+                p = take_header(p, end, &key, &value)
+                if p == NULL:
+                    raise ValueError(f"the headers of row {row} are not those of a record")
+            else:
+                get_entry(&field.texts, k, &key)
+                get_entry(&field.others, k, &value)
+                k += 1
+            if number:
+                self.buffer[at] = 0x2C
+                at += 1
+            number += 1
+            if not is_cut and max(key.n, 0) + max(value.n, 0) <= PIECE_BYTES:
+                at = put_header(self.buffer + at, &key, &value) - self.buffer
+                if at < CHUNK_BYTES:
+                    continue
+                yield self.buffer[:at]
+            else:
+                yield self.buffer[:at] + b"["
+                yield from self.text_pieces(<uintptr_t> key.p, key.n, is_cut)
+                yield b","
+                yield from self.text_pieces(<uintptr_t> value.p, value.n, is_cut)
+                yield b"]"
+            at = 0
+        yield self.buffer[:at] + b"]"
+
+    cdef int begin(self, batch, int64_t first) except -1:
+        """Look at the columns of a batch."""
+        cdef int64_t i
+        if batch.num_columns != self.count:
+            raise ValueError(f"the batch has {batch.num_columns} columns, not {self.count}")
+        if first < 0:
+            raise ValueError(f"row {first} does not exist")
+        self.held = []
+        for i in range(self.count):
+            self.look_at(&self.fields[i], batch.column(i), batch.num_rows)
+        return 0
+
+    cdef int look_at(self, field_t *field, column, int64_t rows) except -1:
+        """Find the column's buffers, and check that they have all rows."""
+        cdef int64_t first = column.offset
+        cdef list buffers = column.buffers()
+        cdef int64_t width
+        cdef Bytes texts
+        self.held.append(buffers)
+        field.valid = NULL
+        if column.null_count and rows:
+            field.valid = start_of(buffers[0], 0, (first + rows + 7) / 8)
+            field.valid_bit = first
+        if field.kind in (TEXT, RAW_HEADERS):
+            texts = Bytes(column)
+            self.held.append(texts)
+            field.texts = texts.column
+        elif field.kind == TRUTH:
+            field.numbers = start_of(buffers[1], 0, (first + rows + 7) / 8)
+            field.first_bit = first
+        elif field.kind == HEADERS:
+            field.numbers = start_of(buffers[1], 4 * first, 4 * (rows + 1) if rows else 0)
+            structs = column.values
+            texts = Bytes(structs.field(0))
+            self.held.append(texts)
+            field.texts = texts.column
+            texts = Bytes(structs.field(1))
+            self.held.append(texts)
+            field.others = texts.column
+        else:
+            width = 2 if field.kind == NUMBER16 else 4 if field.kind == NUMBER32 else 8
+            field.numbers = start_of(buffers[1], width * first, width * rows)
+        return 0
+
+    cdef int reserve(self, int64_t size) except -1:
+        cdef uint8_t *larger
+        if size <= self.capacity:
+            return 0
+        size = max(size, 2 * <int64_t> CHUNK_BYTES)
+        larger = <uint8_t *> PyMem_Realloc(self.buffer, <size_t> size)
+        if larger == NULL:
+            raise MemoryError
+        self.buffer = larger
+        self.capacity = size
+        return 0
+
+    cdef bint is_wanted(self, int64_t row) noexcept nogil:
+        cdef piece_t piece
+        if self.key_at < 0:
+            return True
+        if not kfuzz_get_piece(&self.fields[self.key_at].texts, row, &piece):
+            return False
+        return piece.n == self.key_size and not memcmp(piece.p, self.key_bytes, <size_t> piece.n)
+
+    cdef int64_t room_for(self, int64_t row) noexcept nogil:
+        """The most bytes that the row takes; negative if its bytes are not within the data."""
+        cdef const field_t *field
+        cdef piece_t piece
+        cdef int64_t i
+        cdef int64_t k
+        cdef int64_t size = AROUND
+        for i in range(self.count):
+            field = &self.fields[i]
+            size += field.name_bytes + NUMBER_BYTES + AROUND
+            if field.kind == TEXT or field.kind == RAW_HEADERS:
+                if not kfuzz_get_piece(&field.texts, row, &piece):
+                    return -1
+                size += (BYTES_EACH if field.kind == TEXT else RAW_BYTES_EACH) * max(piece.n, 0)
+            elif field.kind == HEADERS and not self.is_null(field, row):
+                if not (0 <= kfuzz_int32_at(field.numbers, row) <= kfuzz_int32_at(field.numbers, row + 1)
+                        <= min(field.texts.rows, field.others.rows)):
+                    return -1
+                for k in range(kfuzz_int32_at(field.numbers, row), kfuzz_int32_at(field.numbers, row + 1)):
+                    if not kfuzz_get_piece(&field.texts, k, &piece):
+                        return -1
+                    size += BYTES_EACH * max(piece.n, 0) + 2 * <int64_t> AROUND
+                    if not kfuzz_get_piece(&field.others, k, &piece):
+                        return -1
+                    size += BYTES_EACH * max(piece.n, 0) + 2 * <int64_t> AROUND
+        return size
+
+    cdef inline bint is_null(self, const field_t *field, int64_t row) noexcept nogil:
+        return field.valid != NULL and not kfuzz_bit_at(field.valid, field.valid_bit + row)
+
+    cdef uint8_t *put_row(self, uint8_t *out, int64_t row) noexcept nogil:
+        """Write the row at ``out``, where there is ``room_for`` it. Returns the end."""
+        cdef int64_t i
+        for i in range(self.shown):
+            out = self.put_field(out, &self.fields[i], row)
+        memcpy(out, b"}\n", 2)
+        return out + 2
+
+    cdef inline uint8_t *put_field(self, uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
+        cdef piece_t piece
+        cdef int16_t number16
+        cdef bint truth
+        memcpy(out, field.name, <size_t> field.name_bytes)
+        out += field.name_bytes
+        if field.kind == TEXT:
+            get_entry(&field.texts, row, &piece)
+            return put_piece(out, &piece)
+        if self.is_null(field, row):
+            memcpy(out, b"null", 4)
+            return out + 4
+        if field.kind == RAW_HEADERS:
+            return put_raw_headers(out, field, row)
+        if field.kind == HEADERS:
+            return put_headers(out, field, row)
+        if field.kind == TRUTH:
+            truth = kfuzz_bit_at(field.numbers, field.first_bit + row)
+            memcpy(out, b"true" if truth else b"false", 4 if truth else 5)
+            return out + (4 if truth else 5)
+        if field.kind == NUMBER64:
+            return put_number(out, kfuzz_int64_at(field.numbers, row))
+        if field.kind == NUMBER32:
+            return put_number(out, kfuzz_int32_at(field.numbers, row))
+        memcpy(&number16, field.numbers + 2 * row, 2)
+        return put_number(out, number16)
+
+
+cdef inline uint8_t *put_header(uint8_t *out, const piece_t *key, const piece_t *value) noexcept nogil:
+    out[0] = 0x5B
+    out = put_piece(out + 1, key)
+    out[0] = 0x2C
+    out = put_piece(out + 1, value)
+    out[0] = 0x5D
+    return out + 1
+
+
+cdef uint8_t *put_raw_headers(uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
+    cdef piece_t raw
+    cdef piece_t key
+    cdef piece_t value
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    out[0] = 0x5B
+    out += 1
+    get_entry(&field.texts, row, &raw)
+    if raw.n > 0:
+        p, end = raw.p, raw.p + raw.n
+        while p < end:
+            if p > raw.p:
+                out[0] = 0x2C
+                out += 1
+            p = take_header(p, end, &key, &value)
+            if p == NULL:
+                break  # unreachable: the reader has judged the record
+            out = put_header(out, &key, &value)
+    out[0] = 0x5D
+    return out + 1
+
+
+cdef uint8_t *put_headers(uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
+    cdef int64_t first = kfuzz_int32_at(field.numbers, row)
+    cdef int64_t k
+    cdef piece_t key
+    cdef piece_t value
+    out[0] = 0x5B
+    out += 1
+    for k in range(first, kfuzz_int32_at(field.numbers, row + 1)):
+        if k > first:
+            out[0] = 0x2C
+            out += 1
+        get_entry(&field.texts, k, &key)
+        get_entry(&field.others, k, &value)
+        out = put_header(out, &key, &value)
+    out[0] = 0x5D
+    return out + 1

@@ -1,0 +1,461 @@
+"""Slices of segments to Arrow batches, by the loop of ``kfuzz.records.columns``, one mapped window after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfuzz.annotate.listing import next_place
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.findings import Finding
+from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, taken
+from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.segments import (
+    EVERYTHING,
+    Segment,
+    Selection,
+    Slice,
+    Starts,
+    batch_bytes,
+    find_segments,
+)
+from kfuzz.logs.slicing import Isolation, require_isolation, slices
+from kfuzz.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
+from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
+from kfuzz.records import Limits
+from kfuzz.records.arrow import Part, next_part
+from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.text import foreign_text
+from kfuzz.wire.io.layout import TRANSACTIONAL
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.walk.search import Search
+
+__all__ = ["COLUMNS", "MODES", "read", "read_slice", "schema"]
+
+Mode = Literal["strict", "tolerant"]
+MODES: Final = ("strict", "tolerant")
+
+VIEW: Final = pa.binary_view()
+HEADERS: Final = pa.list_(pa.struct([pa.field("key", VIEW, nullable=False), pa.field("value", VIEW)]))
+# The columns of a record, in their order.
+COLUMNS: Final[dict[str, pa.DataType]] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("ms", tz="UTC"),
+    "timestamp_type": pa.int32(),
+    "key": VIEW,
+    "value": VIEW,
+    "headers": HEADERS,
+    "leader_epoch": pa.int32(),
+    "producer_id": pa.int64(),
+    "producer_epoch": pa.int16(),
+    "sequence": pa.int32(),
+    "transactional": pa.bool_(),
+    "control": pa.bool_(),
+    "aborted": pa.bool_(),
+    "segment": pa.int64(),
+    "position": pa.int64(),
+}
+FINDING: Final = "finding"
+ABORTED: Final = "aborted"
+
+# Larger windows are slower: Arrow then asks the system for memory again and again.
+WINDOW_BYTES: Final = 4 << 20
+PAYLOAD_BYTES: Final = 16 << 20
+# A record takes about 130 bytes in the columns, even if it has seven bytes in its batch.
+ROWS_MOST: Final = 1 << 17
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def schema(columns: Sequence[str] | None = None, *, mode: Mode = "strict") -> pa.Schema:
+    """The schema of the batches that :func:`read` gives. ``UsageError`` for an unknown column or mode.
+
+    >>> from kfuzz import logs
+    >>> logs.schema(["offset", "key"], mode="tolerant").names
+    ['offset', 'key', 'finding']
+    """
+    if mode not in MODES:
+        raise UsageError(f"mode {mode!r} does not exist; take one of {', '.join(MODES)}")
+    fields: list[pa.Field[Any]] = list(schema_of(COLUMNS, columns))
+    if mode == "tolerant":
+        fields.append(pa.field(FINDING, pa.string()))
+    return pa.schema(fields)
+
+
+def schema_of(known: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> pa.Schema:
+    """A schema of some of the known columns, or of all. ``UsageError`` for a column that is unknown or named twice."""
+    names = list(known) if columns is None else list(columns)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"column {name!r} does not exist; take some of {', '.join(known)}")
+        if names.count(name) > 1:
+            raise UsageError(f"column {name!r} is named twice; name it once")
+    return pa.schema([pa.field(name, known[name]) for name in names])
+
+
+def read(
+    path: str | Path,
+    *,
+    topics: str = "*",
+    columns: Sequence[str] | None = None,
+    first_offset: int | None = None,
+    last_offset: int | None = None,
+    min_timestamp: int | datetime | None = None,
+    max_timestamp: int | datetime | None = None,
+    mode: Mode = "strict",
+    isolation: Isolation = "log",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[pa.RecordBatch]:
+    """The records of a log directory, a partition folder or a segment file, as Arrow batches.
+
+    ``columns`` selects some of ``COLUMNS``. Offsets and timestamps are inclusive bounds; a timestamp is a ``datetime``
+    with a time zone, or milliseconds. A batch of records comes from at most a few MiB of one segment. It keeps these
+    bytes mapped for as long as you keep it.
+
+    In mode ``strict``, bad bytes raise ``RecordsError`` with file, byte and reason. In mode ``tolerant`` the batches
+    have a column ``finding``, which is null for a record. For each stretch of bad bytes there is a row with the reason
+    in ``finding``, and reading goes on behind them.
+
+    ``isolation`` selects records as a consumer does. ``log`` gives everything. ``read_uncommitted`` leaves out control
+    records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
+    offset: where the oldest open transaction began.
+
+    Raises ``UsageError`` if a file cannot be read or becomes shorter while it is read, and for an unknown column, mode
+    or isolation. The generator reads files when it is asked for batches. Batches that you keep must not outlive their
+    bytes: columns of a file that is truncated later read as zeros.
+
+    >>> import pathlib, tempfile
+    >>> from kfuzz import records
+    >>> from kfuzz import logs
+    >>> place = tempfile.TemporaryDirectory()
+    >>> folder = pathlib.Path(place.name, "orders-0")
+    >>> folder.mkdir()
+    >>> made = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> folder.joinpath("00000000000000000000.log").write_bytes(made)
+    70
+    >>> for batch in logs.read(place.name, columns=["topic", "offset", "value"]):
+    ...     print(batch.to_pylist())
+    [{'topic': 'orders', 'offset': 0, 'value': b'v'}]
+    >>> place.cleanup()
+    """
+    wanted = schema(columns, mode=mode)
+    selection = Selection(
+        first_offset, last_offset, milliseconds(min_timestamp, up=True), milliseconds(max_timestamp, up=False)
+    )
+    require_isolation(isolation)
+    segments = find_segments(path, topics=topics)
+    return (
+        batch
+        for part in slices(segments, selection, isolation=isolation)
+        for batch in read_slice(part, wanted, selection, isolation=isolation, limits=limits)
+    )
+
+
+def milliseconds(moment: int | datetime | None, *, up: bool) -> int | None:
+    """Milliseconds since 1970; None stays None. A bound between two milliseconds is rounded ``up`` or down."""
+    if not isinstance(moment, datetime):
+        return moment
+    if moment.tzinfo is None:
+        raise UsageError(f"the timestamp {moment} has no time zone; add one, such as tzinfo=timezone.utc")
+    whole, rest = divmod(moment - EPOCH, timedelta(milliseconds=1))
+    return whole + (up and bool(rest))
+
+
+def read_slice(
+    part: Slice,
+    wanted: pa.Schema,
+    selection: Selection = EVERYTHING,
+    *,
+    isolation: Isolation = "log",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[pa.RecordBatch]:
+    """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
+
+    ``selection`` and ``isolation`` must be those that the slice was made with. Errors are those of :func:`read`. The
+    mode is tolerant if ``wanted`` has a column ``finding``. If its column ``headers`` is one of views, that has the
+    bytes of each record's headers.
+    """
+    require_isolation(isolation)
+    stable = part.stable_offset
+    if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
+        selection = replace(selection, last_offset=stable - 1)
+    rows = RowMaker(part.segment, wanted, selection, isolation)
+    with part.segment.open() as file:
+        yield from _Reader(part, rows, limits, file).batches()
+
+
+def _unless_cut(view: memoryview, rows: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+    """``rows``, if there are any. Raises ``UsageError`` if the file of ``view`` became shorter before they were made,
+    or while they were read.
+    """
+    require_whole(view)
+    if rows is not None:
+        yield rows
+        require_whole(view)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass over a slice."""
+
+    part: Slice
+    rows: RowMaker
+    limits: Limits
+    file: BinaryIO
+    starts: Starts | None = None
+    search: Search | None = None
+    whole: Mapped | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        at = self.part.start
+        end = self.part.end
+        if os.fstat(self.file.fileno()).st_size < end:
+            raise became_shorter(self.part.segment.path)
+        window = WINDOW_BYTES
+        ahead = FileAhead(self.part.segment) if self.rows.needs_outcomes else None
+        while at < end:
+            view = mapped(self.file, at, min(at + window, end))
+            made = next_part(
+                view,
+                limits=self.limits,
+                payload_bytes=PAYLOAD_BYTES,
+                rows_most=ROWS_MOST,
+                raw_headers=self.rows.has_raw_headers,
+            )
+            rows = self.rows.of(view, made, at, ahead)
+            yield from _unless_cut(view, rows)
+            for table in made.more:
+                piece = made._replace(columns=table, counts=[table.num_rows])
+                rows = self.rows.of(view, piece, at, ahead)
+                yield from _unless_cut(view, rows)
+                # They keep a payload in memory, which must not be there while the next one is decompressed.
+                del piece, table
+            rows = None
+            if made.finding is None:
+                at += made.consumed
+                window = WINDOW_BYTES
+                if made.places:
+                    del made
+                    continue
+                # The window may have less than one batch.
+                if len(view) < end - at and len(view) < (needed := batch_bytes(view)) <= end - at:
+                    window = needed
+                    continue
+            told, bad, at = self._passed(view, made, at, end)
+            if not self.rows.is_tolerant:
+                raise RecordsError(told)
+            # Bad bytes have no offset and no timestamp, so they are not within bounds.
+            if self.rows.selection == EVERYTHING:
+                yield self.rows.of_damage(told, bad)
+
+    def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
+        """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
+
+        The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
+        length is wrong too. If the index knows none, right CRCs tell where the next one is. ``at`` is where ``view``
+        begins in the segment.
+        """
+        bad = at + made.consumed
+        size, _, _ = next_frame(view, made.consumed)
+        if self.starts is None:
+            self.starts = Starts(self.part.segment, self.file)
+        known = self.starts.next(bad)
+        after = min(end, bad + size if size > 0 else end, end if known is None else known)
+        if known is None and end == self.part.segment.size:
+            if self.search is None:
+                self.whole = Mapped(self.file, 0, end)
+                self.search = Search(self.whole)
+            after = next_place(self.search, self.whole, bad, size, end)
+        place = str(self.part.segment.path)
+        if made.finding is None:
+            message = f"the last {end - bad} bytes are not a whole batch"
+            if after < end or end < self.part.segment.size:
+                message = f"the batch is longer than the {after - bad} bytes before the next one"
+            return Finding("file-truncated", "fatal", bad, place, None, message), bad, after
+        if "payload" in made.finding.path and made.finding.at < size:
+            place = f"{place}, batch at byte {bad}, payload"
+            return replace(made.finding, path=place), bad, after
+        return replace(made.finding, path=place, at=at + made.finding.at), bad, after
+
+
+# --------------------------------------------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes the selected rows of a segment, with the columns of ``wanted``."""
+
+    segment: Segment
+    wanted: pa.Schema
+    selection: Selection
+    isolation: Isolation
+
+    @property
+    def is_tolerant(self) -> bool:
+        """Whether damage becomes a row."""
+        return FINDING in self.wanted.names
+
+    @property
+    def topic(self) -> str | None:
+        """The topic as valid Unicode: a byte of a folder's name that is not UTF-8 is written as ``\\udcff``."""
+        return None if self.segment.topic is None else foreign_text(self.segment.topic)
+
+    @property
+    def has_raw_headers(self) -> bool:
+        """Whether no lists of headers are made: they are not wanted, or their bytes are."""
+        return "headers" not in self.wanted.names or self.wanted.field("headers").type == VIEW
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether it must be known which transactions are aborted."""
+        return ABORTED in self.wanted.names or self.isolation == "read_committed"
+
+    def of_damage(self, told: Finding, position: int) -> pa.RecordBatch:
+        """The row of bad bytes that begin at ``position``."""
+        segment = self.segment
+        known = {
+            "topic": self.topic,
+            "partition": segment.partition,
+            "segment": segment.base_offset,
+            "position": position,
+            FINDING: foreign_text(str(told)),
+        }
+        return pa.RecordBatch.from_pylist([known], schema=self.wanted)
+
+    def of(self, view: memoryview, made: Part, at: int, ahead: Ahead | None) -> pa.RecordBatch | None:
+        """The selected records of ``made``, which was read of ``view``; None if there is none.
+
+        ``view`` begins at byte ``at`` of the segment. ``ahead`` looks at what comes behind it.
+        """
+        if not made.columns.num_rows:
+            return None
+        heads = _Heads(view, made, at)
+        aborted = None
+        if ahead is not None and heads.has_transactions():
+            aborted = aborted_batches(heads.of_transactions(), ahead, at + made.consumed)
+        chosen = self._chosen(made.columns, heads, aborted)
+        table = made.columns if chosen is None else taken(made.columns, chosen)
+        count = table.num_rows
+        if not count:
+            return None
+        heads.choose(table)
+        segment = self.segment
+        of_segment = {
+            "topic": self.topic,
+            "partition": segment.partition,
+            "segment": segment.base_offset,
+            FINDING: None,
+        }
+        columns: list[pa.Array[Any]] = []
+        for field in self.wanted:
+            if field.name in ("key", "value", "headers", "offset"):
+                columns.append(table.column(field.name))
+            elif field.name == "timestamp":
+                columns.append(table.column("timestamp").view(field.type))
+            elif field.name in of_segment:
+                columns.append(alike(field.type, of_segment[field.name], count))
+            elif field.name == ABORTED:
+                columns.append(heads.flags(aborted))
+            else:
+                columns.append(heads.column(field.name, field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
+
+    def _chosen(self, table: pa.RecordBatch, heads: _Heads, aborted: npt.NDArray[np.bool_] | None) -> Rows | None:
+        """The rows that are selected; None if all are."""
+        mask: npt.NDArray[np.bool_] | None = None
+        if self.isolation != "log":
+            left_out = heads.values("control", np.bool_)
+            if self.isolation == "read_committed" and aborted is not None:
+                left_out = left_out | aborted
+            if left_out.any():
+                mask = np.repeat(~left_out, heads.counts)
+        for within in _within(table, self.selection):
+            mask = within if mask is None else mask & within
+        return None if mask is None else np.flatnonzero(mask)
+
+
+class _Heads(BatchHeads):
+    """Columns from the headers of batches: one value per batch, repeated for each of its records."""
+
+    def __init__(self, view: memoryview, made: Part, at: int) -> None:
+        super().__init__(view, made.places, at)
+        self.table = self.all = made.columns
+        self.counts = np.asarray(made.counts)
+
+    def choose(self, table: pa.RecordBatch) -> None:
+        """From now on, columns have the rows of ``table``, which are some of all."""
+        self.table = table
+
+    def has_transactions(self) -> bool:
+        """Whether any batch is part of a transaction."""
+        return bool((self.new["attributes"] & TRANSACTIONAL).any())
+
+    def of_transactions(self) -> Heads:
+        """What tells which batches belong to aborted transactions."""
+        return Heads(
+            self.values("producer_id", np.int64),
+            self.values("attributes", np.int64),
+            self.values("last_offset", np.int64),
+            self.counts,
+            self.all,
+        )
+
+    def flags(self, values: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
+        """A column from one truth value for each batch; None is false for all."""
+        if values is None:
+            return alike(pa.bool_(), False, self.table.num_rows)
+        return numbers(pa.bool_(), self._of_records(values))
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array[Any]:
+        """A column of the table's length."""
+        if name == "sequence":
+            return self._sequence()
+        values = self.values(name, NUMBERS[kind])
+        if (values == values[0]).all():
+            return alike(kind, values[0].item(), self.table.num_rows)
+        return numbers(kind, self._of_records(values))
+
+    def _of_records(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self.table is self.all:
+            return np.repeat(values, self.counts)
+        return np.take(values, self.table.column("batch").to_numpy())
+
+    def _sequence(self) -> pa.Array[Any]:
+        base = self.values("base_sequence", np.int64)
+        if (base < 0).all():
+            return alike(pa.int32(), -1, self.table.num_rows)
+        # Both are wanted as one number per batch: a record's sequence is its offset and this.
+        shift = base - self.values("base_offset", np.int64)
+        sequences = (self.table.column("offset").to_numpy() + self._of_records(shift)) & SEQUENCE_MASK
+        return numbers(pa.int32(), np.where(self._of_records(base < 0), -1, sequences).astype(np.int32))
+
+
+def _within(table: pa.RecordBatch, selection: Selection) -> Iterator[npt.NDArray[np.bool_]]:
+    """For each bound that some rows are outside of: which rows are within it. A null is within none."""
+    for name, low, high in (
+        ("offset", selection.first_offset, selection.last_offset),
+        ("timestamp", selection.min_timestamp, selection.max_timestamp),
+    ):
+        if low is None and high is None:
+            continue
+        column = table.column(name)
+        values = array_of(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+        within = np.ones(len(values), np.bool_)
+        if column.null_count:
+            within &= column.is_valid().to_numpy(zero_copy_only=False)
+        if low is not None:
+            within &= values >= low
+        if high is not None:
+            within &= values <= high
+        if not within.all():
+            yield within

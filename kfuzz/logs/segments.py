@@ -1,0 +1,330 @@
+"""The segments of a log directory, and the places inside them where batches begin.
+
+Kafka's indexes say where batches begin: the offset index has an entry for about every 4 KiB of the log. An entry is
+used only if the log has a batch with that last offset at that place. So a damaged index makes reading slower, and
+never wrong. The time index cannot be checked in this way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kfuzz.errors import NotRegular, UsageError
+from kfuzz.files import file_kind, local_path, map_bytes, open_regular
+from kfuzz.kafka import INT64_MAX
+from kfuzz.logs.contents import require_batches
+from kfuzz.logs.stored import INDEXES, LEAVING, left_out
+from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
+
+__all__ = [
+    "EVERYTHING",
+    "Segment",
+    "Selection",
+    "Slice",
+    "Starts",
+    "batch_bytes",
+    "entries",
+    "find_segments",
+    "increasing",
+    "last_offset",
+    "partition_of",
+    "passed_over",
+    "refuse",
+]
+
+FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
+NAME: Final = re.compile(r"(\d{20})\.log")
+# Kafka's own topics, such as __consumer_offsets, begin with this.
+INTERNAL: Final = "__"
+OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = (
+    np.dtype([(name, f">i{width}") for name, width in INDEXES[suffix]])
+    for suffix in (".index", ".timeindex", ".txnindex")
+)
+# Kafka's default is 10 MiB.
+INDEX_BYTES_MAX: Final = 16 << 20
+FRAME: Final = struct.Struct(">qi")
+DELTA: Final = struct.Struct(">i")
+DELTA_AT: Final = HEADER_AT["last_offset_delta"]
+LENGTH: Final = slice(8, 12)
+NAMES_MOST: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment file. ``topic`` and ``partition`` are None if the file is in no partition folder.
+
+    ``base_offset`` is the number in the file's name, or None. ``next_offset`` is the base offset of the partition's
+    next segment, or None for the last one. ``size`` is in bytes. ``is_link``: the user named a link; it
+    is followed.
+    """
+
+    path: Path
+    topic: str | None
+    partition: int | None
+    base_offset: int | None
+    next_offset: int | None
+    size: int
+    is_link: bool = False
+
+    def open(self) -> BinaryIO:
+        """The file, open for reading; ``UsageError`` with the reason if that fails."""
+        return open_regular(self.path, follow=self.is_link)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The records to read, by offset and by timestamp in milliseconds. Each bound is inclusive; None is no bound."""
+
+    first_offset: int | None = None
+    last_offset: int | None = None
+    min_timestamp: int | None = None
+    max_timestamp: int | None = None
+
+
+EVERYTHING: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The bytes of a segment from ``start`` to ``end``: whole batches, unless the segment is damaged.
+
+    ``stable_offset`` is the partition's last stable offset if reading in ``read_committed`` ends there, otherwise None.
+    """
+
+    segment: Segment
+    start: int
+    end: int
+    stable_offset: int | None = None
+
+
+def batch_bytes(data: memoryview) -> int:
+    """The size of the batch at the start of ``data``, as its length says; 0 without a length. It may be wrong."""
+    if len(data) < LOG_OVERHEAD:
+        return 0
+    return LOG_OVERHEAD + int.from_bytes(data[LENGTH], "big", signed=True)
+
+
+def last_offset(head: bytes | memoryview) -> int:
+    """The last offset of the batch that begins with ``head``, by its header."""
+    last, _ = FRAME.unpack_from(head)
+    return int(last) + (DELTA.unpack_from(head, DELTA_AT)[0] if head[MAGIC_AT] == 2 else 0)
+
+
+def refuse(path: Path, what: str) -> None:
+    """Raise ``NotRegular``: a log directory has a link, a pipe or a device in place of a file or folder."""
+    raise NotRegular(f"{path} is {what}, which kfuzz does not open inside a log directory; remove it, or name it alone")
+
+
+def find_segments(
+    path: str | Path, *, topics: str = "*", pass_over: Callable[[Path, str], None] = refuse
+) -> list[Segment]:
+    """The segments in ``path``: a log directory, one partition folder, or one segment file.
+
+    ``topics`` is a glob over the topics of a log directory. Kafka's own topics, which begin with ``__``, are left out
+    unless the glob begins with ``__``. Segments are in the order of topic, partition and offset.
+
+    Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
+    or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
+    is an error.
+
+    Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
+    """
+    path = local_path(path)
+    try:
+        if path.is_file():
+            require_batches(path, map_bytes(path))
+            return _of_topic([replace(_segment(path, None), is_link=path.is_symlink())], path, topics)
+        if not path.is_dir():
+            there = f"is {file_kind(path.stat().st_mode)}" if path.exists() else "does not exist"
+            raise UsageError(f"{path} {there}; name a log directory, a partition folder or a segment file")
+        if direct := _partition(path, pass_over):
+            return _of_topic(direct, path, topics)
+        folders = sorted(_folders(path))
+        matching = [folder for topic, _, folder in folders if _matches(topic, topics)]
+        found = [segment for folder in matching for segment in _segments_in(folder, pass_over)]
+    except OSError as error:
+        raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from None
+    names = sorted({topic for topic, _, _ in folders})
+    if not found and folders and not matching:
+        more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
+        raise UsageError(f"no topic in {path} matches {topics!r}; there are {', '.join(names[:NAMES_MOST])}{more}")
+    if not found and (sentence := passed_over(path)):
+        raise UsageError(f"{path} has no other log segments; {sentence}")
+    if not found:
+        raise UsageError(
+            f"{path} has no log segments; they are files such as orders-0/00000000000000000000.log, in folders that "
+            "are named after topic and partition"
+        )
+    return found
+
+
+def passed_over(path: str | Path) -> str:
+    """The folders in the log directory ``path`` that :func:`find_segments` passes over, as a sentence; empty if there
+    are none.
+    """
+    path = local_path(path)
+    return left_out(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else ""
+
+
+def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]:
+    """The segments of a file or of one partition folder, which must be of these topics if some were chosen."""
+    topic = segments[0].topic
+    if topics != "*" and not fnmatchcase(topic or "", topics):
+        known = f"it has {topic}" if topic else "a file has a topic only in a folder such as orders-0"
+        raise UsageError(f"no topic in {path} matches {topics!r}; {known}")
+    return segments
+
+
+def _matches(topic: str, topics: str) -> bool:
+    return fnmatchcase(topic, topics) and (not topic.startswith(INTERNAL) or topics.startswith(INTERNAL))
+
+
+def _folders(path: Path) -> Iterator[tuple[str, int, Path]]:
+    for folder in path.iterdir():
+        match = FOLDER.fullmatch(folder.name)
+        if match and folder.is_dir():
+            yield match["topic"], int(match["partition"]), folder
+
+
+def _segments_in(folder: Path, pass_over: Callable[[Path, str], None]) -> list[Segment]:
+    if folder.is_symlink():
+        pass_over(folder, "a link")
+        return []
+    return _partition(folder, pass_over)
+
+
+def _partition(folder: Path, pass_over: Callable[[Path, str], None]) -> list[Segment]:
+    """The segments of a partition folder. A file that Kafka is deleting has another suffix."""
+    paths = []
+    for path in sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name)):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            paths.append(path)
+        else:
+            pass_over(path, file_kind(mode))
+    following = [*(_base_offset(path) for path in paths), None][1:]
+    return [_segment(path, after) for path, after in zip(paths, following, strict=True)]
+
+
+def partition_of(segment: Segment) -> list[Segment]:
+    """All segments in the folder of ``segment``, in order; only itself if its file is not named as Kafka names it.
+
+    ``UsageError`` if the folder cannot be read.
+    """
+    if segment.base_offset is None or segment.path.is_symlink():
+        return [segment]
+    try:
+        # They were reported when the segment was found.
+        return _partition(segment.path.parent, lambda path, what: None)
+    except OSError as error:
+        raise UsageError(f"{error.filename or segment.path.parent} cannot be read: {error.strerror}") from None
+
+
+def _base_offset(path: Path) -> int | None:
+    """The number in the name of a segment; None if no offset is so large: then a broker cannot read the name either."""
+    number = int(path.stem)
+    return number if number <= INT64_MAX else None
+
+
+def _segment(path: Path, next_offset: int | None) -> Segment:
+    name = NAME.fullmatch(path.name)
+    parent = path.absolute().parent.name
+    leaving = LEAVING.fullmatch(parent)
+    folder = FOLDER.fullmatch(leaving["partition"] or "" if leaving else parent) if name else None
+    return Segment(
+        path,
+        folder["topic"] if folder else None,
+        int(folder["partition"]) if folder else None,
+        _base_offset(path) if name else None,
+        next_offset,
+        path.stat().st_size,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- indexes
+
+
+class Starts:
+    """Places in a segment where batches begin, from its offset index. ``file`` is the open segment."""
+
+    def __init__(self, segment: Segment, file: BinaryIO) -> None:
+        self.file = file
+        self.offsets: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self.positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        if segment.base_offset is not None:
+            found = entries(segment.path.with_suffix(".index"), OFFSET_ENTRY)
+            positions = found["position"].astype(np.int64)
+            offsets = found["offset"].astype(np.int64)
+            # A broker makes the index of its active segment as large as it may become: zeros follow the entries.
+            count = increasing(positions, offsets)
+            self.positions = positions[:count]
+            self.offsets = offsets[:count] + segment.base_offset
+
+    def before(self, offset: int) -> int:
+        """A place before which all offsets are lower than ``offset``; 0 if no entry helps."""
+        at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        while at >= 0 and not self._holds(at):
+            at -= 1
+        return int(self.positions[at]) if at >= 0 else 0
+
+    def after(self, offset: int) -> int | None:
+        """A place from which on all offsets are higher than ``offset``; None if no entry helps."""
+        at = int(np.searchsorted(self.offsets, offset, side="left"))
+        while at < len(self.offsets) and not self._holds(at):
+            at += 1
+        return self.next(int(self.positions[at])) if at < len(self.offsets) else None
+
+    def next(self, position: int, distance: int = 0) -> int | None:
+        """The first place behind ``position`` and at least ``distance`` from it; None if there is none."""
+        at = int(np.searchsorted(self.positions, position + max(distance, 1), side="left"))
+        while at < len(self.positions) and not self._holds(at):
+            at += 1
+        return int(self.positions[at]) if at < len(self.positions) else None
+
+    def _holds(self, at: int) -> bool:
+        """Whether a batch with the entry's offset as its last begins at the entry's position."""
+        # A damaged index may have any number.
+        if self.positions[at] < 0:
+            return False
+        self.file.seek(int(self.positions[at]))
+        head = self.file.read(DELTA_AT + DELTA.size)
+        if len(head) < DELTA_AT + DELTA.size:
+            return False
+        _, length = FRAME.unpack_from(head)
+        return bool(
+            last_offset(head) == self.offsets[at] and length >= HEADER_UP_TO_MAGIC - FRAME.size and head[MAGIC_AT] <= 2
+        )
+
+
+def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """The entries of an index file, at most those in its first ``INDEX_BYTES_MAX`` bytes; none without such a file.
+
+    A larger index is used up to there, as one that was written only so far.
+    """
+    data = b""
+    if os.path.lexists(path):
+        try:
+            with open_regular(path) as file:
+                data = file.read(INDEX_BYTES_MAX)
+        except NotRegular:
+            pass
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
+
+
+def increasing(*columns: npt.NDArray[np.int64]) -> int:
+    """The number of leading entries that increase in all ``columns``."""
+    falls = np.flatnonzero(np.any([np.diff(column) <= 0 for column in columns], axis=0))
+    return int(falls[0]) + 1 if len(falls) else len(columns[0])

@@ -1,0 +1,525 @@
+"""The files that Kafka keeps beside the segments of a log: what is in them, and what is wrong with them.
+
+An index is judged by what a broker asks of it when it starts (``AbstractIndex.sanityCheck``, ``TransactionIndex``), and
+by its segment, if that is beside it: an entry of an offset index must lead to a batch. Kafka does not ask that; a wrong
+entry makes a consumer miss records. This module needs neither numpy nor pyarrow. Files of any size take little memory:
+entries are read again each time, and what is larger than Kafka's files can be is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import mmap
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz import messages
+from kfuzz.errors import MessageError, UsageError
+from kfuzz.files import map_regular
+from kfuzz.findings import Finding, Profile
+from kfuzz.findings.stored import stored_finding
+from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, PREFIX, VERSION
+from kfuzz.text import printable
+from kfuzz.units import counted, utc_text
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.layout import HEADER_AT, MAGIC_AT
+from kfuzz.wire.records.framing import frames, next_frame
+
+__all__ = ["INDEXES", "LEAVING", "Kind", "Stored", "entry_struct", "kind_by_content", "kind_of", "left_out", "lines_of"]
+
+# The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
+INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+    ".index": (("offset", 4), ("position", 4)),
+    ".timeindex": (("timestamp", 8), ("offset", 4)),
+    ".txnindex": (
+        ("version", 2),
+        ("producer_id", 8),
+        ("first_offset", 8),
+        ("last_offset", 8),
+        ("last_stable_offset", 8),
+    ),
+}
+# Kafka maps an index as a whole, so it has at most so many bytes.
+INDEX_BYTES_MAX: Final = 2**31 - 1
+# 350,000 producers, or some 200,000 partitions.
+OTHER_BYTES_MAX: Final = 16 << 20
+PIECE_BYTES: Final = 1 << 20
+FORMATS: Final = {2: "h", 4: "i", 8: "q"}
+# A file that Kafka is going to delete or to put in place of another has one more suffix.
+LATER: Final = (".deleted", ".swap", ".cleaned")
+# A partition's folder that a broker deletes, copies to another disk, or does not know: an id and the reason follow its
+# name, which may be cut for that. With the others of a directory, its records would be read twice.
+LEAVING: Final = re.compile(r"((?P<partition>.+-\d{1,10})(\.[0-9a-f]{32})?|.+\.[0-9a-f]{32})-(delete|future|stray)")
+NAMES_MOST: Final = 5
+BASE_OFFSET: Final = re.compile(r"\d{20}")
+ABORTED_VERSION: Final = 0
+CHECKPOINT_VERSION: Final = 0
+METADATA_VERSION: Final = 0
+# The columns of a checkpoint, by the file's name.
+EPOCH_COLUMNS: Final = ("epoch", "start_offset")
+OFFSET_COLUMNS: Final = ("topic", "partition", "offset")
+CHECKPOINTS: Final = {
+    LEADER_EPOCH_CHECKPOINT: EPOCH_COLUMNS,
+    "recovery-point-offset-checkpoint": OFFSET_COLUMNS,
+    "log-start-offset-checkpoint": OFFSET_COLUMNS,
+    "replication-offset-checkpoint": OFFSET_COLUMNS,
+    "cleaner-offset-checkpoint": OFFSET_COLUMNS,
+}
+NUMBER: Final = re.compile(r"[+-]?\d{1,19}")
+INT32: Final = re.compile(r"[+-]?\d{1,10}")
+UUID_BYTES: Final = 16
+LINE: Final = re.compile(rb"(?=.)([^\r\n]*)(?:\r\n|\r|\n|\Z)", re.DOTALL)
+METADATA_LINE: Final = re.compile(r"(\S+):\s+(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a file is: its name for people, and what reads it from its path and bytes. Wrong bytes are findings.
+
+    ``read`` raises ``UsageError`` for a file that is larger than Kafka's can be.
+    """
+
+    title: str
+    read: Callable[[Path, bytes | mmap.mmap, Profile], Stored]
+
+
+@dataclass(slots=True)
+class Stored:
+    """The contents of a file.
+
+    ``facts`` describe the whole file, by name. ``columns`` are the names of the values in an entry. ``entries`` yields
+    the byte offset and the values of each entry. ``room`` is the number of zero bytes behind the entries: a broker
+    makes the index of its active segment as large as it may become.
+    """
+
+    title: str
+    size: int
+    columns: tuple[str, ...]
+    count: int
+    entries: Callable[[], Iterator[tuple[int, tuple[Any, ...]]]]
+    facts: dict[str, Any] = field(default_factory=dict)
+    room: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Kafka refuses the file."""
+        return any(one.severity == "fatal" for one in self.findings)
+
+    @property
+    def outcome(self) -> str:
+        """One line that says what it is."""
+        room = f", then {self.room} bytes of zeros: room for more" if self.room else ""
+        return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON members that say what is in the file, except for its entries."""
+        findings = [one.to_json() for one in self.findings]
+        return {"kind": self.title, "size": self.size, **self.facts, "room": self.room, "findings": findings}
+
+    def entries_json(self) -> Iterator[dict[str, Any]]:
+        """The entries as JSON objects. An index may have millions."""
+        return ({"at": at} | dict(zip(self.columns, row, strict=True)) for at, row in self.entries())
+
+
+def kind_of(name: str) -> Kind | None:
+    """What Kafka keeps in a file with this name; None for segments and all others."""
+    base = Path(name).name
+    while base.endswith(LATER):
+        base = base.rpartition(".")[0]
+    if base in CHECKPOINTS:
+        return _checkpoint_kind(base, CHECKPOINTS[base])
+    if base == "partition.metadata":
+        return METADATA
+    stem, _, suffix = base.rpartition(".")
+    return BY_SUFFIX.get(f".{suffix}") if BASE_OFFSET.fullmatch(stem) else None
+
+
+def left_out(folders: Iterable[Path]) -> str:
+    """The folders of ``LEAVING`` among these, as a sentence; empty if there are none."""
+    names = sorted(printable(folder.name) for folder in folders if LEAVING.fullmatch(folder.name))
+    if not names:
+        return ""
+    more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
+    return (
+        f"passed over {', '.join(names[:NAMES_MOST])}{more}: folders that a broker deletes, copies, or does not know; "
+        "name one to read it"
+    )
+
+
+def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:
+    """What bytes without a telling name are, if they say so: a snapshot with a right CRC, or a checkpoint."""
+    if PREFIX.size <= len(data) <= OTHER_BYTES_MAX:
+        version, crc = PREFIX.unpack_from(data)
+        if version == VERSION and crc == crc32c(data[PREFIX.size :]):
+            return BY_SUFFIX[".snapshot"]
+    head = data[:4096].split(b"\n")
+    if re.fullmatch(rb"version: \d+", head[0]) and len(head) > 1 and head[1].startswith(b"topic_id: "):
+        return METADATA
+    if len(head) > 2 and head[0] == b"0" and head[1].isdigit():
+        columns = EPOCH_COLUMNS if len(head[2].split()) == len(EPOCH_COLUMNS) else OFFSET_COLUMNS
+        return _checkpoint_kind("checkpoint", columns)
+    return None
+
+
+def lines_of(stored: Stored) -> Iterator[str]:
+    """The file as text: its facts, its entries in columns, and its findings below the entry that they are about."""
+    for name, value in stored.facts.items():
+        yield f"{name}: {value}"
+    widths = [max(len(name), 24 if name == "timestamp" else 12) for name in stored.columns]
+    if stored.count:
+        yield "  ".join([f"{'entry':>8}", f"{'byte':>10}", *map(str.rjust, stored.columns, widths)])
+    findings = sorted(stored.findings, key=lambda one: one.at)
+    shown = 0
+    for number, (at, row) in enumerate(stored.entries()):
+        while shown < len(findings) and findings[shown].at < at:
+            yield f"{'':10}{findings[shown].severity}: {findings[shown]}"
+            shown += 1
+        cells = [
+            utc_text(cell) if name == "timestamp" else str(cell) for name, cell in zip(stored.columns, row, strict=True)
+        ]
+        yield "  ".join([f"{number:>8}", f"{at:>10}", *map(str.rjust, cells, widths)])
+    for one in findings[shown:]:
+        yield f"{'':10}{one.severity}: {one}"
+
+
+# ------------------------------------------------------------------------------------------------- indexes
+
+
+def entry_struct(suffix: str) -> struct.Struct:
+    """How an entry of this kind of index is packed."""
+    return struct.Struct(">" + "".join(FORMATS[width] for _, width in INDEXES[suffix]))
+
+
+class _Index:
+    """One index while it is judged."""
+
+    def __init__(self, path: Path, data: bytes | mmap.mmap, suffix: str, title: str, profile: Profile) -> None:
+        _require_size(path, data, INDEX_BYTES_MAX)
+        self.layout = entry_struct(suffix)
+        self.columns = tuple(name for name, _ in INDEXES[suffix])
+        self.profile = profile
+        self.path = path
+        stem = path.name.partition(".")[0]
+        self.base = int(stem) if BASE_OFFSET.fullmatch(stem) else 0
+        filled = _filled(data)
+        whole = len(data) // self.layout.size
+        # An entry may end with zeros, and the first entry may have zeros alone.
+        count = min(-(-filled // self.layout.size), whole)
+        room = len(data) - count * self.layout.size
+        if room <= self.layout.size:
+            count, room = whole, 0
+        self.data, self.end = data, count * self.layout.size
+        self.made = Stored(title, len(data), self.columns, count, self.entries, {"base_offset": self.base}, room)
+        if len(data) % self.layout.size:
+            self.find("index-size-uneven", self.end, "size", len(data), self.layout.size)
+
+    def entries(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        size = self.layout.size
+        step = PIECE_BYTES // size * size
+        for start in range(0, self.end, step):
+            piece = _piece(self.data, start, min(start + step, self.end))
+            for number, row in enumerate(self.layout.iter_unpack(piece)):
+                yield start + number * size, self.absolute(row)
+
+    def absolute(self, row: tuple[int, ...]) -> tuple[int, ...]:
+        """The offsets of the two sparse indexes count from the segment's base offset."""
+        if len(row) > 2:
+            return row
+        return (row[0] + self.base, row[1]) if self.columns[0] == "offset" else (row[0], row[1] + self.base)
+
+    def find(self, code: str, at: int, name: str, found: int, allowed: int) -> None:
+        number = at // self.layout.size
+        path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
+        # Report only the first entry with this code. All entries behind it are often wrong too.
+        if not self.has(code):
+            self.made.findings.append(
+                stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
+            )
+
+    def has(self, code: str) -> bool:
+        """Whether this was found."""
+        return any(one.code == code for one in self.made.findings)
+
+    def rising(self, *columns: str) -> None:
+        """Entries in which a column does not rise."""
+        places = [self.columns.index(name) for name in columns]
+        before: tuple[Any, ...] | None = None
+        for at, row in self.entries():
+            for place in places if before is not None else ():
+                assert before is not None
+                if row[place] <= before[place]:
+                    self.find("index-not-rising", at, self.columns[place], row[place], before[place])
+                    return
+            before = row
+
+    def last(self) -> tuple[int, tuple[Any, ...]] | None:
+        if not self.end:
+            return None
+        at = self.end - self.layout.size
+        return at, self.absolute(self.layout.unpack_from(self.data, at))
+
+    def segment(self) -> memoryview | None:
+        """The segment beside the index, if it is there and not empty."""
+        data = _beside(self.path, ".log")
+        return memoryview(data) if data else None
+
+
+def _beside(path: Path, suffix: str) -> bytes | mmap.mmap | None:
+    """The file of this suffix for the same segment; None if there is none that can be read."""
+    try:
+        return map_regular(path.with_name(f"{path.name.partition('.')[0]}{suffix}"))
+    except UsageError:
+        return None
+
+
+def _require_size(path: Path, data: bytes | mmap.mmap, bytes_max: int) -> None:
+    if len(data) > bytes_max:
+        raise UsageError(f"{path} has {len(data)} bytes; kfuzz reads such a file up to {bytes_max} bytes")
+
+
+def _piece(data: bytes | mmap.mmap, start: int, end: int) -> bytes:
+    piece = data[start:end]
+    if isinstance(data, mmap.mmap):
+        # Without this, an index that has been read would stay in memory as a whole.
+        first = start - start % mmap.PAGESIZE
+        data.madvise(mmap.MADV_DONTNEED, first, end - first)
+    return piece
+
+
+def _filled(data: bytes | mmap.mmap) -> int:
+    """The size of ``data`` without the zeros at its end."""
+    for end in range(len(data), 0, -PIECE_BYTES):
+        start = max(end - PIECE_BYTES, 0)
+        if found := _piece(data, start, end).rstrip(b"\0"):
+            return start + len(found)
+    return 0
+
+
+def _offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored:
+    index = _Index(path, data, ".index", "offset index", profile)
+    if (last := index.last()) and last[1][0] < index.base:
+        index.find("index-last-offset-low", last[0], "offset", last[1][0], index.base)
+    index.rising("offset", "position")
+    if (log := index.segment()) is not None:
+        for at, (offset, position) in index.entries():
+            if last_offset_at(log, position) != offset:
+                index.find("index-entry-misplaced", at, "position", offset, position)
+    return index.made
+
+
+def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored:
+    index = _Index(path, data, ".timeindex", "time index", profile)
+    if last := index.last():
+        first = next(index.entries())[1]
+        if last[1][0] < first[0]:
+            index.find("last-timestamp-low", last[0], "timestamp", last[1][0], first[0])
+        if last[1][1] < index.base:
+            index.find("index-last-offset-low", last[0], "offset", last[1][1], index.base)
+    index.rising("timestamp")
+    before = -1
+    for at, (_, offset) in index.entries() if not index.has("index-not-rising") else ():
+        if offset < before:
+            index.find("index-not-rising", at, "offset", offset, before)
+            break
+        before = offset
+    if index.made.count and (log := index.segment()) is not None:
+        end = _last_offset(index.path, log)
+        for at, (_, offset) in index.entries():
+            if end is not None and offset > end:
+                index.find("index-entry-beyond-log", at, "offset", offset, end)
+    return index.made
+
+
+def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored:
+    index = _Index(path, data, ".txnindex", "transaction index", profile)
+    for at, (version, _, first, last, _) in index.entries():
+        if version > ABORTED_VERSION:
+            index.find("aborted-entry-version-unknown", at, "version", version, ABORTED_VERSION)
+        if last < index.base:
+            index.find("index-last-offset-low", at, "last_offset", last, index.base)
+        if last < first:
+            index.find("index-not-rising", at, "last_offset", last, first)
+    index.rising("last_offset")
+    return index.made
+
+
+def last_offset_at(log: memoryview, position: int) -> int | None:
+    """The last offset of the batch at byte ``position`` of a segment; None if there is no whole batch."""
+    if not 0 <= position < len(log):
+        return None
+    if next_frame(log, position)[0] <= 0:
+        return None
+    offset = int.from_bytes(log[position : position + 8], "big", signed=True)
+    if log[position + MAGIC_AT] < 2:
+        return offset
+    at = position + HEADER_AT["last_offset_delta"]
+    return offset + int.from_bytes(log[at : at + 4], "big", signed=True)
+
+
+def _last_offset(path: Path, log: memoryview) -> int | None:
+    """The last offset of a segment. Its offset index, if it is right, says where its last batches are."""
+    data = _beside(path, ".index")
+    start = 0
+    if data and len(data) <= INDEX_BYTES_MAX:
+        index = _Index(path.with_suffix(".index"), data, ".index", "", "kafka")
+        if (last := index.last()) and last_offset_at(log, last[1][1]) == last[1][0]:
+            start = last[1][1]
+    end = None
+    for at, _, _ in frames(log, start):
+        end = at
+    return None if end is None else last_offset_at(log, end)
+
+
+# ------------------------------------------------------------------------------------------------- other files
+
+
+def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored:
+    """A producer snapshot. Mirrors ``ProducerStateManager.readSnapshot``."""
+    _require_size(path, mapped, OTHER_BYTES_MAX)
+    data = bytes(mapped)
+    rows: list[dict[str, Any]] = []
+    columns: tuple[str, ...] = ()
+    made = Stored("producer snapshot", len(data), columns, 0, lambda: iter(()))
+    if len(data) < PREFIX.size:
+        made.findings.append(stored_finding("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size))
+        return made
+    version, crc = PREFIX.unpack_from(data)
+    made.facts = {"version": version}
+    if version != VERSION:
+        made.findings.append(
+            stored_finding("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
+        )
+        return made
+    if (actual := crc32c(data[PREFIX.size :])) != crc:
+        made.findings.append(stored_finding("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual))
+    try:
+        rows = messages.decode("ProducerSnapshot", VERSION, data[PREFIX.size - CRC_BYTES :])["producerEntries"]
+    except MessageError as error:
+        at = PREFIX.size - CRC_BYTES + error.finding.at
+        made.findings.append(
+            stored_finding("snapshot-unreadable", error.finding.path, at, profile, detail=error.finding.message)
+        )
+    made.count = len(rows)
+    made.columns = tuple(rows[0]) if rows else ()
+    size = (len(data) - PREFIX.size - 4) // len(rows) if rows else 0
+    made.entries = lambda: ((PREFIX.size + 4 + size * i, tuple(row.values())) for i, row in enumerate(rows))
+    return made
+
+
+def _checkpoint_kind(name: str, columns: tuple[str, ...]) -> Kind:
+    title = "leader epochs" if columns == EPOCH_COLUMNS else "offsets of partitions"
+    return Kind(title, lambda path, data, profile: _checkpoint(path, data, columns, title, profile))
+
+
+def _checkpoint(
+    path: Path, mapped: bytes | mmap.mmap, columns: tuple[str, ...], title: str, profile: Profile
+) -> Stored:
+    """A checkpoint file. Mirrors ``CheckpointFile.CheckpointReadBuffer``; without a line, it has no entries."""
+    _require_size(path, mapped, OTHER_BYTES_MAX)
+    data = bytes(mapped)
+
+    def entries() -> Iterator[tuple[int, tuple[Any, ...]]]:
+        return ((at, row) for _, at, row in islice(_rows(data, columns), made.count) if row is not None)
+
+    made = Stored(title, len(data), columns, 0, entries)
+
+    def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> None:
+        made.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
+
+    head = list(islice(_lines(data), 2))
+    for number, (at, line) in enumerate(head):
+        if not INT32.fullmatch(line):
+            find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
+            return made
+        if number == 0:
+            made.facts["version"] = int(line)
+            if int(line) != CHECKPOINT_VERSION:
+                find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
+                return made
+    before: tuple[Any, ...] = ()
+    fallen: tuple[str, str, int, int, int, str] | None = None
+    for number, at, row in _rows(data, columns):
+        if row is None:
+            find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
+            return made
+        made.count += 1
+        if columns == EPOCH_COLUMNS and fallen is None:
+            for name, here, last in zip(columns, row, before, strict=False):
+                if here <= last and fallen is None:
+                    fallen = "leader-epochs-not-rising", f"entry[{number - 2}].{name}", at, here, last, name
+            before = row
+    if len(head) > 1 and int(head[1][1]) != made.count:
+        find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
+    elif fallen is not None:
+        find(*fallen)
+    return made
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """The lines of a text as Java reads them, with the bytes at which they begin."""
+    for match in LINE.finditer(data):
+        yield match.start(), match[1].decode("utf-8", "replace")
+
+
+def _rows(data: bytes, columns: tuple[str, ...]) -> Iterator[tuple[int, int, tuple[Any, ...] | None]]:
+    """The lines behind the two at the head of a checkpoint: number, byte and values. The last one may be malformed."""
+    for number, (at, line) in enumerate(islice(_lines(data), 2, None), 2):
+        cells = line.split()
+        if len(cells) != len(columns) or not all(map(NUMBER.fullmatch, cells[columns[0] == "topic" :])):
+            yield number, at, None
+            return
+        yield (
+            number,
+            at,
+            tuple(cell if name == "topic" else int(cell) for name, cell in zip(columns, cells, strict=True)),
+        )
+
+
+def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored:
+    """``partition.metadata``: the topic's id. Mirrors ``PartitionMetadataFile.PartitionMetadataReadBuffer``."""
+    _require_size(path, mapped, OTHER_BYTES_MAX)
+    data = bytes(mapped)
+    made = Stored("partition metadata", len(data), (), 0, lambda: iter(()))
+    at = 0
+    for number, raw in enumerate(data.splitlines(keepends=True)[:2]):
+        match = METADATA_LINE.fullmatch(raw.decode("utf-8", "replace").rstrip("\r\n"))
+        name = ("version", "topic_id")[number]
+        if match is None or match[1] != name or (name == "version" and not INT32.fullmatch(match[2])):
+            made.findings.append(
+                stored_finding("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
+            )
+            return made
+        made.facts[name] = int(match[2]) if name == "version" else match[2]
+        at += len(raw)
+    version = made.facts.get("version")
+    if version is not None and version != METADATA_VERSION:
+        made.findings.append(
+            stored_finding("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
+        )
+    elif not _is_topic_id(made.facts.get("topic_id", "")):
+        made.findings.append(stored_finding("topic-id-missing", "topic_id", at, profile))
+    return made
+
+
+def _is_topic_id(text: str) -> bool:
+    """Whether it is a uuid as Kafka writes it, and not the one of zeros."""
+    try:
+        value = base64.urlsafe_b64decode(f"{text}==")
+    except ValueError:
+        return False
+    return len(value) == UUID_BYTES and any(value)
+
+
+METADATA: Final = Kind("partition metadata", _metadata)
+BY_SUFFIX: Final = {
+    ".index": Kind("offset index", _offset_index),
+    ".timeindex": Kind("time index", _time_index),
+    ".txnindex": Kind("transaction index", _transaction_index),
+    ".snapshot": Kind("producer snapshot", _snapshot),
+}

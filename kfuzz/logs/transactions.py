@@ -1,0 +1,322 @@
+"""Which records belong to aborted transactions, and where a consumer in ``read_committed`` stops.
+
+A transaction ends at the next marker of its producer. Where a part of a log ends before that marker, an :class:`Ahead`
+finds out what becomes of it. In a segment that has a transaction index, the index may say so at once: it has an entry
+for each transaction that was aborted there. Otherwise the headers of the following batches are read, up to the marker.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfuzz.errors import UsageError
+from kfuzz.files import read_small
+from kfuzz.kafka import INT32_MAX
+from kfuzz.logs.arrow_rows import beginnings
+from kfuzz.logs.segments import (
+    ABORTED_ENTRY,
+    Segment,
+    Starts,
+    batch_bytes,
+    entries,
+    partition_of,
+)
+from kfuzz.mapped import mapped, require_whole
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.walk.transaction_walk import TransactionWalk
+from kfuzz.wire.walk.transactions import ABORT, COMMIT
+
+__all__ = ["Ahead", "FileAhead", "Heads", "aborted_batches", "last_stable_offset"]
+
+# What ``ProducerStateManager`` writes beside a segment: the producers at the segment's first offset.
+SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
+SNAPSHOT_ENTRY: Final = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("first_offset", ">i8"),
+    ]
+)
+SNAPSHOT_VERSION: Final = 1
+# 400,000 producers. Without a snapshot, the log itself is read.
+SNAPSHOT_BYTES_MAX: Final = 16 << 20
+SNAPSHOT_CRC_COVERS_FROM: Final = 6
+STRETCH_BYTES: Final = 16 << 20
+MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
+OPEN, COMMITTED, ABORTED = -1, 0, 1
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The batches of one window: an entry for each batch. Old formats have producer -1 and no attributes.
+
+    ``columns`` has the records of all these batches, ``counts`` says how many each batch has.
+    """
+
+    producer_id: Numbers
+    attributes: Numbers
+    last_offset: Numbers
+    counts: Numbers
+    columns: pa.RecordBatch
+
+
+# -------------------------------------------------------------------------------------------- what comes later
+
+
+class Ahead(ABC):
+    """Looks further in a log than its reader has come. Places are byte offsets that grow along the log."""
+
+    def __init__(self) -> None:
+        self.walk = TransactionWalk()
+        # By producer: the offsets of its markers, and whether they abort.
+        self.ends: dict[int, deque[tuple[int, bool]]] = {}
+
+    def aborted(self, producers: Mapping[int, int], place: int) -> set[int]:
+        """Which of these producers abort the transactions that are open at ``place``.
+
+        ``producers`` has the offset of each one's last batch in the window that ends at ``place``.
+        """
+        if self.restart(place):
+            self.walk = TransactionWalk()
+            self.ends.clear()
+            for producer, offset in producers.items():
+                self.walk.begin(producer, offset)
+        return {producer for producer, offset in producers.items() if self._is_aborted(producer, offset)}
+
+    def _is_aborted(self, producer: int, offset: int) -> bool:
+        while True:
+            ends = self.ends.get(producer, deque())
+            while ends and ends[0][0] <= offset:
+                ends.popleft()
+            if ends:
+                return ends[0][1]
+            told = self.indexed(producer, offset)
+            if told is not None:
+                return told
+            if not self.step():
+                # It is still open at the end of the log.
+                return False
+
+    def took(self, data: memoryview) -> int:
+        """Walk over ``data``, keep the markers; returns where the walk stopped."""
+        stopped = self.walk.walk(data)
+        for producer, offset, is_abort in self.walk.ends():
+            self.ends.setdefault(producer, deque()).append((offset, is_abort))
+        return stopped
+
+    @abstractmethod
+    def restart(self, place: int) -> bool:
+        """Begin at ``place``, unless the walk has come further; returns whether it begins."""
+
+    @abstractmethod
+    def step(self) -> bool:
+        """Walk some way; False at the end of the log."""
+
+    def indexed(self, producer: int, offset: int) -> bool | None:
+        """Whether an index says that the transaction is aborted (True) or committed (False)."""
+        return None
+
+
+class FileAhead(Ahead):
+    """Looks ahead in the segments of a partition folder, from ``segment`` on."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__()
+        self.first = self.segment = segment
+        self.at = -1
+        self.later: deque[Segment] | None = None
+        self.index = _aborted_entries(segment)
+
+    def restart(self, place: int) -> bool:
+        if self.segment is not self.first or self.at >= place:
+            return False
+        self.at = place
+        return True
+
+    def step(self) -> bool:
+        if self.at >= self.segment.size:
+            return self._next_segment()
+        with self.segment.open() as file:
+            end = min(self.at + STRETCH_BYTES, self.segment.size)
+            view = mapped(file, self.at, end)
+            moved = self.took(view)
+            if moved == 0:
+                size, _, _ = next_frame(view, 0)
+                needed = batch_bytes(view)
+                if size == 0 and len(view) < needed <= self.segment.size - self.at:
+                    view = mapped(file, self.at, self.at + needed)
+                    moved = self.took(view)
+            require_whole(view)
+            if moved == 0:
+                # Bad bytes: go on where the offset index knows a batch.
+                known = Starts(self.segment, file).next(self.at)
+                moved = (self.segment.size if known is None else known) - self.at
+            self.at += moved
+        return True
+
+    def _next_segment(self) -> bool:
+        if self.later is None:
+            base = self.first.base_offset
+            self.later = deque(
+                one for one in partition_of(self.first) if base is not None and (one.base_offset or 0) > base
+            )
+        if not self.later:
+            return False
+        self.segment = self.later.popleft()
+        self.at = 0
+        self.index = _aborted_entries(self.segment)
+        return True
+
+    def indexed(self, producer: int, offset: int) -> bool | None:
+        if self.index is None:
+            return None
+        inside = (self.index["first_offset"] <= offset) & (self.index["last_offset"] >= offset)
+        if (inside & (self.index["producer_id"] == producer)).any():
+            return True
+        # As ``TransactionIndex.collectAbortedTxns``: below a last stable offset, all transactions have ended.
+        return False if (self.index["last_stable_offset"] > offset).any() else None
+
+
+def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
+    """The entries of the segment's transaction index; None if there is no such file, or if it is damaged."""
+    path = segment.path.with_suffix(".txnindex")
+    if segment.base_offset is None or not path.is_file():
+        return None
+    found = entries(path, ABORTED_ENTRY)
+    is_good = (
+        (found["version"] == 0)
+        & (found["first_offset"] <= found["last_offset"])
+        & (found["last_offset"] >= segment.base_offset)
+        & (found["last_offset"] <= segment.base_offset + INT32_MAX)
+        & (found["last_stable_offset"] <= found["last_offset"] + 1)
+    )
+    if segment.next_offset is not None:
+        is_good &= found["last_offset"] < segment.next_offset
+    return found.astype(found.dtype.newbyteorder("=")) if is_good.all() else None
+
+
+# ------------------------------------------------------------------------------------------- batches of a window
+
+
+def aborted_batches(heads: Heads, ahead: Ahead, place: int) -> npt.NDArray[np.bool_] | None:
+    """For each batch of a window that ends at ``place``: whether it belongs to an aborted transaction.
+
+    None if no batch does.
+    """
+    is_control = (heads.attributes & CONTROL) != 0
+    chosen = np.flatnonzero((heads.producer_id >= 0) & (is_control | ((heads.attributes & TRANSACTIONAL) != 0)))
+    if not len(chosen) or is_control[chosen].all():
+        return None
+    # Each producer's batches together, in the order of the log.
+    chosen = chosen[np.argsort(heads.producer_id[chosen], kind="stable")]
+    producers = heads.producer_id[chosen]
+    ends = np.full(len(chosen), OPEN, np.int8)
+    at_controls = np.flatnonzero(is_control[chosen])
+    if len(at_controls):
+        ends[at_controls] = _ends(heads, chosen[at_controls])
+    is_data = ~is_control[chosen]
+    # The next marker of each batch's producer.
+    places = np.where(ends == OPEN, len(chosen), np.arange(len(chosen)))
+    following = np.minimum.accumulate(places[::-1])[::-1]
+    within = np.minimum(following, len(chosen) - 1)
+    known = (following < len(chosen)) & (producers[within] == producers)
+    is_aborted = is_data & known & (ends[within] == ABORTED)
+    is_open = is_data & ~known
+    if is_open.any():
+        # Of equal producers, the last batch counts.
+        last = dict(zip(producers[is_open].tolist(), heads.last_offset[chosen[is_open]].tolist(), strict=True))
+        aborted = ahead.aborted(last, place)
+        if aborted:
+            is_aborted |= is_open & np.isin(producers, list(aborted))
+    if not is_aborted.any():
+        return None
+    made = np.zeros(len(heads.counts), np.bool_)
+    made[chosen[is_aborted]] = True
+    return made
+
+
+def _ends(heads: Heads, controls: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
+    """How these control batches end a transaction; ``OPEN`` if they end none. See ``wire.transactions``."""
+    made = np.full(len(controls), OPEN, np.int8)
+    # Compaction may have removed the record.
+    full = heads.counts[controls] > 0
+    rows = (np.cumsum(heads.counts) - heads.counts)[controls[full]]
+    lengths, first = beginnings(heads.columns.column("key"), rows)
+    value_lengths, value_first = beginnings(heads.columns.column("value"), rows)
+    kinds = np.ascontiguousarray(first).view(">i4").reshape(-1) & 0xFFFF
+    is_marker = (lengths >= MARKER_KEY_BYTES) & (first[:, 0] < 0x80)
+    is_marker &= (value_lengths >= MARKER_VALUE_BYTES) & (value_first[:, 0] < 0x80)
+    made[full] = np.select([is_marker & (kinds == ABORT), is_marker & (kinds == COMMIT)], [ABORTED, COMMITTED], OPEN)
+    return made
+
+
+# --------------------------------------------------------------------------------------------- last stable offset
+
+
+def last_stable_offset(segment: Segment) -> int | None:
+    """The first offset of the oldest transaction that is open at the end of the segment's partition; None if none is.
+
+    Reading begins where everything before is known to have ended: at the last stable offset in the last entry of a
+    transaction index, or at the last producer snapshot. Without both, the headers of the whole partition are read.
+    ``UsageError`` if a file cannot be read.
+    """
+    partition = partition_of(segment)
+    walk = TransactionWalk()
+    start = 0
+    for one in reversed(partition):
+        if (opened_at := _snapshot(one.path.with_suffix(".snapshot"))) is not None:
+            for producer, offset in opened_at.items():
+                walk.begin(producer, offset)
+            start = one.base_offset or 0
+            break
+        index = _aborted_entries(one)
+        if index is not None and len(index):
+            start = int(index["last_stable_offset"][-1])
+            break
+    for one in partition:
+        if one.next_offset is not None and one.next_offset <= start:
+            continue
+        ahead = FileAhead(one)
+        ahead.walk = walk
+        with one.open() as file:
+            ahead.at = Starts(one, file).before(start)
+        while ahead.at < one.size:
+            ahead.step()
+            ahead.ends.clear()
+    return walk.first_open
+
+
+def _snapshot(path: Path) -> dict[int, int] | None:
+    """The open transactions of a producer snapshot: producer and first offset. None if it is missing or damaged."""
+    try:
+        data = read_small(path, bytes_max=SNAPSHOT_BYTES_MAX)
+    except UsageError:
+        return None
+    if len(data) < SNAPSHOT_HEADER.itemsize:
+        return None
+    head: Any = np.frombuffer(data, SNAPSHOT_HEADER, 1)[0]
+    size = SNAPSHOT_HEADER.itemsize + int(head["count"]) * SNAPSHOT_ENTRY.itemsize
+    if head["version"] != SNAPSHOT_VERSION or size != len(data):
+        return None
+    if crc32c(memoryview(data)[SNAPSHOT_CRC_COVERS_FROM:]) != head["crc"]:
+        return None
+    found = np.frombuffer(data, SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
+    return {int(one["producer_id"]): int(one["first_offset"]) for one in found if one["first_offset"] >= 0}

@@ -1,0 +1,122 @@
+# Reads a buffer's batches one after the other; scan.pyi describes it.
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t
+
+from kfuzz.wire.columns.reader cimport Columns
+from kfuzz.wire.io.held cimport Held
+from kfuzz.wire.io.report cimport report_t
+from kfuzz.wire.io.unpack cimport tools_t
+from kfuzz.wire.records.message_set cimport message_t
+from kfuzz.wire.records.record_batch cimport header_t, row_t, rows_t, spares_t
+from kfuzz.wire.walk.policy cimport Policy
+
+# The reasons for which the scan stops.
+cdef enum:
+    AT_END
+    AT_REFUSAL
+    AT_BATCH
+    AT_PAYLOAD
+
+# A record slot: the record last returned from it, and its spare bytes objects. Its references are counted by hand.
+cdef struct turn_t:
+    PyObject *record
+    bint lazy
+    spares_t spares
+
+cdef class Scan:
+    cdef Held held
+    cdef object data
+    cdef const uint8_t *base
+    cdef int64_t n
+    # The header of the current batch. A message of magic 0 or 1 sets only the fields that its rows need; its own fields
+    # are in `message`.
+    cdef header_t h
+    cdef message_t message
+    # Allocated separately: it has several KiB, and Cython would clear them in every new scan.
+    cdef report_t *report
+    # The role's additional rules; a consumer has none.
+    cdef readonly Policy policy
+    cdef bint has_policy
+    cdef rows_t rows
+    cdef bint with_rows
+    cdef bint each
+    cdef bint unfinished
+    cdef Columns columns
+    cdef bint has_columns
+    # Buffer number `window` of the columns is the part of `data` that begins at `window_at`. Payloads add buffers too.
+    cdef int64_t window_at
+    cdef int window
+    # Offsets in the rows count from `rows_base`; `rows_source` is the object that holds those bytes.
+    cdef const uint8_t *rows_base
+    # How many bytes a decompressed payload has; the rows' bytes begin with it.
+    cdef int64_t payload_bytes
+    cdef object rows_source
+    # The largest size, in bytes, to which a payload is decompressed here; 0 leaves all payloads to Python.
+    cdef int64_t limit
+    cdef tools_t tools
+    # Whether the rows refer to the buffer in `tools`, which the next payload overwrites.
+    cdef bint in_tools
+    # Whether the wrapper of this stop has been read; if so, the offset of its first message.
+    cdef bint is_opened
+    cdef int64_t first_offset
+    # The number of stops so far. Rows are valid for one stop only.
+    cdef int64_t stops
+    # Whether a thread is in a loop that runs without the GIL.
+    cdef bint running
+    # Two alternating record slots; `turn` is the next one. A lazy record is handed out from time to time to learn which
+    # fields the loop reads (`reads_both`: key and value). `believed` counts down the records until the next such test.
+    # `had_both` and `had_headers` say which fields the tested record had; it is examined when its slot is used again.
+    cdef turn_t turns[2]
+    cdef int turn
+    cdef bint reads_both
+    cdef bint reads_headers
+    cdef int believed
+    cdef bint had_both
+    cdef bint had_headers
+    # Whether the scan has reached the end with a partial tail left.
+    cdef bint is_cut
+    cdef readonly int magic
+    cdef readonly int64_t at
+    cdef readonly int64_t size
+    cdef readonly int64_t batch_count
+    cdef readonly int64_t record_count
+    cdef readonly int64_t found
+
+    cdef int open(self, object data, bint with_rows, Policy policy, int64_t limit) except -1
+    cdef void begin_at(self, const uint8_t *p, int64_t n, bint with_rows, int64_t limit) noexcept
+    cdef int begin(self) except -1
+    cdef int go_on(self) except -1
+    cdef int require_memory(self) except -1
+    cdef int advance(self) noexcept nogil
+    cdef int one_batch(self) noexcept nogil
+    cdef void forget_rows(self) noexcept nogil
+    cdef int end(self) noexcept nogil
+    cdef bint judge(self, bint unreadable) noexcept nogil
+    cdef int record_batch(self) noexcept nogil
+    cdef int one_message(self) noexcept nogil
+    cdef int plain_payload(self) noexcept nogil
+    cdef bint read_payload(self, const uint8_t *base, int64_t n, bint skim) noexcept nogil
+    cdef int open_window(self, int64_t at) except -1
+    cdef bint put_columns(self) noexcept nogil
+    cdef int put_payload(self, bytes payload) except -1
+    cdef list all_records(self)
+    cdef int keep_rows(self) except -1
+    cdef void learn(self, const turn_t *turn) noexcept
+
+cdef class EachRecord:
+    cdef Scan scan
+    cdef object look
+    cdef int state
+    # The rows of stop number `stops`: `i` of `count` have been returned.
+    cdef int64_t stops
+    cdef int64_t i
+    cdef int64_t count
+
+    cdef void open(self, Scan scan, object look) noexcept
+    cdef void begin(self) noexcept
+    cdef object give(self)
+    cdef object give_other(self, turn_t *turn, const row_t *row, bint lazy)
+    cdef int next_batch(self) except -1
+
+cdef EachRecord each_record(Scan scan, object look)
+cdef Scan open_scan(object data, bint with_rows, Policy policy, int64_t limit)
