@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.causes import BatchFacts, Cause, Deviation, batch_facts, causes_of
 from kfuzz.conformance.judge.harm import DIFFERS, HARM_OF
-from kfuzz.conformance.protocol.pipeline import Pipeline, ask
-from kfuzz.conformance.protocol.session import Limits, Session, Trouble
-from kfuzz.conformance.protocol.start import started
-from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import Answer, Handshake
+from kfuzz.conformance.protocol.peer import Peer, Question
+from kfuzz.conformance.protocol.session import Trouble
+from kfuzz.conformance.protocol.words import Answer
 from kfuzz.errors import UsageError
 
-__all__ = ["Asker", "Differential", "Disagreement", "Question"]
+__all__ = ["Asked", "Differential", "Disagreement", "compared"]
 
 T = TypeVar("T")
 
@@ -146,103 +142,47 @@ class Differential:
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
-    """One request, its number in the run, kfuzz's own result for it, and the input that it was made from, if any."""
+class Asked(Generic[T]):
+    """What a question is about: its number in the run, kfuzz's own result, and the input that it was made from, if the
+    request does not hold it.
+    """
 
     index: int
-    request: Mapping[str, Any]
     expected: T
     input: bytes = b""
 
 
-class Asker:
-    """Asks a testee, and starts it again when it breaks. ``handshake`` is the testee's own.
+def compared(
+    found: Differential,
+    peer: Peer,
+    questions: Iterable[Question[Asked[T]]],
+    compare: Callable[[Question[Asked[T]], Answer], None],
+    finding_of: Callable[[T], str] = lambda expected: "",
+) -> None:
+    """Ask ``questions`` and give each answer to ``compare``.
 
-    ``UsageError`` if it does not start.
+    A question that breaks the testee becomes a disagreement in ``found``; ``finding_of`` tells what kfuzz finds in it.
     """
-
-    def __init__(self, testee: Testee) -> None:
-        self._testee = testee
-        self._stack = ExitStack()
-        self._session: Session | None = None
-        self.handshake = self._start()
-
-    def __enter__(self) -> Asker:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def _start(self) -> Handshake:
-        self._stack.close()
-        self._session, handshake = self._stack.enter_context(started(self._testee, Limits()))
-        return handshake
-
-    def ask(
-        self,
-        found: Differential,
-        questions: Iterable[Question[T]],
-        compare: Callable[[Question[T], Answer], None],
-        finding_of: Callable[[T], str] = lambda expected: "",
-    ) -> None:
-        """Send ``questions`` ahead of their answers and give each answer to ``compare``.
-
-        When the testee breaks, the questions without an answer are asked again one by one, in a fresh process. The one
-        that breaks it there becomes a disagreement in ``found``; ``finding_of`` tells what kfuzz finds in it. Then the
-        run goes on.
-        """
-        rest = iter(questions)
-        assert self._session is not None
-        waiting = _ask_ahead(self._session, rest, compare)
-        while waiting:
-            found.restarts += 1
-            self._start()
-            culprit, waiting = _ask_alone(self._session, waiting, compare)
-            if culprit is None:
-                found.unconfirmed += 1
-            else:
-                question, trouble = culprit
-                found.inputs += 1
-                found.disagreements.append(_breaks(found.testee, question, trouble, finding_of(question.expected)))
-                self._start()
-            waiting = _ask_ahead(self._session, chain(waiting, rest), compare)
-
-
-def _ask_ahead(
-    session: Session, questions: Iterable[Question[T]], compare: Callable[[Question[T], Answer], None]
-) -> list[Question[T]]:
-    """Ask until the testee breaks. Returns the questions that were sent and have no answer."""
-    budget = Limits().budget(None)
-    pipeline: Pipeline[Question[T]] = Pipeline(session, lambda question: budget)
-    for question, result in pipeline.answers((question, question.request) for question in questions):
+    breaks, unexplained = peer.breaks, len(peer.unexplained)
+    for question, result in peer.answers(questions):
         if isinstance(result, Trouble):
-            return list(pipeline.waiting)
-        compare(question, result)
-    return []
+            found.inputs += 1
+            found.disagreements.append(_breaks(found.testee, question, result, finding_of(question.about.expected)))
+        else:
+            compare(question, result)
+    found.restarts = peer.breaks - breaks
+    found.unconfirmed = len(peer.unexplained) - unexplained
 
 
-def _ask_alone(
-    session: Session, questions: Sequence[Question[T]], compare: Callable[[Question[T], Answer], None]
-) -> tuple[tuple[Question[T], Trouble] | None, list[Question[T]]]:
-    """Ask one by one until the testee breaks. Returns the question that broke it, and those behind it."""
-    budget = Limits().budget(None)
-    for i, question in enumerate(questions):
-        result = ask(session, question.request, budget)
-        if isinstance(result, Trouble):
-            return (question, result), list(questions[i + 1 :])
-        compare(question, result)
-    return None, []
-
-
-def _breaks(testee: str, question: Question[T], trouble: Trouble, finding: str) -> Disagreement:
+def _breaks(testee: str, question: Question[Asked[T]], trouble: Trouble, finding: str) -> Disagreement:
     answer = {"outcome": trouble.outcome, "error": trouble.text, "at": trouble.at}
     return Disagreement(
-        question.index,
+        question.about.index,
         f"{testee} {trouble.deed}",
         question.request,
         answer,
         harm=HARM_OF[trouble.outcome],
         finding=finding,
         error=trouble.text,
-        input=question.input,
+        input=question.about.input,
     )

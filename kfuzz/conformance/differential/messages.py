@@ -11,8 +11,10 @@ from itertools import count, islice
 from typing import Any, Final
 from zlib import crc32
 
-from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
+from kfuzz.conformance.differential.found import Asked, Differential, Disagreement, compared
 from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
+from kfuzz.conformance.protocol.peer import Question
+from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer
 from kfuzz.errors import EncodeError
@@ -30,7 +32,7 @@ from kfuzz.records import Finding
 __all__ = [
     "KINDS",
     "RECORD_KINDS",
-    "Asked",
+    "Sample",
     "ask_messages",
     "differ_inputs",
     "differ_messages",
@@ -45,7 +47,7 @@ BOUNDED_COUNTS: Final = "counts that Kafka 4 bounds"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Sample:
     """A request of the testee protocol, and kfuzz's result for it: parts of the answer, or a refusal."""
 
     what: str
@@ -55,7 +57,7 @@ class Asked:
 
 def ask_messages(
     name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int, only: range | None = None
-) -> Iterator[tuple[Definition, int, list[Asked]]]:
+) -> Iterator[tuple[Definition, int, list[Sample]]]:
     """The questions about each message and version: its defaults, ``samples`` filled messages, ``mutants`` of these.
 
     ``only`` are the numbers of the versions to ask about, in the order of ``versions_of``.
@@ -71,7 +73,7 @@ def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[De
             yield from ((definition, version) for version in definition.valid_versions)
 
 
-def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Asked]:
+def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Sample]:
     program = schema(definition, version)
     dice = Dice(seed, crc32(f"{definition.name} {version}".encode()))
     named = {"message": definition.name, "version": version}
@@ -82,7 +84,7 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
         data = program.encode(values)
         bodies.append(data)
         form = to_json(definition, version, values)
-        asked.append(Asked("encoded", {"operation": ENCODE_MESSAGE, **named, "body": form}, {"hex": data.hex()}))
+        asked.append(Sample("encoded", {"operation": ENCODE_MESSAGE, **named, "body": form}, {"hex": data.hex()}))
         asked.append(_to_decode("decoded", definition, version, data))
     mutator = MessageMutator(program)
     for _ in range(mutants):
@@ -90,7 +92,7 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
     return asked
 
 
-def _both_ways(what: str, definition: Definition, version: int, data: bytes) -> list[Asked]:
+def _both_ways(what: str, definition: Definition, version: int, data: bytes) -> list[Sample]:
     """Bytes to decode, and what was read from them to encode."""
     asked = _to_decode(what, definition, version, data)
     if not isinstance(asked.expected, Mapping):
@@ -104,24 +106,24 @@ def _changed(dice: Dice, mutator: MessageMutator, bodies: Sequence[bytes]) -> by
     return scrambled(data, dice) if dice.chance(0.25) else mutator.mutate(data, dice, other=dice.pick(bodies))
 
 
-def _to_write_again(definition: Definition, version: int, form: Mapping[str, Any]) -> Asked:
+def _to_write_again(definition: Definition, version: int, form: Mapping[str, Any]) -> Sample:
     """The message that was read from a mutant, as a message to encode. Some messages can be read but not written."""
     request = {"operation": ENCODE_MESSAGE, "message": definition.name, "version": version, "body": form}
     try:
         data = encode(definition, version, from_json(definition, version, form))
     except EncodeError as error:
-        return Asked("rewritten", request, error)
-    return Asked("rewritten", request, {"hex": data.hex()})
+        return Sample("rewritten", request, error)
+    return Sample("rewritten", request, {"hex": data.hex()})
 
 
-def _to_decode(what: str, definition: Definition, version: int, data: bytes) -> Asked:
+def _to_decode(what: str, definition: Definition, version: int, data: bytes) -> Sample:
     reading = read(definition, version, data)
     request = {"operation": DECODE_MESSAGE, "message": definition.name, "version": version, "hex": data.hex()}
     if reading.fatal is not None:
-        return Asked(what, request, reading.fatal)
+        return Sample(what, request, reading.fatal)
     assert reading.message is not None
     expected = {"consumed": reading.consumed, "message": to_json(definition, version, reading.message)}
-    return Asked(what, request, expected)
+    return Sample(what, request, expected)
 
 
 def differ_messages(
@@ -146,18 +148,18 @@ def differ_messages(
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     versions = 0
 
-    def questions() -> Iterator[Question[Asked]]:
+    def questions() -> Iterator[Question[Asked[Sample]]]:
         nonlocal versions
         number = count()
         for _, _, all_asked in ask_messages(name, kinds=kinds, seed=seed, samples=samples, mutants=mutants, only=only):
             versions += 1
             for asked in all_asked:
                 index = next(number)
-                yield Question(index, {"id": str(index), **asked.request}, asked)
+                yield Question({"id": str(index), **asked.request}, Asked(index, asked))
             on_progress(versions)
 
-    with Asker(testee) as asker:
-        asker.ask(found, questions(), lambda question, answer: _compare(found, question, answer), _finding)
+    with started(testee) as peer:
+        compared(found, peer, questions(), lambda question, answer: _compare(found, question, answer), _finding)
     found.setting = f"in {versions} versions"
     return found
 
@@ -175,16 +177,16 @@ def differ_inputs(
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     begun(found)
 
-    def questions() -> Iterator[Question[Asked]]:
+    def questions() -> Iterator[Question[Asked[Sample]]]:
         number = count()
         for definition, version, data in inputs:
             for asked in _both_ways("inputs", definition, version, data):
                 index = next(number)
                 # What is written again comes from these bytes, and its request does not have them.
-                yield Question(index, {"id": str(index), **asked.request}, asked, data)
+                yield Question({"id": str(index), **asked.request}, Asked(index, asked, data))
 
-    with Asker(testee) as asker:
-        asker.ask(found, questions(), lambda question, answer: _compare(found, question, answer), _finding)
+    with started(testee) as peer:
+        compared(found, peer, questions(), lambda question, answer: _compare(found, question, answer), _finding)
     return found
 
 
@@ -193,8 +195,8 @@ def release_of(testee: Testee) -> str:
     return testee.version if testee.version in RELEASES else LATEST
 
 
-def _compare(found: Differential, question: Question[Asked], answer: Answer) -> None:
-    asked, expected = question.expected, question.expected.expected
+def _compare(found: Differential, question: Question[Asked[Sample]], answer: Answer) -> None:
+    asked, expected = question.about.expected, question.about.expected.expected
     found.inputs += 1
     if isinstance(expected, Finding | EncodeError):
         if answer.outcome in ("rejected", "fault"):
@@ -215,7 +217,7 @@ def _compare(found: Differential, question: Question[Asked], answer: Answer) -> 
         _differ(found, question, answer, reason, LOSES if answer.outcome == "accepted" else REFUSES)
 
 
-def _finding(asked: Asked) -> str:
+def _finding(asked: Sample) -> str:
     return asked.expected.code if isinstance(asked.expected, Finding) else ""
 
 
@@ -228,18 +230,18 @@ def _rule(finding: Finding, testee: str) -> str | None:
 
 
 def _differ(
-    found: Differential, question: Question[Asked], answer: Answer, reason: str, harm: Harm, finding: str = ""
+    found: Differential, question: Question[Asked[Sample]], answer: Answer, reason: str, harm: Harm, finding: str = ""
 ) -> None:
-    name, version, what = question.request["message"], question.request["version"], question.expected.what
+    name, version, what = question.request["message"], question.request["version"], question.about.expected.what
     found.disagreements.append(
         Disagreement(
-            question.index,
+            question.about.index,
             f"{name} {version}, {what}: {reason}",
             question.request,
             answer.raw,
             harm=HARM_OF.get(answer.outcome, harm.name),
             finding=finding,
             error=f"{what}: {reason}",
-            input=question.input,
+            input=question.about.input,
         )
     )

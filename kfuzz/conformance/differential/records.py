@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kfuzz.annotate.killing import killing_fields
-from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
+from kfuzz.conformance.differential.found import Asked, Differential, Disagreement, compared
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
+from kfuzz.conformance.protocol.peer import Question
+from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import Answer, Handshake
 from kfuzz.findings.stored import LENGTH_WRONG
@@ -442,7 +444,7 @@ def differ(
     If the testee breaks, the input that breaks it is found, and the run goes on. ``UsageError`` if it does not start.
     """
     names = tuple(rule.name for rule in RULES if role in rule.roles)
-    with Asker(testee) as asker:
+    with started(testee) as peer:
 
         def asked(
             inputs: Iterable[bytes],
@@ -450,11 +452,11 @@ def differ(
             on_progress: Callable[[int], None] = lambda done: None,
             first: int = 0,
         ) -> Differential:
-            run = _Run(found, asker.handshake, role, judged, on_progress)
-            asker.ask(found, run.questions(inputs, first), run.compare, _finding)
+            run = _Run(found, peer.handshake, role, judged, on_progress)
+            compared(found, peer, run.questions(inputs, first), run.compare, _finding)
             return found
 
-        found = Differential(asker.handshake.label, setting=f"as {role}", rule_names=names)
+        found = Differential(peer.handshake.label, setting=f"as {role}", rule_names=names)
         begun(found)
         asked(inputs, found, on_progress, first)
         for cause, item in found.smallest[:shrunk]:
@@ -526,7 +528,7 @@ class _Run:
         self.judged = judged
         self.on_progress = on_progress
 
-    def questions(self, inputs: Iterable[bytes], first: int = 0) -> Iterator[Question[_Expected]]:
+    def questions(self, inputs: Iterable[bytes], first: int = 0) -> Iterator[Question[Asked[_Expected]]]:
         """One question for each input, with numbers from ``first`` on.
 
         An input that the testee declares unsupported is counted, but not asked.
@@ -538,15 +540,15 @@ class _Run:
                 self.found.unsupported += 1
                 self._done()
             else:
-                yield Question(index, request(case), _Expected(case, made))
+                yield Question(request(case), Asked(index, _Expected(case, made)))
 
     def _done(self) -> None:
         self.found.inputs += 1
         self.on_progress(self.found.inputs)
 
-    def compare(self, question: Question[_Expected], answer: Answer) -> None:
+    def compare(self, question: Question[Asked[_Expected]], answer: Answer) -> None:
         """Compare the testee's answer with kfuzz's verdict on the input."""
-        case, made = question.expected.case, question.expected.made
+        case, made = question.about.expected.case, question.about.expected.made
         cell = judge(case, self.handshake, answer)
         wrong = "" if cell.outcome == "pass" else cell.text
         if not wrong and answer.outcome == "accepted":
@@ -562,7 +564,7 @@ class _Run:
             reason = f"{wrong}; kfuzz: {made.fatal or 'accepted'}; {self.found.testee}: {theirs}"
             self.found.disagreements.append(
                 Disagreement(
-                    question.index,
+                    question.about.index,
                     reason,
                     question.request,
                     answer.raw,

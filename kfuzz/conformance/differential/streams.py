@@ -11,20 +11,19 @@ import random
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count as counted
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.conformance.differential.found import Differential, Disagreement
-from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.judge.own import answer_stream
-from kfuzz.conformance.judge.runner import run_cases
-from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import APPEND_STREAM, DECODE_STREAM
-from kfuzz.errors import RecordsError, UsageError
+from kfuzz.errors import RecordsError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
@@ -35,7 +34,7 @@ ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
 CREATED_MS: Final = 1_700_000_000_000
 BATCHES_MAX: Final = 14
-# How many streams are in memory at a time; each chunk is a separate run of the testee.
+# How many streams are in memory at a time.
 CHUNK: Final = 5000
 # A producer's possible first sequences: the usual 0, a lost beginning, about to wrap around.
 FIRST_SEQUENCES: Final = (0, 0, 0, 7, INT32_MAX - 1, INT32_MAX)
@@ -54,54 +53,41 @@ def differ_streams(
     ``UsageError`` if the testee does not start. If kfuzz refuses a stream to be read and the testee lets an undeclared
     exception escape, that counts as agreement, as for single batches: docs/differences.md.
     """
-    if reason := testee.missing():
-        raise UsageError(f"{reason}; install that, or name another with --testee")
-    try:
-        testee.make_ready()
-    except BuildFailed as error:
-        raise UsageError(f"{testee.label}: {error}; see testees/README.md") from None
     found = Differential(testee.label, of="stream")
-    for start in range(first, first + count, CHUNK):
-        _differ_on(found, testee, seed, range(start, min(start + CHUNK, first + count)), on_progress)
+    with started(testee) as peer:
+        for start in range(first, first + count, CHUNK):
+            numbers = range(start, min(start + CHUNK, first + count))
+            for case, cell in cells(peer, (_case(index, stream(seed, index)) for index in numbers)):
+                _compare(found, seed, case, cell)
+                on_progress(found.inputs)
+    found.disagreements.sort(key=lambda item: item.index)
     return found
 
 
-def _differ_on(
-    found: Differential, testee: Testee, seed: int, numbers: range, on_progress: Callable[[int], None]
-) -> None:
-    """Compare the streams with these ``numbers``. Only these are in memory."""
-    asked = {index: stream(seed, index) for index in numbers}
-    cases = {index: Case(_as_vector(index, request), request["role"]) for index, request in asked.items()}
-    done = counted(numbers.start + 1)
-    outcome = run_cases(
-        testee.argv,
-        list(cases.values()),
-        cwd=testee.folder,
-        limits=Limits(start_ms=testee.start_timeout_ms),
-        on_cell=lambda: on_progress(next(done)),
-    )
-    if outcome.broken:
-        raise UsageError(f"{testee.label}: {outcome.broken}; docs/testee-protocol.md says how a testee starts")
-    for index, case in cases.items():
-        cell = outcome.cells[case.key]
-        refused = case.expectation["verdict"] == "invalid" and case.operation == DECODE_STREAM
-        found.inputs += 1
-        if cell.outcome == "unsupported":
-            found.unsupported += 1
-        elif cell.outcome == "pass" or (cell.outcome == "fault" and refused):
-            found.agreements[case.operation] += 1
-        else:
-            found.disagreements.append(
-                Disagreement(
-                    index,
-                    f"{cell.outcome}: {cell.text}",
-                    asked[index],
-                    cell.answer,
-                    harm=cell.harm or DIFFERS.name,
-                    finding=case.expectation.get("finding", ""),
-                    error=cell.text,
-                )
+def _case(index: int, request: Mapping[str, Any]) -> Case:
+    return Case(_as_vector(index, request), request["role"])
+
+
+def _compare(found: Differential, seed: int, case: Case, cell: Cell) -> None:
+    refused = case.expectation["verdict"] == "invalid" and case.operation == DECODE_STREAM
+    found.inputs += 1
+    if cell.outcome == "unsupported":
+        found.unsupported += 1
+    elif cell.outcome == "pass" or (cell.outcome == "fault" and refused):
+        found.agreements[case.operation] += 1
+    else:
+        index = int(case.vector.id.rpartition("/")[2])
+        found.disagreements.append(
+            Disagreement(
+                index,
+                f"{cell.outcome}: {cell.text}",
+                stream(seed, index),
+                cell.answer,
+                harm=cell.harm or DIFFERS.name,
+                finding=case.expectation.get("finding", ""),
+                error=cell.text,
             )
+        )
 
 
 def random_streams(seed: int, count: int) -> Iterator[dict[str, Any]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfuzz.conformance.judge.compare import Case, cases_of, declared_unsupported, judge, request
-from kfuzz.conformance.protocol.pipeline import Pipeline
-from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.peer import Question
+from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.conformance.protocol.words import READER, Answer, Handshake
@@ -108,25 +108,20 @@ def _ask_all_versions(
     cases_for: Callable[[Handshake], Sequence[Case]], progress: Progress
 ) -> Iterator[tuple[Testee, Handshake, Case, Answer]]:
     for testee in select(all_testees(), ["kafka-clients"]):
-        with started(testee, Limits()) as (session, handshake):
-            cases = cases_for(handshake)
+        with started(testee) as peer:
+            cases = cases_for(peer.handshake)
+            # A vector's own budget needs a process of its own. Here the default budget applies.
+            questions = (Question(request(case), case) for case in cases)
             if cases:
                 with progress(f"asking {testee.label}", len(cases)) as set_done:
-                    for done, (case, answer) in enumerate(_ask(session, testee, cases), 1):
-                        yield testee, handshake, case, answer
+                    for done, (question, result) in enumerate(peer.answers(questions), 1):
+                        if isinstance(result, Trouble):
+                            raise UsageError(
+                                f"{testee.label} {result.deed} at {question.about.vector.id}; "
+                                "judge that vector alone with `kfuzz conform`"
+                            )
+                        yield testee, peer.handshake, question.about, result
                         set_done(done)
-
-
-def _ask(session: Session, testee: Testee, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
-    # A vector's own budget needs a process of its own. Here many requests are in flight, so the default budget applies.
-    budget = Limits().budget(None)
-    pipeline: Pipeline[Case] = Pipeline(session, lambda case: budget)
-    for case, result in pipeline.answers((case, request(case)) for case in cases):
-        if isinstance(result, Trouble):
-            raise UsageError(
-                f"{testee.label} {result.deed} at {case.vector.id}; judge that vector alone with `kfuzz conform`"
-            )
-        yield case, result
 
 
 def _take(found: Confirmation, version: str, case: Case, handshake: Handshake, answer: Answer) -> None:

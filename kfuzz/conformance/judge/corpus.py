@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.reference import as_vector, verdict
-from kfuzz.conformance.judge.runner import run_cases
-from kfuzz.conformance.protocol.session import Limits
+from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.peer import Peer
+from kfuzz.conformance.protocol.session import Limits, NoHandshake
 from kfuzz.conformance.protocol.testees import own
 from kfuzz.corpora.hostile import hostile_vector, moved_expectation
 from kfuzz.corpora.labels import labels_of
@@ -29,7 +30,7 @@ from kfuzz.wire.records.framing import frames
 
 __all__ = ["Deviation", "SegmentResult", "conform_segment", "conform_segments", "told"]
 
-# The testee starts again for each chunk, and the requests of a chunk are in memory at once.
+# The requests of a chunk are in memory at once.
 CHUNK_BATCHES = 2000
 CHUNK_BYTES = 8 << 20
 
@@ -114,18 +115,22 @@ def conform_segment(
     """
     asked = unsupported = 0
     deviations = []
-    for chunk in _chunks(data, labels, path):
-        outcome = run_cases(argv, [case for _, _, case in chunk], cwd=cwd, limits=limits)
-        if outcome.broken:
-            raise KfuzzError(f"the testee {argv[0]} does not start: {outcome.broken}")
-        for at, size, case in chunk:
-            asked += 1
-            cell: Cell = outcome.cells[case.key]
-            if cell.outcome == "unsupported":
-                unsupported += 1
-            elif cell.outcome != "pass":
-                label = labels.get(at, "")
-                deviations.append(Deviation(segment_id, path, at, size, label, cell.outcome, cell.text))
+    with Peer(argv, cwd=cwd, limits=limits) as peer:
+        try:
+            peer.start()
+        except NoHandshake as error:
+            raise KfuzzError(f"the testee {argv[0]} does not start: {error}") from None
+        for chunk in _chunks(data, labels, path):
+            places = {case.key: (at, size) for at, size, case in chunk}
+            for case, cell in cells(peer, [case for _, _, case in chunk]):
+                asked += 1
+                if cell.outcome == "unsupported":
+                    unsupported += 1
+                elif cell.outcome != "pass":
+                    at, size = places[case.key]
+                    label = labels.get(at, "")
+                    deviations.append(Deviation(segment_id, path, at, size, label, cell.outcome, cell.text))
+    deviations.sort(key=lambda one: one.at)
     return SegmentResult(segment_id, path, asked, len(labels), unsupported, tuple(deviations))
 
 
