@@ -67,7 +67,7 @@ def test_kafka_reads_the_same(is_hostile: bool) -> None:
     count = 5 * EXAMPLES if is_hostile else EXAMPLES
     given_bytes = drawn(strategies.batch_bytes(hostile=is_hostile, magics=(0, 1, 2)), count)
     found = differ(testee, given_bytes)
-    assert [one.reason for one in found.disagreements] == []
+    assert [one.reason for one in found.deviations] == []
     if is_hostile:
         assert found.agreements["rejected"] > len(given_bytes) / 10
     else:

@@ -76,7 +76,7 @@ def counts_of(release: str) -> str:
     ):
         found = differ_messages(testee, name, kinds=kinds, samples=SAMPLES, mutants=MUTANTS)
         if found.failed:
-            reason = found.disagreements[0].reason if found.disagreements else "the testee broke"
+            reason = found.deviations[0].reason if found.deviations else "the testee broke"
             raise UsageError(f"{release} reads a message differently from kfuzz: {reason}; fix that first")
         agreed = found.agreements
         versions = agreed["encoded"] // (1 + SAMPLES)

@@ -564,7 +564,8 @@ class _Campaign:
         if found is None or self._truth is None:
             return
         self.result.compared = found.inputs
-        for cause, item in found.smallest:
+        for cause in found.causes:
+            item = cause.smallest
             self._faults.add_difference(
                 cause, harm_of(item), self._truth.told(item), self._truth.input_of(item), self._truth.label
             )

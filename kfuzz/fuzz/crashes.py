@@ -152,9 +152,9 @@ def with_killing_fields(crash: Crash) -> Crash:
                 f"kfuzz and {crash.testee} read {crash.file} differently; no field of a message kills then"
             )
         found = differ(one_testee([crash.testee], [], default=""), [crash.body.data], role=crash.role, shrunk=1)
-        if not found.disagreements:
+        if not found.deviations:
             raise UsageError(f"{crash.file}: kfuzz and {crash.testee} agree about it now, so no field kills")
-        [item] = found.disagreements
+        [item] = found.deviations
         return replace(crash, data=item.data, body=Body(item.data), kills=item.kills)
     target = TARGETS[crash.target]
     faults = Faults(crash.file.parent.parent, target)
@@ -169,7 +169,7 @@ def with_killing_fields(crash: Crash) -> Crash:
 
 
 def as_differential(crash: Crash) -> Crash:
-    """A disagreement about record batches as if `kfuzz conform --differential` had found it; any other crash stays."""
+    """A deviation in record batches as if `kfuzz conform --differential` had found it; any other crash stays."""
     if crash.testee and crash.body is not None and crash.body.message is None:
         return replace(crash, target=DIFFERENTIAL, data=crash.body.data)
     return crash
@@ -178,7 +178,7 @@ def as_differential(crash: Crash) -> Crash:
 def as_it_is(crash: Crash) -> Crash:
     """The crash after another run: under the oracle that found it, with the code as it is now.
 
-    A disagreement about record batches becomes one of ``DIFFERENTIAL``, with the testee's answer. ``UsageError`` if
+    A deviation in record batches becomes one of ``DIFFERENTIAL``, with the testee's answer. ``UsageError`` if
     nothing fails any more, or if the testee is missing.
     """
     if not crash.testee:
@@ -187,7 +187,7 @@ def as_it_is(crash: Crash) -> Crash:
         return crash
     testee = one_testee([crash.testee], [], default="")
     if crash.target == DIFFERENTIAL:
-        found = next(iter(differ(testee, [crash.data], role=crash.role).disagreements), None)
+        found = next(iter(differ(testee, [crash.data], role=crash.role).deviations), None)
     else:
         found = asked_once(testee, TARGETS[crash.target], crash.data)
     if found is None:

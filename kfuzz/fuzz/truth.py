@@ -15,9 +15,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.messages import differ_inputs
 from kfuzz.conformance.differential.records import differ
+from kfuzz.conformance.judge.causes import Deviation
 from kfuzz.conformance.judge.harm import ACCEPTS, REFUSES
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
@@ -79,15 +80,15 @@ class Truth:
         """The testee, as the command line names it."""
         return self._testee.label
 
-    def input_of(self, item: Disagreement) -> bytes:
-        """The target's own input of a disagreement: with what selects the message, and before it is compressed."""
+    def input_of(self, item: Deviation) -> bytes:
+        """The target's own input of a deviation: with what selects the message, and before it is compressed."""
         if self._target.name == MESSAGES:
             definition = catalogue().messages[item.request["message"]]
             return selector(definition, item.request["version"]) + item.data
         return unpack(item.data) if self._target.compresses else item.data
 
-    def told(self, item: Disagreement) -> str:
-        """What is wrong with kfuzz's reading, if the testee is right. A disagreement tells what is wrong with its."""
+    def told(self, item: Deviation) -> str:
+        """What is wrong with kfuzz's reading, if the testee is right. A deviation tells what is wrong with its."""
         rest = item.reason.removeprefix(f"{item.error}; ")
         if rest == item.reason or item.harm in SWAPPED:
             return rest
@@ -138,7 +139,7 @@ class Truth:
     @property
     def differences(self) -> int:
         """How many inputs differ so far."""
-        return len(self._found.disagreements) if self._found else 0
+        return len(self._found.deviations) if self._found else 0
 
     def _batches(self) -> Iterator[bytes]:
         change: Callable[[bytes], bytes | None] = pack if self._target.name == "compressed-batch" else bytes
@@ -176,7 +177,7 @@ class Truth:
                     yield data
 
 
-def asked_once(testee: Testee, target: Target, data: bytes) -> Disagreement | None:
+def asked_once(testee: Testee, target: Target, data: bytes) -> Deviation | None:
     """How kfuzz and ``testee`` disagree about one input of the target; None if they agree.
 
     ``UsageError`` if the testee does not start.
@@ -188,9 +189,9 @@ def asked_once(testee: Testee, target: Target, data: bytes) -> Disagreement | No
         found = differ_inputs(testee, [(*body.message, body.data)])
     else:
         found = differ(testee, [body.data], role=ROLES[target.name])
-    return next(iter(found.disagreements), None)
+    return next(iter(found.deviations), None)
 
 
-def harm_of(item: Disagreement) -> str:
+def harm_of(item: Deviation) -> str:
     """The class of harm of what kfuzz does, if the testee is right."""
     return SWAPPED.get(item.harm, item.harm)

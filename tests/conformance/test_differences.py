@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.found import Asked, Differential
+from kfuzz.conformance.judge.causes import Deviation
+from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.report.differences import keep, sentences, to_json
 from kfuzz.errors import UsageError
 
@@ -19,15 +21,25 @@ def found_in_messages() -> Differential:
     made = Differential("toy@1", of="message", setting="in 3 versions", inputs=17, rule_names=("counts",))
     made.agreements += Counter(decoded=11, encoded=1)
     made.rules["counts"] = 2
-    made.disagreements += [Disagreement(i, f"Fetch {i}: other bytes", {"hex": f"0{i}"}) for i in range(2)]
-    made.disagreements.append(
-        Disagreement(2, "Fetch 2: other bytes", {"hex": "02"}, harm="accepts", finding="too-long", error="other bytes")
+    for i in range(2):
+        reason = f"Fetch {i}: other bytes"
+        made.add(Question({"hex": f"0{i}"}, Asked(i, None)), {}, reason=reason, error=reason, harm="differs")
+    made.add(
+        Question({"hex": "02"}, Asked(2, None)),
+        {},
+        reason="Fetch 2: other bytes",
+        error="other bytes",
+        harm="accepts",
+        finding="too-long",
     )
     return made
 
 
-def input_of(index: int, role: str, answer: dict[str, Any]) -> Disagreement:
-    return Disagreement(index, "other contents", {"role": role, "hex": f"0{index}"}, answer)
+def input_of(index: int, role: str, answer: dict[str, Any]) -> Deviation:
+    found, words = Differential("toy@1"), "other contents"
+    question = Question({"role": role, "hex": f"0{index}"}, Asked(index, None))
+    found.add(question, answer, reason=words, error=words, harm="differs")
+    return found.deviations[0]
 
 
 def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
@@ -49,9 +61,9 @@ def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Pa
 def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of_it(tmp_path: Path) -> None:
     answer = {"outcome": "fault", "error": "x", "batches": []}
     found = Differential("toy@1", setting="as log", inputs=2)
-    found.disagreements += [
+    found.deviations += [
         input_of(1, "consumer", answer),
-        replace(input_of(2, "log", answer), reason="too few contents"),
+        replace(input_of(2, "log", answer), reason="too few contents", error="too few contents"),
     ]
     first, second = keep(found, tmp_path, seed=5)
     assert (first.name, first.read_bytes()) == ("seed-5-input-1.bin", b"\1")
@@ -79,7 +91,7 @@ def test_a_testee_that_was_started_again_is_told(tmp_path: Path) -> None:
 
 def test_the_document_has_the_bytes_of_records_and_the_requests_of_all_else() -> None:
     document = to_json(found_in_messages(), seed=5)
-    assert document["disagreements"][1] == {
+    assert document["deviations"][1] == {
         "index": 1, "reason": "Fetch 1: other bytes", "answer": {}, "request": {"hex": "01"},
     }  # fmt: skip
     assert [(cause["harm"], cause["smallest"]["id"], len(cause["cases"])) for cause in document["causes"]] == [
@@ -87,8 +99,8 @@ def test_the_document_has_the_bytes_of_records_and_the_requests_of_all_else() ->
         ("differs", "message 0", 2),
     ]
     assert (document["of"], document["agreed"], document["rules"]) == ("message", 12, {"counts": 2})
-    found = Differential("toy@1", disagreements=[input_of(1, "log", {})])
-    assert to_json(found, seed=5)["disagreements"][0]["hex"] == "01"
+    found = Differential("toy@1", deviations=[input_of(1, "log", {})])
+    assert to_json(found, seed=5)["deviations"][0]["hex"] == "01"
 
 
 def test_a_testee_that_supports_nothing_has_agreed_on_nothing() -> None:

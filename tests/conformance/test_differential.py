@@ -83,7 +83,7 @@ def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, most: int, accepted
         require_tool(program, f"{testee.label} needs it")
     seeds = [v.data for v in load_suite() if v.kind == "records" and not v.budget and len(v.data) <= 4096]
     found = differ(testee, islice(Mutator(1, seeds=seeds, role=role), count), role=role)
-    assert [f"{item.reason}\n{item.data.hex()}" for item in found.disagreements] == []
+    assert [f"{item.reason}\n{item.data.hex()}" for item in found.deviations] == []
     assert (found.inputs, found.restarts) == (count, 0)
     assert found.agreed + found.rules.total() == count
     # Both sides must be kept busy, and rules must stay the exception, or agreement means little.
@@ -105,8 +105,8 @@ def test_a_broken_reader_is_caught() -> None:
         return made
 
     found = differ(own(), islice(Mutator(1), 300), judged=broken)
-    assert len(found.disagreements) > 50
-    assert any("value is " in item.reason for item in found.disagreements)
+    assert len(found.deviations) > 50
+    assert any("value is " in item.reason for item in found.deviations)
     assert found.agreed > 50
 
 
@@ -116,8 +116,8 @@ def test_a_broker_that_stores_other_bytes_is_caught() -> None:
         return made if made.stored is None else replace(made, stored=made.stored[:-1] + b"?")
 
     found = differ(own(), islice(Mutator(1, role="broker"), 300), role="broker", judged=broken)
-    assert len(found.disagreements) > 50
-    assert all("the stored bytes differ at byte " in item.reason for item in found.disagreements)
+    assert len(found.deviations) > 50
+    assert all("the stored bytes differ at byte " in item.reason for item in found.deviations)
 
 
 def test_stored_bytes_are_compared_where_nothing_was_compressed_anew() -> None:
@@ -128,21 +128,21 @@ def test_stored_bytes_are_compared_where_nothing_was_compressed_anew() -> None:
         return made if made.stored is None else replace(made, stored=made.stored[:-1] + b"?", in_place=False)
 
     found = differ(own(), islice(Mutator(1, role="broker"), 300), role="broker", judged=made_anew)
-    assert found.disagreements == []
+    assert found.deviations == []
 
 
 @pytest.mark.parametrize("role", ["consumer", "broker", "log"])
 def test_readers_that_are_one_agree_on_everything(role: Role) -> None:
     found = differ(own(), islice(Mutator(1, role=role), 1_000), role=role)
-    assert (found.agreed, found.disagreements, found.rules) == (1_000, [], {})
+    assert (found.agreed, found.deviations, found.rules) == (1_000, [], {})
 
 
 def test_no_rule_excuses_a_testee_that_is_not_kafka(tmp_path: Path) -> None:
     found = differ(refusing(tmp_path), islice(Mutator(1), 300))
-    assert found.agreed + len(found.disagreements) == 300
-    assert all("kfuzz: accepted; refusing@1: rejected" in item.reason for item in found.disagreements)
+    assert found.agreed + len(found.deviations) == 300
+    assert all("kfuzz: accepted; refusing@1: rejected" in item.reason for item in found.deviations)
     assert found.agreed > 60
-    assert len(found.disagreements) > 60
+    assert len(found.deviations) > 60
 
 
 def test_what_a_testee_declares_unsupported_is_not_asked(tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_an_input_that_breaks_the_testee_is_found_and_the_run_goes_on(
         tmp_path, f"if json.loads(line)['hex'] in {wanted}: {action.replace('{{', '{').replace('}}', '}')}"
     )
     found = differ(testee, islice(Mutator(1), 300))
-    broken = [item for item in found.disagreements if item.harm == harm]
+    broken = [item for item in found.deviations if item.harm == harm]
     assert [item.data for item in broken] == deadly
     assert all(text in item.error for item in broken)
     assert (found.inputs, found.restarts, found.unconfirmed) == (300, 3, 0)
     assert found.failed
     # Every input has one answer: each other input is refused, rightly or not.
-    indexes = [item.index for item in found.disagreements]
+    indexes = [item.number for item in found.deviations]
     assert len(set(indexes)) == len(indexes)
     assert found.agreed == 300 - len(indexes)
 
@@ -185,21 +185,23 @@ def test_an_input_that_breaks_the_testee_is_found_and_the_run_goes_on(
 def test_the_smallest_input_of_a_cause_is_made_simpler(tmp_path: Path) -> None:
     big = records.encode([RecordBatch(7, 16, [Record(7 + i, 9, b"k" * 9, b"v" * 50) for i in range(10)])])
     plain = differ(refusing(tmp_path), [big])
-    [(_, item)] = plain.smallest
+    item = plain.causes[0].smallest
     assert (item.data, item.shrunk_from) == (big, 0)
     found = differ(refusing(tmp_path), [big], shrunk=1)
-    [(cause, item)] = found.smallest
+    [cause] = found.causes
+    item = cause.smallest
     assert cause.smallest.key == plain.causes[0].smallest.key
     # A partial tail is refused, too.
-    assert (item.data, item.shrunk_from, item.index) == (b"\0", len(big), 0)
-    assert (found.inputs, len(found.disagreements)) == (1, 1)
+    assert (item.data, item.shrunk_from, item.number) == (b"\0", len(big), 0)
+    assert (found.inputs, len(found.deviations)) == (1, 1)
 
 
 def test_an_input_that_kills_is_made_simpler_and_still_kills(tmp_path: Path) -> None:
     big = records.encode([RecordBatch(7, 16, [Record(7 + i, 9, b"k" * 9, b"v" * 50) for i in range(10)])])
     dies = "if len(json.loads(line)['hex']) >= 200: sys.exit('too long')"
     found = differ(refusing(tmp_path, dies), [big], shrunk=1)
-    [(cause, item)] = found.smallest
+    [cause] = found.causes
+    item = cause.smallest
     assert (cause.harm, item.shrunk_from) == ("kills", len(big))
     assert 100 <= len(item.data) < 200
 
@@ -209,19 +211,20 @@ def test_the_field_that_kills_is_found_with_the_cause_as_its_measure(tmp_path: P
     big = records.encode([RecordBatch(7, 8, [Record(7, 9, b"k" * 9, b"good"), Record(8, 9, None, b"bad")])])
     dies = "if '626164' in json.loads(line)['hex']: sys.exit('a bad value')"
     found = differ(refusing(tmp_path, dies), [big], shrunk=1)
-    [(cause, item)] = found.smallest
+    [cause] = found.causes
+    item = cause.smallest
     assert cause.harm == "kills"
     assert item.data.endswith(b"bad")
     assert [(field.at, field.size) for field in item.kills] == [(len(item.data) - 3, 3)]
     again = from_text(to_text(found))
-    assert again.disagreements == found.disagreements
+    assert again.deviations == found.deviations
 
 
 def test_a_testee_that_breaks_for_no_input_alone_is_told(tmp_path: Path) -> None:
     found = differ(refusing(tmp_path, "if count == 100: sys.exit('tired')"), islice(Mutator(1), 150))
     assert (found.inputs, found.restarts, found.unconfirmed) == (150, 1, 1)
     assert found.failed
-    assert all("tired" not in item.error for item in found.disagreements)
+    assert all("tired" not in item.error for item in found.deviations)
 
 
 def test_a_testee_that_does_not_begin_is_wrong_use() -> None:
@@ -429,7 +432,7 @@ def test_kafka_may_go_on_where_kfuzz_stops_at_its_limit() -> None:
     large = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", bytes(65 << 20))], compression="gzip"))
     negative = bytes(8) + b"\xce\x19\x00\x01" + bytes(4) + b"\x02" + bytes(60)
     found = differ(testee, [large + negative])
-    assert (found.disagreements, found.rules["`decompressed-size-exceeded`"]) == ([], 1)
+    assert (found.deviations, found.rules["`decompressed-size-exceeded`"]) == ([], 1)
 
 
 def records_with_empty_block(batch: bytes) -> bytes:
@@ -486,7 +489,7 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     document = json.loads((tmp_path / "report.json").read_text())
     assert (document["testee"], document["seed"], document["inputs"]) == ("refusing@1", 4, 200)
     [cause] = document["causes"]
-    named = {f"input {item['index']}": item for item in document["disagreements"]}
+    named = {f"input {item['index']}": item for item in document["deviations"]}
     first = named[cause["smallest"]["id"]]
     assert len(first["hex"]) == min(len(item["hex"]) for item in named.values())
     kept = tmp_path / "differential" / f"seed-4-input-{first['index']}.bin"
@@ -495,18 +498,18 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     assert (beside.pop("cause")["harm"], beside.pop("kills")) == ("refuses", [])
     assert beside == {"testee": "refusing@1", "outcome": "rejected"}
     assert len(list((tmp_path / "differential").glob("*.bin"))) == 1
-    assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["disagreements"]))
+    assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["deviations"]))
     assert (
         f"{cause['smallest']['id']} of seed 4, made simpler (7 to 1 bytes): refused bytes that must be" in done.stdout
     )
-    assert done.stdout.splitlines()[-1].endswith(f"{len(document['disagreements'])} differ")
+    assert done.stdout.splitlines()[-1].endswith(f"{len(document['deviations'])} differ")
 
 
 def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     done = conform("--differential", "--testee", "kfuzz", "--count", "300", "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert (document["agreed"], document["disagreements"], document["restarts"]) == (300, [], 0)
+    assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_differential_with_a_hostile_testee_is_reported(tmp_path: Path, stream
     done = kfuzz("conform", "--differential", *streams, "--command", command, "--count", "6", *out)
     assert done.returncode == 1, done.stderr
     assert is_harmless(done.stdout + done.stderr)
-    assert json.loads((tmp_path / "found.json").read_text())["disagreements"]
+    assert json.loads((tmp_path / "found.json").read_text())["deviations"]
 
 
 # --- answers --------------------------------------------------------------------------------------------------------

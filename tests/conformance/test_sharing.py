@@ -50,13 +50,13 @@ def test_records_in_parts_have_the_result_of_a_whole_run(refusing: Testee) -> No
     many = in_parts(Shared("records", 3, 230, part_inputs=50), refusing)
     assert one == many
     assert (one.inputs, one.agreements, one.rules) == (whole.inputs, whole.agreements, whole.rules)
-    assert one.differing == len(whole.disagreements) > 10
+    assert one.differing == len(whole.deviations) > 10
     # One input is kept for each cause: the smallest, with its number in the whole run.
-    assert len(one.disagreements) == len(whole.causes)
-    assert [(cause.id, one.count_of(cause), item.index, item.data) for cause, item in one.smallest] == [
-        (cause.id, cause.count, item.index, item.data) for cause, item in whole.smallest
+    assert len(one.deviations) == len(whole.causes)
+    assert [(cause.id, one.count_of(cause), cause.smallest.number, cause.smallest.data) for cause in one.causes] == [
+        (cause.id, cause.count, cause.smallest.number, cause.smallest.data) for cause in whole.causes
     ]
-    assert all(item.data == mutator.input_at(item.index) for item in one.disagreements)
+    assert all(item.data == mutator.input_at(item.number) for item in one.deviations)
 
 
 def test_streams_and_messages_in_parts_are_asked_whole() -> None:

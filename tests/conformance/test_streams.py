@@ -286,7 +286,7 @@ def kafka() -> Sequence[Testee]:
 def test_kafka_agrees_on_random_streams(count: int) -> None:
     for testee in kafka():
         found = differ_streams(testee, seed=1, count=count)
-        assert [item.reason for item in found.disagreements] == []
+        assert [item.reason for item in found.deviations] == []
         # Kafka 3 knows no transactions of version 2, which a ninth of the streams have.
         assert found.unsupported == 0 if testee.version.startswith("4.") else found.unsupported < count / 6
         assert found.agreed + found.unsupported == count
@@ -323,12 +323,12 @@ def test_the_differential_catches_a_testee_with_another_rule(monkeypatch: pytest
                 step |= {"outcome": "appended"}
         return answer
 
-    assert differ_streams(own(), seed=3, count=60).disagreements == []
+    assert differ_streams(own(), seed=3, count=60).deviations == []
     monkeypatch.setattr(stream_differential, "answer_stream", forgetting)
     found = differ_streams(own(), seed=3, count=60)
-    assert found.disagreements
-    assert all("outcome is duplicate; expected appended" in item.reason for item in found.disagreements)
-    assert found.agreed + len(found.disagreements) == 60
+    assert found.deviations
+    assert all("outcome is duplicate; expected appended" in item.reason for item in found.deviations)
+    assert found.agreed + len(found.deviations) == 60
 
 
 def test_a_stream_that_differs_is_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:

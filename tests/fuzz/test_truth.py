@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_driver import kfuzz
 from fuzzer_stub import stub
 
 from kfuzz import records
-from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.found import Asked, Differential
+from kfuzz.conformance.judge.causes import Deviation, causes_of
+from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign, crashes
@@ -77,19 +81,26 @@ def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, lia
     truth.start(tmp_path / "samples")
     found = truth.finish()
     assert found is not None
-    [(cause, item)] = found.smallest
+    [cause] = found.causes
+    item = cause.smallest
     # If the other reader is right, kfuzz accepts what it must refuse.
     assert (cause.count, item.data, harm_of(item)) == (2, GOOD, "accepts")
     assert truth.told(item) == "kfuzz: accepted; liar@1: rejected"
     assert truth.differences == 2
 
 
+def deviation(reason: str, request: Mapping[str, Any] | None = None, *, harm: str, error: str = "") -> Deviation:
+    found = Differential("liar@1")
+    found.add(Question(request or {}, Asked(0, None)), {}, reason=reason, error=error or reason, harm=harm)
+    return found.deviations[0]
+
+
 def test_other_contents_are_told_as_the_reader_s() -> None:
     truth = Truth(Testee("liar", "1", ()), TARGETS["record-batch"], Path())
     wrong = "batch[0].base_offset is 1; expected 2"
-    item = Disagreement(0, f"{wrong}; kfuzz: accepted; liar@1: accepted", {}, harm="loses", error=wrong)
+    item = deviation(f"{wrong}; kfuzz: accepted; liar@1: accepted", harm="loses", error=wrong)
     assert truth.told(item) == f"as liar@1 reads it, {item.reason}"
-    item = Disagreement(0, "liar@1 died of SIGSEGV", {}, harm="kills", error="died of SIGSEGV")
+    item = deviation("liar@1 died of SIGSEGV", harm="kills", error="died of SIGSEGV")
     assert truth.told(item) == item.reason
 
 
@@ -99,7 +110,8 @@ def test_a_sample_of_the_inputs_is_asked_too(tmp_path: Path, liar: Testee) -> No
     Sampler(str(tmp_path / "samples"), waits=True)(GOOD)
     found = truth.finish()
     assert found is not None
-    [(cause, item)] = found.smallest
+    [cause] = found.causes
+    item = cause.smallest
     assert (cause.count, item.data) == (1, GOOD)
 
 
@@ -111,7 +123,7 @@ def test_messages_are_asked_as_the_message_that_they_select(tmp_path: Path, liar
     found = truth.finish()
     assert found is not None
     # Read, and written again.
-    assert [(item.request["operation"], item.request["message"]) for item in found.disagreements] == [
+    assert [(item.request["operation"], item.request["message"]) for item in found.deviations] == [
         ("decode-message", "HeartbeatRequest"),
         ("encode-message", "HeartbeatRequest"),
     ]
@@ -136,19 +148,17 @@ def test_the_input_of_a_cause_is_one_of_its_target(tmp_path: Path, liar: Testee,
     truth.start(tmp_path / "samples")
     found = truth.finish()
     assert found is not None
-    assert found.disagreements
+    assert found.deviations
     # What is compressed again has right lengths and checksums, so it may be another input with the same bytes.
     change = pack if target.compresses else bytes
-    assert {change(truth.input_of(item)) for item in found.disagreements} == {change(data)}
+    assert {change(truth.input_of(item)) for item in found.deviations} == {change(data)}
 
 
 def differing(out: Path, target: str, data: bytes, label: str = "kafka-clients@4.4.0") -> Path:
     """The file of a cause that a campaign with --truth wrote."""
     faults = Faults(out / target, TARGETS[target])
-    testee = Testee("liar", "1", ())
-    item = Disagreement(0, "liar@1: rejected", {"operation": "decode-records", "hex": "00"}, harm="refuses")
-    found = Differential(testee.label, disagreements=[item])
-    [(cause, item)] = found.smallest
+    item = deviation("liar@1: rejected", {"operation": "decode-records", "hex": "00"}, harm="refuses")
+    [cause] = causes_of([item])
     faults.add_difference(cause, harm_of(item), item.reason, data, label)
     [fault] = faults.write()
     return Path(fault.file)
@@ -229,7 +239,7 @@ def test_an_unknown_reader_is_refused_with_the_nearest_name() -> None:
 
 @pytest.mark.parametrize(("harm", "own_harm"), [("refuses", "accepts"), ("accepts", "refuses"), ("loses", "loses")])
 def test_the_class_of_harm_is_that_of_kfuzz(harm: str, own_harm: str) -> None:
-    assert harm_of(Disagreement(0, "", {}, harm=harm)) == own_harm
+    assert harm_of(deviation("", harm=harm)) == own_harm
 
 
 @pytest.mark.parametrize(("target", "data", "questions"), [("record-batch", GOOD, 1), ("messages", MESSAGE, 2)])

@@ -33,7 +33,7 @@ def test_every_message_kind_and_version_agrees(release: str, group: str, mutants
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
     found = differ_messages(testee, name, kinds=GROUPS[group], samples=samples, mutants=mutants_of_each)
     print(*sentences(found, keep(found, tmp_path, seed=1), seed=1, shown=9), sep="\n")
-    assert [one.reason for one in found.disagreements] == []
+    assert [one.reason for one in found.deviations] == []
     assert (found.setting, found.restarts) == (f"in {versions} versions", 0)
     whole = versions * (1 + samples)
     assert (found.agreements["encoded"], found.agreements["decoded"]) == (whole, whole)

@@ -28,7 +28,7 @@ def test_results_are_equal_for_any_number_of_tasks() -> None:
     shared = Shared("records", 5, 400, part_inputs=100)
     one, three = (differ_shared(spark, shared, testee, tasks=tasks) for tasks in (1, 3))
     assert one == three
-    assert (one.inputs, one.agreed, one.disagreements) == (400, 400, [])
+    assert (one.inputs, one.agreed, one.deviations) == (400, 400, [])
 
 
 @pytest.mark.full

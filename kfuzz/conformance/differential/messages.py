@@ -11,7 +11,7 @@ from itertools import count, islice
 from typing import Any, Final
 from zlib import crc32
 
-from kfuzz.conformance.differential.found import Asked, Differential, Disagreement, compared
+from kfuzz.conformance.differential.found import Asked, Differential, compared
 from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
@@ -233,15 +233,11 @@ def _differ(
     found: Differential, question: Question[Asked[Sample]], answer: Answer, reason: str, harm: Harm, finding: str = ""
 ) -> None:
     name, version, what = question.request["message"], question.request["version"], question.about.expected.what
-    found.disagreements.append(
-        Disagreement(
-            question.about.index,
-            f"{name} {version}, {what}: {reason}",
-            question.request,
-            answer.raw,
-            harm=HARM_OF.get(answer.outcome, harm.name),
-            finding=finding,
-            error=f"{what}: {reason}",
-            input=question.about.input,
-        )
+    found.add(
+        question,
+        answer.raw,
+        reason=f"{name} {version}, {what}: {reason}",
+        error=f"{what}: {reason}",
+        harm=HARM_OF.get(answer.outcome, harm.name),
+        finding=finding,
     )

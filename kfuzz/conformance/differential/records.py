@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kfuzz.annotate.killing import killing_fields
-from kfuzz.conformance.differential.found import Asked, Differential, Disagreement, compared
-from kfuzz.conformance.judge.causes import Cause
+from kfuzz.conformance.differential.found import Asked, Differential, compared
+from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
@@ -76,7 +76,7 @@ INVALID_EPOCH: Final = re.compile(
 )
 OVERRUN: Final = re.compile(r"IllegalArgumentException: newLimit > capacity: \((\d+) > (\d+)\)$")
 # Other exceptions than KafkaException that bad bytes cause in Kafka, and kfuzz's findings for the same faults. A pair
-# that is not listed is a disagreement, and a person must look at it.
+# that is not listed is a deviation, and a person must look at it.
 # Opening a broken wrapper fails in the same way for a log as for a consumer.
 BROKEN: Final = frozenset({"decompression-failed", "wrapper-start-unknown"})
 UNDECLARED: Final = tuple(
@@ -459,14 +459,15 @@ def differ(
         found = Differential(peer.handshake.label, setting=f"as {role}", rule_names=names)
         begun(found)
         asked(inputs, found, on_progress, first)
-        for cause, item in found.smallest[:shrunk]:
-            found.disagreements.append(_shrunk(found, cause, item, asked))
+        for cause in found.causes[:shrunk]:
+            found.deviations.append(_shrunk(found, cause, asked))
     return found
 
 
-def _shrunk(found: Differential, cause: Cause, item: Disagreement, ask: Callable[..., Differential]) -> Disagreement:
-    """A smaller input with the same cause, in place of ``item``, with the fields that kill in it."""
-    found.disagreements.remove(item)
+def _shrunk(found: Differential, cause: Cause, ask: Callable[..., Differential]) -> Deviation:
+    """A smaller input with the same cause, in place of its smallest one, with the fields that kill in it."""
+    item = cause.smallest
+    found.deviations.remove(item)
     smaller = {item.data: item}
 
     def find_first(candidates: Sequence[bytes]) -> int | None:
@@ -474,11 +475,11 @@ def _shrunk(found: Differential, cause: Cause, item: Disagreement, ask: Callable
         at, size = 0, 1
         while at < len(candidates):
             tried = ask(candidates[at : at + size], Differential(found.testee))
-            same = [one for one in tried.disagreements if tried.deviation_of(one).key == cause.smallest.key]
+            same = [one for one in tried.deviations if one.key == item.key]
             if same:
-                first = min(same, key=lambda one: one.index)
-                smaller[first.data] = replace(first, index=item.index, shrunk_from=len(item.data))
-                return at + first.index
+                first = min(same, key=lambda one: one.number)
+                smaller[first.data] = replace(first, number=item.number, input=item.input, shrunk_from=len(item.data))
+                return at + first.number
             at, size = at + size, 2 * size
         return None
 
@@ -562,17 +563,14 @@ class _Run:
         else:
             theirs = f"{answer.outcome} ({answer.error})" if answer.error else answer.outcome
             reason = f"{wrong}; kfuzz: {made.fatal or 'accepted'}; {self.found.testee}: {theirs}"
-            self.found.disagreements.append(
-                Disagreement(
-                    question.about.index,
-                    reason,
-                    question.request,
-                    answer.raw,
-                    # A cell that passes has no harm; then the stored bytes differ.
-                    harm=cell.harm or LOSES.name,
-                    finding=made.fatal.code if made.fatal else "",
-                    error=wrong,
-                )
+            self.found.add(
+                question,
+                answer.raw,
+                reason=reason,
+                error=wrong,
+                # A cell that passes has no harm; then the stored bytes differ.
+                harm=cell.harm or LOSES.name,
+                finding=made.fatal.code if made.fatal else "",
             )
         self._done()
 

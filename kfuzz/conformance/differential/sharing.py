@@ -13,10 +13,11 @@ from functools import reduce
 from typing import Any, Final, Literal, get_args
 
 from kfuzz.annotate.killing import KillingField
-from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
 from kfuzz.conformance.differential.records import differ, seeds_of
 from kfuzz.conformance.differential.streams import differ_streams
+from kfuzz.conformance.judge.causes import Deviation
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.mutate import Mutator
 from kfuzz.records import Role
@@ -80,7 +81,7 @@ def _both(one: Differential, other: Differential) -> Differential:
         agreements=one.agreements + other.agreements,
         unsupported=one.unsupported + other.unsupported,
         rules=one.rules + other.rules,
-        disagreements=[*one.disagreements, *other.disagreements],
+        deviations=[*one.deviations, *other.deviations],
         others=one.others + other.others,
         restarts=one.restarts + other.restarts,
         unconfirmed=one.unconfirmed + other.unconfirmed,
@@ -92,17 +93,18 @@ def to_text(found: Differential) -> str:
     """The result as one line of JSON."""
     # Not `asdict` of all: it would count the pairs of a Counter.
     given = {one.name: getattr(found, one.name) for one in fields(found)}
-    disagreements = [asdict(item) | {"input": item.input.hex()} for item in found.disagreements]
-    return json.dumps({**given, "disagreements": disagreements}, sort_keys=True)
+    deviations = [asdict(one) | {"data": one.data.hex()} for one in found.deviations]
+    return json.dumps({**given, "deviations": deviations}, sort_keys=True)
 
 
 def from_text(text: str) -> Differential:
     """The result that ``to_text`` wrote."""
     given: dict[str, Any] = json.loads(text)
-    for item in given["disagreements"]:
-        item["kills"] = tuple(map(KillingField.from_json, item["kills"]))
-        item["input"] = bytes.fromhex(item["input"])
-    given["disagreements"] = [Disagreement(**item) for item in given["disagreements"]]
+    for one in given["deviations"]:
+        one["kills"] = tuple(map(KillingField.from_json, one["kills"]))
+        one["requirements"] = tuple(one["requirements"])
+        one["data"] = bytes.fromhex(one["data"])
+    given["deviations"] = [Deviation(**one) for one in given["deviations"]]
     given["rule_names"] = tuple(given["rule_names"])
     for name in ("agreements", "rules", "others"):
         given[name] = Counter(given[name])

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.found import Asked, Differential
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.judge.own import answer_stream
 from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import APPEND_STREAM, DECODE_STREAM
@@ -60,7 +61,7 @@ def differ_streams(
             for case, cell in cells(peer, (_case(index, stream(seed, index)) for index in numbers)):
                 _compare(found, seed, case, cell)
                 on_progress(found.inputs)
-    found.disagreements.sort(key=lambda item: item.index)
+    found.deviations.sort(key=lambda one: one.number)
     return found
 
 
@@ -77,16 +78,13 @@ def _compare(found: Differential, seed: int, case: Case, cell: Cell) -> None:
         found.agreements[case.operation] += 1
     else:
         index = int(case.vector.id.rpartition("/")[2])
-        found.disagreements.append(
-            Disagreement(
-                index,
-                f"{cell.outcome}: {cell.text}",
-                stream(seed, index),
-                cell.answer,
-                harm=cell.harm or DIFFERS.name,
-                finding=case.expectation.get("finding", ""),
-                error=cell.text,
-            )
+        found.add(
+            Question(stream(seed, index), Asked(index, cell)),
+            cell.answer,
+            reason=f"{cell.outcome}: {cell.text}",
+            error=cell.text,
+            harm=cell.harm or DIFFERS.name,
+            finding=case.expectation.get("finding", ""),
         )
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
+from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, PAYLOAD_AT, Case, Cell, lacks_headers
 from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, PANICS, RANK, REFUSES, worst
 from kfuzz.kafka import CODECS
@@ -123,6 +124,13 @@ class Deviation:
     - ``codec``: how that batch is compressed; empty if it is not.
     - ``message``: the name of the message, if the input is one.
     - ``lacks_headers``: whether headers are damaged, and the records were handed out without any.
+
+    Of an input that belongs to no suite:
+
+    - ``number``: its number in the run. ``reason``: what both sides say, for people.
+    - ``data``: its bytes; ``request``, ``answer``: the question and the answer.
+    - ``kills``: the fields without which the cause goes away, the most telling one first; empty if they were not looked
+      for. ``shrunk_from``: the number of bytes of the run's input, if this is a smaller one with the same cause.
     """
 
     implementation: str
@@ -140,6 +148,13 @@ class Deviation:
     codec: str = ""
     message: str = ""
     lacks_headers: bool = False
+    number: int = 0
+    reason: str = ""
+    data: bytes = b""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, Any] = field(default_factory=dict)
+    kills: tuple[KillingField, ...] = ()
+    shrunk_from: int = 0
 
     @property
     def key(self) -> Key:

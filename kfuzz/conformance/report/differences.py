@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kfuzz.conformance.differential.found import Differential, Disagreement
-from kfuzz.conformance.judge.causes import Cause
+from kfuzz.conformance.differential.found import Differential
+from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.report.document import cause_json
 from kfuzz.files import write_whole
@@ -36,15 +36,15 @@ def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
         "restarts": found.restarts,
         "unconfirmed": found.unconfirmed,
         "causes": [cause_json(cause) for cause in found.causes],
-        "disagreements": [
-            {"index": item.index, "reason": item.reason, "answer": item.answer} | _input(found, item)
-            for item in found.disagreements
+        "deviations": [
+            {"index": one.number, "reason": one.reason, "answer": one.answer} | _input(found, one)
+            for one in found.deviations
         ],
     }
 
 
-def _input(found: Differential, item: Disagreement) -> dict[str, Any]:
-    return {"hex": item.data.hex()} if found.of == "input" else {"request": item.request}
+def _input(found: Differential, one: Deviation) -> dict[str, Any]:
+    return {"hex": one.data.hex()} if found.of == "input" else {"request": one.request}
 
 
 def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,11 +66,12 @@ def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
     corpus/regressions/differential/, and with the cause and the fields that kill. A message or stream is kept as the
     request that reproduces it.
     """
-    return [_keep(found, cause, item, directory, seed) for cause, item in found.smallest]
+    return [_keep(found, cause, directory, seed) for cause in found.causes]
 
 
-def _keep(found: Differential, cause: Cause, item: Disagreement, directory: Path, seed: int) -> Path:
-    stem = directory / f"seed-{seed}-{found.of}-{item.index}"
+def _keep(found: Differential, cause: Cause, directory: Path, seed: int) -> Path:
+    item = cause.smallest
+    stem = directory / f"seed-{seed}-{found.of}-{item.number}"
     if found.of != "input":
         file = stem.with_suffix(".json")
         write_whole(file, _document({**item.request, "id": found.of}))
@@ -96,19 +97,20 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     Each is harmless for a terminal.
     """
     lines = []
-    smallest = list(zip(found.smallest, files, strict=True))
-    for (cause, item), file in smallest[:shown]:
+    causes = list(zip(found.causes, files, strict=True))
+    for cause, file in causes[:shown]:
+        item = cause.smallest
         lines.append(
             f"{harm_named(cause.harm).title}: {printable(cause.what)} ({counted(found.count_of(cause), found.of)})"
         )
         made = f", made simpler ({item.shrunk_from} to {len(item.data)} bytes)" if item.shrunk_from else ""
         shown_bytes = f"\n  {_hex(item)}" if found.of == "input" else ""
         reason = printable(item.reason)
-        lines.append(f"  {found.name_of(item)} of seed {seed}{made}: {reason}{shown_bytes} ({file})")
+        lines.append(f"  {item.input} of seed {seed}{made}: {reason}{shown_bytes} ({file})")
         if item.kills:
             lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {file}` marks it")
-    if len(smallest) > shown:
-        lines.append(f"… and {counted(len(smallest) - shown, 'cause')} more; the inputs are in {files[0].parent}")
+    if len(causes) > shown:
+        lines.append(f"… and {counted(len(causes) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.
     lines += [f"{found.rules[name]} under the rule: {name}" for name in found.rule_names]
     if found.unsupported:
@@ -126,6 +128,6 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     return ["\n".join(map(printable, line.split("\n"))) for line in lines]
 
 
-def _hex(item: Disagreement) -> str:
-    text = item.data.hex()
+def _hex(one: Deviation) -> str:
+    text = one.data.hex()
     return f"{text[:HEX_SHOWN_CHARACTERS]}{'…' if len(text) > HEX_SHOWN_CHARACTERS else ''} "
