@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kfuzz.conformance.judge.corpus import Deviation, SegmentResult, conform_segments
+from kfuzz.conformance.judge.causes import Deviation
+from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import parse, render
@@ -26,15 +27,11 @@ __all__ = ["conform"]
 SEGMENT_FIELDS: list[pa.Field[Any]] = [
     pa.field("segment_id", pa.int64()),
     pa.field("path", pa.string()),
-    # Null in the one row that each segment has besides its deviations; only that row has the three counts.
-    pa.field("at", pa.int64()),
-    pa.field("size_bytes", pa.int64()),
-    pa.field("vector", pa.string()),
-    pa.field("outcome", pa.string()),
-    pa.field("text", pa.string()),
     pa.field("batches", pa.int64()),
     pa.field("hostile", pa.int64()),
     pa.field("unsupported", pa.int64()),
+    # In JSON.
+    pa.field("deviations", pa.string()),
 ]
 RESULTS = pa.schema(SEGMENT_FIELDS)
 
@@ -61,7 +58,9 @@ def conform(
     tasks = tasks or default_tasks(spark, corpus.rows.total("bytes"), len(corpus.plan))
     task = _task(render(corpus.workload), corpus.out.uri, argv, bool(ship))
     job = spark.range(0, len(corpus.plan), 1, tasks).mapInArrow(task, columns(RESULTS))
-    return _gathered(collect(job, tasks, set_done).to_pylist())
+    # The rows come in any order.
+    rows = sorted(collect(job, tasks, set_done).to_pylist(), key=lambda row: row["segment_id"])
+    return list(map(_result, rows))
 
 
 def _ship(spark: SparkSession, files: Sequence[Path]) -> None:
@@ -86,36 +85,17 @@ def _task(
         for batch in batches:
             ids = [one for one in batch.column(0).to_pylist() if one is not None]
             for result in conform_segments(out, workload, ids, argv, cwd=cwd):
-                yield to_batch(_result_rows(result), RESULTS)
+                yield to_batch([_row(result)], RESULTS)
         settle()
 
     return task
 
 
-def _result_rows(result: SegmentResult) -> list[dict[str, Any]]:
-    found = asdict(result)
-    deviations: list[dict[str, Any]] = list(found.pop("deviations"))
-    empty = dict.fromkeys(RESULTS.names)
-    return [empty | found, *(empty | deviation for deviation in deviations)]
+def _row(result: SegmentResult) -> dict[str, Any]:
+    found = result.to_json()
+    return found | {"deviations": json.dumps(found["deviations"], sort_keys=True)}
 
 
-def _gathered(rows: Sequence[dict[str, Any]]) -> list[SegmentResult]:
-    """The segments' results from the tasks' rows, which come in any order."""
-    deviations: dict[int, list[Deviation]] = {}
-    names = Deviation.__dataclass_fields__
-    for row in sorted(rows, key=lambda row: (row["segment_id"], row["at"] or 0)):
-        if row["batches"] is None:
-            found = Deviation(**{name: row[name] for name in names})
-            deviations.setdefault(row["segment_id"], []).append(found)
-    return [
-        SegmentResult(
-            row["segment_id"],
-            row["path"],
-            row["batches"],
-            row["hostile"],
-            row["unsupported"],
-            tuple(deviations.get(row["segment_id"], ())),
-        )
-        for row in sorted(rows, key=lambda row: row["segment_id"])
-        if row["batches"] is not None
-    ]
+def _result(row: Mapping[str, Any]) -> SegmentResult:
+    deviations = tuple(map(Deviation.from_json, json.loads(row["deviations"])))
+    return SegmentResult(**{**row, "deviations": deviations})

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -274,7 +273,7 @@ def _conform(options: argparse.Namespace) -> int:
         with job_progress(Job("asking", tasks, len(rows), size)) as watch:
             results = conform(spark, options.out, argv, ship=options.ship, tasks=tasks, set_done=watch.set_done)
     if options.json:
-        print(json.dumps([asdict(result) for result in results], indent=2))
+        print(json.dumps([result.to_json() for result in results], indent=2))
     else:
         print(*told(results), sep="\n")
     return 1 if any(result.deviations for result in results) else 0

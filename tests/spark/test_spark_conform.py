@@ -64,8 +64,8 @@ def test_results_are_equal_for_any_number_of_tasks_and_name_what_was_wrong(corpu
     one, three = (conform(spark, corpus, argv, ship=ship, tasks=tasks) for tasks in (1, 3))
     assert one == three
     deviations = [deviation for result in one for deviation in result.deviations]
-    assert {deviation.outcome for deviation in deviations} == {"crash", "fail"}
-    assert all(deviation.vector for deviation in deviations)
+    assert {deviation.harm for deviation in deviations} == {"accepts", "kills"}
+    assert all(deviation.reason for deviation in deviations)
     labels = sum(result.hostile for result in one)
     assert 0 < len(deviations) < labels < sum(result.batches for result in one)
     with pytest.raises(UsageError, match=r"no-such\.py is not a file; name the files of the testee"):

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any, Final, Literal, get_args
 
-from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
 from kfuzz.conformance.differential.records import differ, seeds_of
@@ -93,18 +92,13 @@ def to_text(found: Differential) -> str:
     """The result as one line of JSON."""
     # Not `asdict` of all: it would count the pairs of a Counter.
     given = {one.name: getattr(found, one.name) for one in fields(found)}
-    deviations = [asdict(one) | {"data": one.data.hex()} for one in found.deviations]
-    return json.dumps({**given, "deviations": deviations}, sort_keys=True)
+    return json.dumps({**given, "deviations": [one.to_json() for one in found.deviations]}, sort_keys=True)
 
 
 def from_text(text: str) -> Differential:
     """The result that ``to_text`` wrote."""
     given: dict[str, Any] = json.loads(text)
-    for one in given["deviations"]:
-        one["kills"] = tuple(map(KillingField.from_json, one["kills"]))
-        one["requirements"] = tuple(one["requirements"])
-        one["data"] = bytes.fromhex(one["data"])
-    given["deviations"] = [Deviation(**one) for one in given["deviations"]]
+    given["deviations"] = list(map(Deviation.from_json, given["deviations"]))
     given["rule_names"] = tuple(given["rule_names"])
     for name in ("agreements", "rules", "others"):
         given[name] = Counter(given[name])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from kfuzz.annotate.killing import KillingField
@@ -135,12 +135,12 @@ class Deviation:
 
     implementation: str
     harm: str
-    finding: str
-    error: str
-    at: str
-    input: str
-    role: str
-    size_bytes: int
+    finding: str = ""
+    error: str = ""
+    at: str = ""
+    input: str = ""
+    role: str = "consumer"
+    size_bytes: int = 0
     requirements: tuple[str, ...] = ()
     status: str = "unexpected"
     form: str = ""
@@ -189,6 +189,24 @@ class Deviation:
         # What is damaged does not matter to a decoder that lets an error escape.
         text = escaped[0] if escaped else masked(self.error)
         return self.implementation, REFUSES.name if refuses else self.harm, text
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are not empty, for JSON."""
+        found = {one.name: value for one in fields(self) if (value := getattr(self, one.name))}
+        changed = {"data": self.data.hex(), "kills": [kill.to_json() for kill in self.kills]}
+        return {name: changed.get(name, value) for name, value in found.items()}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Deviation:
+        """What ``to_json`` gave."""
+        return cls(
+            **{
+                **given,
+                "requirements": tuple(given.get("requirements", ())),
+                "data": bytes.fromhex(given.get("data", "")),
+                "kills": tuple(map(KillingField.from_json, given.get("kills", ()))),
+            }
+        )
 
     @property
     def _check(self) -> str:

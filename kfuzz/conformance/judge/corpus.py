@@ -6,12 +6,14 @@ as kfuzz reads it, whole and without a complaint.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
+from kfuzz.conformance.judge.causes import Deviation, causes_of, deviation
 from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.reference import as_vector, verdict
 from kfuzz.conformance.judge.runner import cells
 from kfuzz.conformance.protocol.peer import Peer
@@ -24,11 +26,12 @@ from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import KfuzzError
 from kfuzz.text import printable
+from kfuzz.units import counted
 from kfuzz.vectors import Vector
 from kfuzz.wire.io.layout import HEADER_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["Deviation", "SegmentResult", "conform_segment", "conform_segments", "told"]
+__all__ = ["SegmentResult", "conform_segment", "conform_segments", "told"]
 
 # The requests of a chunk are in memory at once.
 CHUNK_BATCHES = 2000
@@ -36,26 +39,11 @@ CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Deviation:
-    """One batch that the testee did not treat as the corpus says.
-
-    ``at`` is the batch's byte offset in the ``.log`` file ``path``, ``size_bytes`` its size. ``vector`` is the id of a
-    hostile batch, "" for a clean one. ``outcome`` is "fail", "fault", "crash", "timeout", "memory" or
-    "protocol-error"; ``text`` says what happened.
-    """
-
-    segment_id: int
-    path: str
-    at: int
-    size_bytes: int
-    vector: str
-    outcome: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """What a testee did with one segment: how many batches it was asked, and those that it got wrong."""
+    """What a testee did with one segment: how many batches it was asked, and those that it did not read as the corpus
+    says. Such a deviation has the batch's place, ``PATH@BYTE``, as its ``input``, and the byte as its ``number``; its
+    ``reason`` is the id of a hostile batch's vector.
+    """
 
     segment_id: int
     path: str
@@ -63,6 +51,12 @@ class SegmentResult:
     hostile: int
     unsupported: int
     deviations: tuple[Deviation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for JSON."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {
+            "deviations": [one.to_json() for one in self.deviations]
+        }
 
 
 def conform_segments(
@@ -121,27 +115,24 @@ def conform_segment(
         except NoHandshake as error:
             raise KfuzzError(f"the testee {argv[0]} does not start: {error}") from None
         for chunk in _chunks(data, labels, path):
-            places = {case.key: (at, size) for at, size, case in chunk}
-            for case, cell in cells(peer, [case for _, _, case in chunk]):
+            for case, cell in cells(peer, chunk):
                 asked += 1
-                if cell.outcome == "unsupported":
-                    unsupported += 1
-                elif cell.outcome != "pass":
-                    at, size = places[case.key]
-                    label = labels.get(at, "")
-                    deviations.append(Deviation(segment_id, path, at, size, label, cell.outcome, cell.text))
-    deviations.sort(key=lambda one: one.at)
+                unsupported += cell.outcome == "unsupported"
+                if found := deviation(peer.handshake.label, case, cell, "unexpected"):
+                    at = int(found.input.rpartition("@")[2])
+                    deviations.append(replace(found, number=at, reason=labels.get(at, "")))
+    deviations.sort(key=lambda one: one.number)
     return SegmentResult(segment_id, path, asked, len(labels), unsupported, tuple(deviations))
 
 
-def _chunks(data: memoryview, labels: Mapping[int, str], path: str) -> Iterator[list[tuple[int, int, Case]]]:
+def _chunks(data: memoryview, labels: Mapping[int, str], path: str) -> Iterator[list[Case]]:
     """The questions about the log. The chunks depend on nothing but the log, so tasks cannot change a result."""
-    chunk: list[tuple[int, int, Case]] = []
+    chunk: list[Case] = []
     used = end = 0
     left = dict(labels)
     for at, size, _ in frames(data):
         end = at + size
-        chunk.append((at, size, _case(bytes(data[at:end]), at, left.pop(at, None), path)))
+        chunk.append(_case(bytes(data[at:end]), at, left.pop(at, None), path))
         used += size
         if len(chunk) == CHUNK_BATCHES or used >= CHUNK_BYTES:
             yield chunk
@@ -171,17 +162,19 @@ def _expectation(vector: Vector, data: bytes) -> Mapping[str, object]:
 
 
 def told(results: Sequence[SegmentResult]) -> list[str]:
-    """One line for each kind of deviation, the most frequent first, with its first batch; then the totals.
+    """One line for each cause, the worst first, with its smallest batch; then the totals.
 
     Each is harmless for a terminal.
     """
     found = [deviation for result in results for deviation in result.deviations]
-    kinds = Counter((one.outcome, one.vector, one.text if not one.vector else "") for one in found)
     lines = []
-    for (outcome, vector, text), count in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
-        first = next(one for one in found if (one.outcome, one.vector) == (outcome, vector) and text in ("", one.text))
-        what = vector or "a clean batch"
-        lines.append(f"{outcome}: {what}, {count} times, first at byte {first.at} of {first.path}: {first.text}")
+    for cause in causes_of(found):
+        path, _, at = cause.smallest.input.rpartition("@")
+        vector = f" ({cause.smallest.reason})" if cause.smallest.reason else ""
+        lines.append(
+            f"{harm_named(cause.harm).title}: {cause.what}; {counted(cause.count, 'batch', 'batches')}, "
+            f"the smallest at byte {at} of {path}{vector}"
+        )
     batches, hostile = sum(one.batches for one in results), sum(one.hostile for one in results)
     unsupported = sum(one.unsupported for one in results)
     lines.append(
