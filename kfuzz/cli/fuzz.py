@@ -196,7 +196,7 @@ def _refuse_with_peer(peer: str, targets: tuple[str, ...], truth: str | None, re
         raise UsageError("--peer fuzzes the peer's reader, and a TARGET is kfuzz's own code; use only one of them")
     if truth is not None:
         raise UsageError(
-            f"--truth is about kfuzz's own targets; compare a peer by `kfuzz conform --differential --testee {peer}`"
+            f"--truth is about kfuzz's own targets; compare a peer by `kfuzz differential --testee {peer}`"
         )
     if replay:
         raise UsageError(

@@ -72,8 +72,8 @@ def command(
     regressions: Path | None,
     as_json: bool,
 ) -> int:
-    """Make a vector and a regression of CRASH, the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform
-    --differential` found.
+    """Make a vector and a regression of CRASH, the smallest input of a cause that `kfuzz fuzz` or `kfuzz
+    differential` found.
 
     The vector has no recipe: `kfuzz vectors build` never changes its bytes. The field that kills is its hostile field.
     kfuzz's own reader gives the expectations, and Apache Kafka must confirm them: kfuzz asks both releases of

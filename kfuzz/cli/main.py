@@ -36,6 +36,7 @@ VERBS = {
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
+    "differential": ("kfuzz.cli.differential", "Give random inputs to kfuzz and a testee, and compare."),
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
     "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),

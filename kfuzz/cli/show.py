@@ -140,7 +140,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     length in front. --responses names the file with what the broker sent; each response is found by its correlation id.
     The list has a line for each request, and --frame N opens one, with its answer and the record batches inside.
 
-    If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform --differential` found, the dump
+    If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz differential` found, the dump
     also names the cause, and marks the field that kills: with an ordinary value in it, the input does no harm.
 
     On a terminal, what does not fit is shown in a pager.
