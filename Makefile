@@ -84,7 +84,7 @@ campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agre
 	$(BIN)/kfuzz differential --what messages --count 1000 --seed 1 --testee kafka-clients@$$($(BIN)/python -c 'from kfuzz.kafka import KAFKA_3; print(KAFKA_3)')
 	rm -rf out/canary
 	for seed in 1 2 3 4 5 6 7 8 9 10; do \
-		$(BIN)/kfuzz fuzz canary --seed $$seed --time 60s --stop-at-first --out out/canary/$$seed; test $$? = 1 || exit 1; \
+		$(BIN)/kfuzz fuzz canary --seed $$seed --seconds 60 --stop-at-first --out out/canary/$$seed; test $$? = 1 || exit 1; \
 	done
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m full tests/cli/test_looking_memory.py

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
+from kfuzz.cli import options
+from kfuzz.cli.console import Word, reader_is_gone, standard_input
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import ISOLATIONS
@@ -67,9 +68,9 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 )
 @click.option("--to", "last", type=BOUND, help="The last offset, or the latest time. Times are UTC, or have a zone.")
 @click.option("--key", type=KEY, help="Only records with this key; hex:00ff for bytes that are not text.")
-@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="At most this many records.")
+@options.records()
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="The last N records of each partition.")
-@click.option("--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]")
+@options.topics
 @click.option(
     "--columns",
     type=COLUMNS,
@@ -83,7 +84,7 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
     show_default=True,
     help="log: also control records.  read_committed: no records of aborted or open transactions.",
 )
-@records_of_option
+@options.records_of
 @click.option("--table", "as_table", is_flag=True, help="Print a table with readable times instead of JSON.")
 @click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and go on behind it.")
 @click.pass_context
@@ -93,7 +94,7 @@ def command(
     first: int | datetime | None,
     last: int | datetime | None,
     key: bytes | None,
-    count: int | None,
+    records_max: int | None,
     tail: int | None,
     topics: str,
     columns: tuple[str, ...] | None,
@@ -134,8 +135,8 @@ def command(
         from kfuzz.corpora.logs.printing import Request
     except ImportError:
         raise UsageError("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
-    if tail is not None and count is not None:
-        raise UsageError("--tail and --count exclude each other; --tail N gives the last N, --count N the first")
+    if tail is not None and records_max is not None:
+        raise UsageError("--tail and --records exclude each other; --tail N gives the last N, --records N the first")
     with _stored(path) as place:
         wanted = Request(
             place,
@@ -145,9 +146,9 @@ def command(
             last=last,
             isolation=isolation,
             key=key,
-            most=count,
+            most=records_max,
             tail=tail,
-            records_of="" if records_of == AS_THEY_ARE else records_of,
+            records_of="" if records_of == options.AS_THEY_ARE else records_of,
             is_cut=as_table,
         )
         ctx.exit(_print(wanted, as_table=as_table, keep_going=keep_going))

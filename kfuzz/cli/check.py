@@ -6,20 +6,12 @@ import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import (
-    echo_json,
-    json_option,
-    limit_option,
-    limits_of,
-    profile_option,
-    progress,
-    role_option,
-    standard_input,
-)
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json, progress, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
@@ -35,13 +27,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", metavar="FILE|DIR...", nargs=-1, required=True)
-@role_option
-@profile_option
-@limit_option
-@json_option
+@options.role
+@options.profile
+@options.limits
+@options.as_json
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], role: str, profile: str, limit_bytes: int | None, as_json: bool
+    ctx: click.Context, files: tuple[str, ...], role: Role, profile: Profile, limits: Limits, as_json: bool
 ) -> None:
     """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input. Indexes,
     producer snapshots and checkpoints are known by their names, and judged as a broker does that starts.
@@ -69,7 +61,7 @@ def command(
       kfuzz check --role broker --profile strict produced.bin
       kfuzz check --json fetch.bin
     """
-    asked = _Asked(cast("Profile", profile), cast("Role", role), limits_of(limit_bytes), as_json)
+    asked = _Asked(profile, role, limits, as_json)
     out: list[dict[str, Any]] = []
     fatal = False
     for name in files:

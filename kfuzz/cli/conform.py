@@ -7,14 +7,8 @@ from pathlib import Path
 
 import click
 
-from kfuzz.cli.console import Word, echo_json, json_text, progress
-from kfuzz.cli.options import (
-    globs_argument,
-    json_file_option,
-    start_timeout_option,
-    testee_options,
-    vectors_option,
-)
+from kfuzz.cli import options
+from kfuzz.cli.console import progress, require_reports, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.expected import load_own
@@ -22,9 +16,8 @@ from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, chosen
 from kfuzz.errors import UsageError
-from kfuzz.files import require_writable, write_whole
+from kfuzz.files import write_whole
 from kfuzz.text import printable
-from kfuzz.units import parse_duration
 from kfuzz.vectors import KINDS, default_root, load_suite
 
 # Reports are imported where they are used, so that a wrong GLOB fails without delay.
@@ -42,7 +35,8 @@ class _Conform(click.Command):
 
 
 @click.command(cls=_Conform)
-@testee_options(several=True)
+@options.testee("; may be repeated")
+@options.testee_command("; may be repeated")
 @click.option(
     "--path",
     "path",
@@ -56,56 +50,18 @@ class _Conform(click.Command):
     type=click.Choice(ALL_ROLES),
     help="Ask for this role only; may be repeated.  [default: all]",
 )
-@json_file_option
-@click.option("--junit", "junit_file", metavar="FILE", help="Write the report as JUnit XML.")
-@click.option("--html", "html_file", metavar="FILE", help="Write the report as one self-contained HTML page.")
-@click.option(
-    "--publish",
-    is_flag=True,
-    help="Hide crashes, hangs and memory faults that vectors/expected/ does not list publicly.",
-)
-@click.option(
-    "--all",
-    "ask_all",
-    is_flag=True,
-    help="Ask all vectors. Without this and without GLOBs, clients behind `kfuzz serve` are asked about 280.",
-)
-@click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ from the outcomes of a whole run.")
-@click.option(
-    "--expected",
-    "expected_file",
-    metavar="FILE",
-    help="Compare with the outcomes in FILE instead of vectors/expected/; --update-expected writes them to FILE.",
-)
-@click.option(
-    "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="How many testees run at a time."
-)
-@start_timeout_option
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.IntRange(1, 3600),
-    metavar="SECONDS",
-    help="CPU time for one answer; five times as much on the clock.  [default: 10, or the vector's budget]",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    type=Word("time", parse_duration),
-    help="Time on the clock for each testee, without its build: 90s, 5m, 1h. After it, a testee is asked no more, and "
-    "the run fails.",
-)
-@click.option(
-    "--causes",
-    "causes_shown",
-    type=click.IntRange(min=1),
-    default=25,
-    show_default=True,
-    help="How many causes to print.",
-)
-@click.option("--only-failures", is_flag=True, help="Print only causes with an outcome that is not as expected.")
-@vectors_option
-@globs_argument
+@options.json_file
+@options.junit_file
+@options.html_file
+@options.all_of("vectors", usual="about 280 for clients behind `kfuzz serve`; all for others, and with GLOBs")
+@options.expected
+@options.jobs("testees", default=2)
+@options.start_timeout
+@options.timeout(note="It is CPU time; on the clock it is five times as much.", usual="10s, or the vector's budget")
+@options.duration("each testee", note="Its build does not count. The testee is asked no more, and the run fails.")
+@options.outcomes
+@options.vectors
+@options.globs
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -116,16 +72,16 @@ def command(
     json_file: str | None,
     junit_file: str | None,
     html_file: str | None,
-    publish: bool,
-    ask_all: bool,
+    take_all: bool,
     update_expected: bool,
     expected_file: str | None,
     jobs: int,
-    start_timeout_s: float | None,
-    timeout_s: int | None,
-    budget_s: float | None,
+    start_timeout_ms: int | None,
+    timeout_ms: int | None,
+    duration_s: float | None,
     causes_shown: int,
     only_failures: bool,
+    publish: bool,
     root: str | None,
     globs: tuple[str, ...],
 ) -> None:
@@ -137,7 +93,7 @@ def command(
     With --path, a testee is built with a working copy of its library, in a folder of its own. The report calls it
     NAME@path, and compares each outcome with that of the pinned version. Exit code 0: none is worse.
 
-    With --budget, the outcomes that are left are not-asked, and expected outcomes of that testee are not updated.
+    With --duration, the outcomes that are left are not-asked, and expected outcomes of that testee are not updated.
 
     \b
     Examples:
@@ -149,12 +105,10 @@ def command(
       kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --only-failures
       kfuzz conform --testee franz-go --path ../franz-go
-      kfuzz conform --testee librdkafka --budget 5m
+      kfuzz conform --testee librdkafka --duration 5m
       kfuzz conform --publish --html public/matrix.html
     """
-    for file in (json_file, junit_file, html_file):
-        if file is not None and file != "-":
-            require_writable(file)
+    require_reports(json_file, junit_file, html_file)
     whole = not globs and not roles
     if update_expected and not whole:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB and --role")
@@ -162,7 +116,6 @@ def command(
     cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
     if not cases:
         raise UsageError("no vector matches these GLOBs and roles; choose others")
-    start_timeout_ms = None if start_timeout_s is None else round(start_timeout_s * 1000)
     testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)
     if path is not None:
         testees = (_working_copy(testees, path, bool(names), update_expected),)
@@ -174,7 +127,7 @@ def command(
             "leave out --expected, or name another file"
         )
     # Who names vectors wants answers about these.
-    choose = not ask_all and not globs
+    choose = not take_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):
         raise UsageError(f"{few[0]} is asked only chosen vectors, and lines would be lost; add --all")
     places = Places.beside(suite, Path(expected_file) if expected_file else None)
@@ -188,8 +141,8 @@ def command(
             choose=choose,
             jobs=jobs,
             publish=publish,
-            answer_timeout_ms=None if timeout_s is None else timeout_s * 1000,
-            budget_s=budget_s,
+            answer_timeout_ms=timeout_ms,
+            budget_s=duration_s,
             on_progress=set_done,
             on_notice=_notice,
         )
@@ -222,10 +175,8 @@ def _write_reports(
 ) -> None:
     from kfuzz.conformance import report
 
-    if json_file == "-":
-        echo_json(report.to_json(done))
-    elif json_file:
-        write_whole(json_file, json_text(report.to_json(done), sort_keys=False) + "\n")
+    if json_file:
+        write_json(json_file, report.to_json(done))
     if junit_file:
         write_whole(junit_file, report.to_junit(done))
     if html_file:

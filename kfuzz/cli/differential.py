@@ -10,14 +10,8 @@ from pathlib import Path
 
 import click
 
-from kfuzz.cli.console import LocalPath, echo_json, json_text, progress, role_option
-from kfuzz.cli.options import (
-    globs_argument,
-    json_file_option,
-    start_timeout_option,
-    testee_options,
-    vectors_option,
-)
+from kfuzz.cli import options
+from kfuzz.cli.console import progress, require_reports, write_json
 from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
 from kfuzz.conformance.differential.records import differ, seeds_of
@@ -26,7 +20,7 @@ from kfuzz.conformance.differential.streams import differ_streams
 from kfuzz.conformance.protocol.testees import Testee, only
 from kfuzz.conformance.report import differences
 from kfuzz.errors import UsageError
-from kfuzz.files import require_writable, write_whole
+from kfuzz.files import require_writable
 from kfuzz.kafka import LATEST, Role
 from kfuzz.mutate import Mutator
 from kfuzz.vectors import load_suite
@@ -41,7 +35,8 @@ INPUTS = 20_000
 
 
 @click.command()
-@testee_options(several=False)
+@options.testee(usual=REFERENCE)
+@options.testee_command()
 @click.option(
     "--what",
     type=click.Choice(WHAT),
@@ -49,20 +44,14 @@ INPUTS = 20_000
     show_default=True,
     help="What the inputs are: record batches, messages, or streams (sequences of batches).",
 )
-@role_option
-@click.option(
-    "--count",
-    type=click.IntRange(min=1),
-    help=f"How many inputs; of messages, mutants of each version.  [default: {INPUTS}; {MUTANTS}]",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the random inputs.")
-@start_timeout_option
-@click.option(
-    "--out", type=LocalPath(), metavar="DIR", default="out", show_default=True, help="Where to keep inputs that differ."
-)
-@json_file_option
-@vectors_option
-@globs_argument
+@options.role
+@options.count("; of messages, mutants of each version", usual=f"{INPUTS}; {MUTANTS}")
+@options.seed
+@options.start_timeout
+@options.out("inputs that differ", default="out")
+@options.json_file
+@options.vectors
+@options.globs
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -72,7 +61,7 @@ def command(
     role: Role,
     count: int | None,
     seed: int,
-    start_timeout_s: float | None,
+    start_timeout_ms: int | None,
     out: Path,
     json_file: str | None,
     root: str | None,
@@ -102,12 +91,10 @@ def command(
       kfuzz differential --what streams --count 50000
       kfuzz differential --what messages --testee kafka-clients@3.9.2
     """
-    if json_file is not None and json_file != "-":
-        require_writable(json_file)
+    require_reports(json_file)
     place = require_writable(out / "differential", directory=True)
     if what != "records" and (globs or root or role != "consumer"):
         raise UsageError(f"--what {what} makes its own inputs for every role; leave out GLOB, --vectors and --role")
-    start_timeout_ms = None if start_timeout_s is None else round(start_timeout_s * 1000)
     testee = only(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
     run, total = _prepared(testee, what, role, count, seed, root, globs)
     before = os.times()
@@ -117,13 +104,10 @@ def command(
     # The testee has ended, so the children's times include it.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
     files = differences.keep(found, place, seed=seed)
-    document = differences.to_json(found, seed=seed)
-    if json_file and json_file != "-":
-        write_whole(json_file, json_text(document) + "\n")
     click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs per CPU-second", err=True)
-    if json_file == "-":
-        echo_json(document)
-    else:
+    if json_file:
+        write_json(json_file, differences.to_json(found, seed=seed))
+    if json_file != "-":
         for sentence in differences.sentences(found, files, seed=seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)
     ctx.exit(1 if found.failed else 0)

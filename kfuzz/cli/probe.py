@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import connection_options, echo_json, progress
-from kfuzz.cli.report import CAUSES_SHOWN, print_outcome
+from kfuzz.cli import options
+from kfuzz.cli.console import progress, require_reports, write_json
+from kfuzz.cli.report import print_outcome
 from kfuzz.client.settings import Address, Security
-from kfuzz.conformance.judge.matrix import Places, update_expected
+from kfuzz.conformance.judge.matrix import Places
+from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.errors import UsageError
-from kfuzz.files import require_writable, write_whole
 from kfuzz.probe import Settings, cases_for_broker, probe, summary
 from kfuzz.text import printable
 from kfuzz.vectors import default_root, load_suite
@@ -23,38 +22,19 @@ __all__ = ["command"]
 
 @click.command()
 @click.argument("broker", metavar="HOST:PORT")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
-@click.option("--yes", is_flag=True, help="The broker may be on another machine.")
+@options.globs
+@options.yes
 @click.option("--name", default="", metavar="NAME@VERSION", help="Compare with vectors/expected/NAME@VERSION.txt.")
-@click.option("--expected", "expected_file", metavar="FILE", help="Compare with the outcomes in FILE instead.")
-@click.option("--update-expected", "updates", is_flag=True, help="Rewrite that file from the outcomes of a whole run.")
-@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it instead of tables.")
-@click.option(
-    "--timeout", "timeout_s", type=click.IntRange(1, 3600), default=10, show_default=True, help="Seconds for an answer."
-)
-@click.option(
-    "--duration",
-    "duration_s",
-    type=click.IntRange(1, 86_400),
-    default=1800,
-    show_default=True,
-    help="Seconds for everything.",
-)
+@options.expected
+@options.json_file
+@options.timeout(default="10s")
+@options.duration("the probe", default="30m")
 @click.option("--prefix", default="kfuzz-probe", show_default=True, help="How the names of its topics begin.")
-@click.option("--replication", type=click.IntRange(1), help="Replicas of its topics.  [default: the broker's]")
+@options.replication
 @click.option("--keep", is_flag=True, help="Do not delete its topics.")
-@connection_options
-@click.option(
-    "--causes",
-    "causes_shown",
-    type=click.IntRange(min=1),
-    default=CAUSES_SHOWN,
-    show_default=True,
-    help="How many causes to print.",
-)
-@click.option("--only-failures", is_flag=True, help="Print only causes with an outcome that is not as expected.")
-@click.option("--publish", is_flag=True, help="Hide crashes and hangs that the expected outcomes do not list publicly.")
-@click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+@options.connection
+@options.outcomes
+@options.vectors
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -63,18 +43,14 @@ def command(
     yes: bool,
     name: str,
     expected_file: str | None,
-    updates: bool,
+    update_expected: bool,
     json_file: str | None,
-    timeout_s: int,
-    duration_s: int,
+    timeout_ms: int,
+    duration_s: float,
     prefix: str,
-    replication: int | None,
+    replication: int,
     keep: bool,
-    tls: bool,
-    tls_ca: Path | None,
-    user: str | None,
-    plain_hosts: tuple[str, ...],
-    password: str,
+    security: Security,
     causes_shown: int,
     only_failures: bool,
     publish: bool,
@@ -98,20 +74,19 @@ def command(
     """
     settings = Settings(
         Address.parse(broker),
-        Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
+        security,
         open_to_others=yes,
-        timeout_ms=timeout_s * 1000,
+        timeout_ms=timeout_ms,
         duration_s=duration_s,
         prefix=prefix,
         keep=keep,
-        replication=replication or -1,
+        replication=replication,
     )
-    if updates and globs:
+    if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
-    if updates and not (name or expected_file):
+    if update_expected and not (name or expected_file):
         raise UsageError("--update-expected needs a file; name it with --expected FILE, or with --name NAME@VERSION")
-    if json_file is not None and json_file != "-":
-        require_writable(json_file)
+    require_reports(json_file)
     suite = Path(root) if root else default_root()
     cases = cases_for_broker(load_suite(globs or "*", suite))
     if not cases:
@@ -131,20 +106,18 @@ def command(
         )
     from kfuzz.conformance import report
 
-    if quiet:
-        echo_json(report.to_json(done.run))
-    elif json_file:
-        write_whole(json_file, json.dumps(report.to_json(done.run), indent=2, ensure_ascii=False) + "\n")
+    if json_file:
+        write_json(json_file, report.to_json(done.run))
     if not quiet:
         for line in summary(done.run, len(cases)):
             click.echo(printable(line))
         print_outcome(done.run, causes_shown=causes_shown, only_failures=only_failures)
     if done.ended:
         click.echo(f"kfuzz: {printable(done.ended)}", err=True)
-    if updates and done.ended:
+    if update_expected and done.ended:
         raise UsageError("the expected outcomes are unchanged, because the probe ended early")
-    if updates:
-        for sentence in update_expected(done.run, places):
+    if update_expected:
+        for sentence in rewrite_expected(done.run, places):
             click.echo(sentence, err=quiet)
         ctx.exit(0)
     ctx.exit(1 if done.run.failed or done.ended else 0)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from kfuzz.cli.console import LocalPath, Word, connection_options, echo_json, json_option, progress
-from kfuzz.corpora.workload import parse_size
-from kfuzz.errors import UsageError
+from kfuzz.cli import options
+from kfuzz.cli.console import LocalPath, Word, echo_json, progress
 from kfuzz.records import Limits
 from kfuzz.replay import (
     ACKS,
@@ -23,18 +22,10 @@ from kfuzz.replay import (
     replay,
 )
 from kfuzz.text import printable
-from kfuzz.units import parse_duration
 
 __all__ = ["command"]
 
 MB = 1_000_000
-
-
-def _bytes(text: str) -> int:
-    size = parse_size(text)
-    if not size:
-        raise UsageError(f'{text!r} is not a size; give one like "64MiB"')
-    return size
 
 
 @click.command("replay")
@@ -42,33 +33,50 @@ def _bytes(text: str) -> int:
 @click.option("--bootstrap", type=Word("host:port", Address.parse), required=True, help="A broker of the cluster.")
 @click.option("--rate", type=Word("rate", parse_rate), help="Records or bytes per second: 50000, 20MB/s.")
 @click.option("--speed", type=Word("speed", parse_speed), help="Follow the timestamps of the log: 1x, 10x.")
-@click.option("--duration", type=Word("time", parse_duration), help="End after this time: 90s, 5m.")
-@click.option("--records", type=click.IntRange(0), help="Send at most so many records.")
-@click.option("--topics", default="*", metavar="GLOB", help="Only these topics of the log.")
+@options.duration("the replay")
+@options.records()
+@options.topics
 @click.option(
     "--topic", "names", type=Word("A=B", parse_name), multiple=True, help="Send topic A to topic B; may be repeated."
 )
 @click.option("--create", is_flag=True, help="Create missing topics, with retention.ms=-1.")
-@click.option("--replication", type=click.IntRange(1), help="Replicas of created topics (default: the broker's).")
+@options.replication
 @click.option("--convert", is_flag=True, help="Rewrite batches that a broker refuses: gaps, old formats, …")
-@click.option("--connections", type=click.IntRange(1, 1000), default=1, show_default=True, help="To each broker.")
+@click.option(
+    "--connections", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many to each broker."
+)
 @click.option(
     "--in-flight", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Requests without an answer yet."
 )
 @click.option(
     "--pipeline", is_flag=True, help="Faster; a batch that is sent again may come after later ones of its partition."
 )
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True)
-@click.option("--timeout", type=Word("time", parse_duration), default="30s", show_default=True, help="For an answer.")
-@click.option("--retries", type=click.IntRange(0, 1000), default=10, show_default=True, help="Of one batch.")
-@click.option("--reconnects", type=click.IntRange(0), default=20, show_default=True, help="Of the whole replay.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="How many replicas must have a batch.",
+)
+@options.timeout(default="30s")
+@click.option(
+    "--retries", type=click.IntRange(0, 1000), default=10, show_default=True, help="How often a batch is sent again."
+)
+@click.option(
+    "--reconnects", type=click.IntRange(0), default=20, show_default=True, help="How often the replay connects again."
+)
 @click.option("--transactional-id", default="kfuzz-replay", show_default=True, help="How the transactional ids begin.")
 @click.option(
-    "--transaction-timeout", type=Word("time", parse_duration), default="15m", show_default=True, help="At the broker."
+    "--transaction-timeout",
+    "transaction_timeout_ms",
+    type=options.TIME_MS,
+    default="15m",
+    show_default=True,
+    help="How long a transaction may be open at the broker.",
 )
-@click.option("--decompressed-bytes", type=Word("size", _bytes), help="The most that one batch may decompress to.")
-@connection_options
-@json_option
+@options.limits
+@options.connection
+@options.as_json
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -76,28 +84,24 @@ def command(
     bootstrap: Address,
     rate: Rate | None,
     speed: float | None,
-    duration: float | None,
-    records: int | None,
+    duration_s: float | None,
+    records_max: int | None,
     topics: str,
     names: tuple[tuple[str, str], ...],
     create: bool,
-    replication: int | None,
+    replication: int,
     convert: bool,
     connections: int,
     in_flight: int,
     pipeline: bool,
     acks: str,
-    timeout: float,
+    timeout_ms: int,
     retries: int,
     reconnects: int,
     transactional_id: str,
-    transaction_timeout: float,
-    decompressed_bytes: int | None,
-    tls: bool,
-    tls_ca: Path | None,
-    user: str | None,
-    plain_hosts: tuple[str, ...],
-    password: str,
+    transaction_timeout_ms: int,
+    limits: Limits,
+    security: Security,
     as_json: bool,
 ) -> None:
     """Send the batches of a corpus, or of any Kafka log directory, to a broker.
@@ -114,25 +118,25 @@ def command(
     """
     settings = Settings(
         bootstrap,
-        security=Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
+        security=security,
         connections=connections,
         in_flight=in_flight,
         pipelined=pipeline,
         acks=ACKS[acks],
         rate=rate or Rate(),
         speed=speed,
-        duration_s=duration,
-        records=records,
+        duration_s=duration_s,
+        records=records_max,
         convert=convert,
         create=create,
-        replication=replication or -1,
+        replication=replication,
         names=dict(names),
         transactional_id=transactional_id,
-        transaction_timeout_ms=round(transaction_timeout * 1000),
-        timeout_ms=round(timeout * 1000),
+        transaction_timeout_ms=transaction_timeout_ms,
+        timeout_ms=timeout_ms,
         retries=retries,
         reconnects=reconnects,
-        limits=Limits(decompressed_bytes) if decompressed_bytes else Limits(),
+        limits=limits,
     )
     parts = find_parts(directory, topics=topics)
     total = sum(part.size for part in parts)

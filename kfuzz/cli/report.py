@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json, progress, require_reports
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, require_writable, write_whole
+from kfuzz.files import read_bytes, write_whole
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
@@ -21,39 +22,30 @@ if TYPE_CHECKING:
     from kfuzz.conformance.report import Changes
     from kfuzz.vectors import Vector
 
-__all__ = ["CAUSES_SHOWN", "command", "print_outcome", "print_run"]
+__all__ = ["command", "print_outcome", "print_run"]
 
-CAUSES_SHOWN = 25
 SENTENCES_SHOWN = 20
 
 
 @click.command()
 @click.argument("result", metavar="RESULT.json")
 @click.argument("newer", metavar="[NEWER.json]", required=False)
-@click.option("--html", "html_file", metavar="FILE", help="Write one self-contained HTML page.")
+@options.html_file
 @click.option(
     "--site",
     metavar="DIR",
     help="Write the same page for others, as a folder for a web server. It withholds as --publish does.",
 )
-@click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit XML.")
-@click.option(
-    "--causes", "shown", type=click.IntRange(min=1), default=CAUSES_SHOWN, show_default=True, help="How many to show."
-)
-@click.option("--only-failures", is_flag=True, help="Leave out causes whose outcomes are all as expected.")
-@click.option(
-    "--publish",
-    is_flag=True,
-    help="Hide crashes, hangs and memory faults that vectors/expected/ does not list publicly.",
-)
+@options.junit_file
+@options.outcomes
 @click.option(
     "--disclose",
     "private",
     metavar="DIR",
     help="Write a report for the maintainers about each cause, and try its reproducer.",
 )
-@click.option("--vectors", "root", metavar="DIR", help="The suite of that run, if it is not kfuzz's own.")
-@json_option
+@options.vectors
+@options.as_json
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -62,7 +54,7 @@ def command(
     html_file: str | None,
     site: str | None,
     junit_file: str | None,
-    shown: int,
+    causes_shown: int,
     only_failures: bool,
     publish: bool,
     private: str | None,
@@ -97,9 +89,7 @@ def command(
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
-    for file in (html_file, junit_file):
-        if file is not None:
-            require_writable(file)
+    require_reports(html_file, junit_file)
     if newer and (html_file or site or junit_file or only_failures or publish or private):
         raise UsageError(
             "--html, --site, --junit, --publish, --disclose and --only-failures are about one result; give only one"
@@ -136,7 +126,7 @@ def command(
     if as_json:
         echo_json(report.to_json(run))
     else:
-        print_run(run, causes_shown=shown, only_new=only_failures)
+        print_run(run, causes_shown=causes_shown, only_new=only_failures)
         for testee in run.testees:
             if testee.stopped:
                 click.echo(printable(f"{testee.label} was not asked to the end: {testee.stopped}"))

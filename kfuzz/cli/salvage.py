@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import LocalPath, echo_json, json_option
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json
 from kfuzz.errors import UsageError
 from kfuzz.text import printable
 
@@ -19,9 +20,9 @@ __all__ = ["command"]
 
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
-@click.option("--out", type=LocalPath(), required=True, metavar="DIR", help="Where the copy is made.")
-@click.option("--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]")
-@json_option
+@options.out("the copy", required=True)
+@options.topics
+@options.as_json
 @click.pass_context
 def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool) -> None:
     """Copy every batch that Apache Kafka accepts of a segment file, a partition folder or a log directory.

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from kfuzz.cli.completion import complete_globs
+from kfuzz.cli import options
 from kfuzz.cli.console import standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
@@ -41,14 +41,14 @@ class _Range(click.ParamType[Versions]):
 
 
 @click.command()
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
+@options.globs
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; any free one if it is not given.")
-@click.option("--yes", is_flag=True, help="The address may be one that other machines can reach.")
+@options.yes
 @click.option("--fetch-versions", type=_Range(), help="Offer only these versions of Fetch.  [default: all]")
 @click.option("--from-stdin", is_flag=True, help="Take topics from standard input instead of the suite.")
-@click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
-@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON instead of text.")
+@options.vectors
+@options.as_json
 def command(
     globs: tuple[str, ...],
     host: str,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import Group, echo_json, json_option, progress
+from kfuzz.cli import options
+from kfuzz.cli.console import Group, echo_json, progress
 from kfuzz.errors import UsageError
 from kfuzz.text import printable
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kfuzz.vectors.building import Built
 
 __all__ = ["command"]
-
-root_option = click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 
 
 @click.group(cls=Group)
@@ -37,9 +35,9 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
-@json_option
-@root_option
+@options.globs
+@options.as_json
+@options.vectors
 def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
     """List the vectors whose ids match, each with its verdict for a consumer or for a reader of messages.
 
@@ -85,7 +83,7 @@ def _described(vector: Vector) -> dict[str, Any]:
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file differs from its recipes.")
 @click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
 @click.option("--broker", is_flag=True, help="Show every vector to a real broker too; exit 1 if it contradicts one.")
-@root_option
+@options.vectors
 def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) -> None:
     """Build the vector files from their recipes.
 
@@ -162,8 +160,8 @@ def _end_if(contradictions: Sequence[str]) -> None:
 
 
 @command.command("lint")
-@json_option
-@root_option
+@options.as_json
+@options.vectors
 def lint_vectors(as_json: bool, root: str | None) -> None:
     """Check what the schema cannot check: flags, requirements, ids, CRCs, budgets, balance, Kafka's cells.
 
@@ -191,28 +189,28 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
 
 @command.command("copy")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
+@options.globs
 @click.option("--bombs", is_flag=True, help="Also write the bytes of bombs, which are otherwise copied as recipes.")
-@click.option("--force", is_flag=True, help="Replace an earlier copy in DIR; other files there stay.")
-@json_option
-@root_option
+@options.overwrite
+@options.as_json
+@options.vectors
 def copy_vectors(
-    directory: Path, globs: tuple[str, ...], bombs: bool, force: bool, as_json: bool, root: str | None
+    directory: Path, globs: tuple[str, ...], bombs: bool, overwrite: bool, as_json: bool, root: str | None
 ) -> None:
     """Copy the suite into DIR so that another project can vendor it: vectors, schema, requirements, example readers.
 
     The README.md in DIR explains how to run the vectors in any language, without kfuzz. With GLOBs, only vectors whose
-    ids match are copied.
+    ids match are copied. --overwrite replaces an earlier copy; other files in DIR stay.
 
     \b
     Examples:
       kfuzz vectors copy testdata/kfuzz
-      kfuzz vectors copy testdata/kfuzz "records/v2/*" --force
+      kfuzz vectors copy testdata/kfuzz "records/v2/*" --overwrite
       kfuzz vectors copy testdata/kfuzz --bombs --json
     """
     from kfuzz.vectors.copying import copy
 
-    done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=force)
+    done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=overwrite)
     if as_json:
         echo_json(
             {

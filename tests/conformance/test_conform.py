@@ -76,7 +76,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
     suite = write_suite(tmp_path / "vectors", [{"id": f"toy/{name}"} for name in ("one", "trap", "two", "three-trap")])
     files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "junit")}
     words = [word for name, file in files.items() for word in (f"--{name}", str(file))]
-    done = conform(suite, "--budget", "1s", "--update-expected", *words, testee=wicked("hangs", *how))
+    done = conform(suite, "--duration", "1s", "--update-expected", *words, testee=wicked("hangs", *how))
     assert done.returncode == 1
     sentence = "its budget of 1 s was over after 1 of 4 questions"
     assert f"unexpected: hangs@1: {sentence}" in done.stdout
@@ -96,7 +96,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
 
 
 def test_a_testee_within_its_time_is_judged_as_without_one(good: Path) -> None:
-    done = conform(good, "--budget", "5m")
+    done = conform(good, "--duration", "5m")
     assert (done.returncode, done.stdout) == (0, conform(good).stdout)
 
 
