@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import progress, require_reports, write_json
+from kfuzz.cli.console import progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.expected import load_own
@@ -17,7 +17,6 @@ from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, chosen
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
-from kfuzz.text import printable
 from kfuzz.vectors import KINDS, default_root, load_suite
 
 # Reports are imported where they are used, so that a wrong GLOB fails without delay.
@@ -62,9 +61,7 @@ class _Conform(click.Command):
 @options.outcomes
 @options.vectors
 @options.globs
-@click.pass_context
 def command(
-    ctx: click.Context,
     names: tuple[str, ...],
     commands: tuple[str, ...],
     path: str | None,
@@ -74,7 +71,7 @@ def command(
     html_file: str | None,
     take_all: bool,
     update_expected: bool,
-    expected_file: str | None,
+    expected_file: Path | None,
     jobs: int,
     start_timeout_ms: int | None,
     timeout_ms: int | None,
@@ -82,9 +79,9 @@ def command(
     causes_shown: int,
     only_failures: bool,
     publish: bool,
-    root: str | None,
+    root: Path | None,
     globs: tuple[str, ...],
-) -> None:
+) -> int:
     """Judge implementations against the vectors.
 
     Without --testee and --command, all testees whose toolchain is installed take part, and so does kfuzz itself. GLOBs
@@ -112,7 +109,7 @@ def command(
     whole = not globs and not roles
     if update_expected and not whole:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB and --role")
-    suite = Path(root) if root else default_root()
+    suite = root or default_root()
     cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
     if not cases:
         raise UsageError("no vector matches these GLOBs and roles; choose others")
@@ -121,7 +118,7 @@ def command(
         testees = (_working_copy(testees, path, bool(names), update_expected),)
     if expected_file is not None and len(testees) != 1:
         raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
-    if update_expected and expected_file is not None and load_own("", Path(expected_file)).seal.count:
+    if update_expected and expected_file is not None and load_own("", expected_file).seal.count:
         raise UsageError(
             f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "
             "leave out --expected, or name another file"
@@ -130,7 +127,7 @@ def command(
     choose = not take_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):
         raise UsageError(f"{few[0]} is asked only chosen vectors, and lines would be lost; add --all")
-    places = Places.beside(suite, Path(expected_file) if expected_file else None)
+    places = Places.beside(suite, expected_file)
     quiet = json_file == "-"
     with progress("conform", len(testees) * len(cases)) as set_done:
         done = run(
@@ -144,16 +141,15 @@ def command(
             answer_timeout_ms=timeout_ms,
             budget_s=duration_s,
             on_progress=set_done,
-            on_notice=_notice,
+            on_notice=lambda text: say(text, err=True),
         )
     _write_reports(done, json_file, junit_file, html_file, root)
     if not quiet:
         print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
     if update_expected:
-        for sentence in rewrite_expected(done, places):
-            click.echo(printable(sentence), err=quiet)
-        ctx.exit(1 if any(testee.broken or testee.stopped for testee in done.testees) else 0)
-    ctx.exit(1 if done.failed else 0)
+        say(*rewrite_expected(done, places), err=quiet)
+        return 1 if any(testee.broken or testee.stopped for testee in done.testees) else 0
+    return 1 if done.failed else 0
 
 
 def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expected: bool) -> Testee:
@@ -166,12 +162,8 @@ def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expe
     return with_working_copy(testees[0], path)
 
 
-def _notice(text: str) -> None:
-    click.echo(printable(text), err=True)
-
-
 def _write_reports(
-    done: Run, json_file: str | None, junit_file: str | None, html_file: str | None, root: str | None
+    done: Run, json_file: str | None, junit_file: str | None, html_file: str | None, root: Path | None
 ) -> None:
     from kfuzz.conformance import report
 

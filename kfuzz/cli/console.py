@@ -18,22 +18,26 @@ import click
 from kfuzz.display import progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, require_writable, write_whole
-from kfuzz.text import json_printable
+from kfuzz.text import json_printable, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "Complaints",
     "Group",
     "LocalPath",
     "Word",
+    "complain",
     "echo_json",
+    "json_line",
     "json_text",
     "keep_going_without_reader",
     "page",
     "progress",
     "reader_is_gone",
     "require_reports",
+    "say",
     "standard_input",
     "terminal_width",
     "write_json",
@@ -44,9 +48,20 @@ __all__ = [
 LINES_BETWEEN = 64
 
 
+def say(*sentences: object, err: bool = False) -> None:
+    """Print each on a line of its own, to standard error with ``err``. They are harmless on a terminal."""
+    for sentence in sentences:
+        click.echo(printable(str(sentence)), err=err)
+
+
 def json_text(value: Any, *, sort_keys: bool = True) -> str:
     """``value`` as one JSON document. Its text is harmless on a terminal, and valid Unicode."""
     return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False))
+
+
+def json_line(value: Any, *, sort_keys: bool = False) -> str:
+    """``value`` as JSON on one line, as harmless as :func:`json_text`."""
+    return json_printable(json.dumps(value, sort_keys=sort_keys, ensure_ascii=False))
 
 
 def echo_json(value: Any) -> None:
@@ -97,6 +112,26 @@ def write_lines(lines: Iterable[str]) -> None:
         if number % LINES_BETWEEN == 0 and reader_is_gone():
             break
     out.flush()
+
+
+def complain(sentence: object) -> None:
+    """Print what is wrong on standard error, harmless on a terminal."""
+    say(f"kfuzz: {sentence}", err=True)
+
+
+class Complaints:
+    """Says on standard error what is wrong with the files that a verb reads, and counts it."""
+
+    count = 0
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence, which counts."""
+        self.count += 1
+        complain(sentence)
+
+    def skip(self, path: Path, what: str) -> None:
+        """Say that a file is skipped, and what it is."""
+        self.say(f"{path} is skipped: it is {what}")
 
 
 class Group(click.Group):

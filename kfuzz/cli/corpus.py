@@ -126,8 +126,7 @@ def generate(
 )
 @options.jobs("segments", usual="processors; 1 if the corpus is remote")
 @options.as_json
-@click.pass_context
-def verify(ctx: click.Context, directory: Target, with_statistics: bool, jobs: int | None, as_json: bool) -> None:
+def verify(directory: Target, with_statistics: bool, jobs: int | None, as_json: bool) -> int:
     """Read the corpus in DIRECTORY; exit 1 if anything differs from its plan or manifest.
 
     \b
@@ -157,7 +156,7 @@ def verify(ctx: click.Context, directory: Target, with_statistics: bool, jobs: i
             click.echo(summary.compared(corpus, len(checks)))
         for line in summary.verified(corpus, problems, time.monotonic() - start):
             click.echo(line)
-    ctx.exit(1 if problems else 0)
+    return 1 if problems else 0
 
 
 @command.command()

@@ -52,9 +52,7 @@ INPUTS = 20_000
 @options.json_file
 @options.vectors
 @options.globs
-@click.pass_context
 def command(
-    ctx: click.Context,
     names: tuple[str, ...],
     commands: tuple[str, ...],
     what: What,
@@ -64,9 +62,9 @@ def command(
     start_timeout_ms: int | None,
     out: Path,
     json_file: str | None,
-    root: str | None,
+    root: Path | None,
     globs: tuple[str, ...],
-) -> None:
+) -> int:
     """Give the same random inputs to kfuzz and to a testee, by default the latest kafka-clients, and compare.
 
     Both must agree on outcome, consumed bytes and contents. The inputs are mutants of generated batches and of the
@@ -110,11 +108,11 @@ def command(
     if json_file != "-":
         for sentence in differences.sentences(found, files, seed=seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)
-    ctx.exit(1 if found.failed else 0)
+    return 1 if found.failed else 0
 
 
 def _prepared(
-    testee: Testee, what: What, role: Role, count: int | None, seed: int, root: str | None, globs: tuple[str, ...]
+    testee: Testee, what: What, role: Role, count: int | None, seed: int, root: Path | None, globs: tuple[str, ...]
 ) -> tuple[Callable[..., Differential], int]:
     """The differential, and how many steps of progress it makes."""
     if what == "messages":

@@ -11,7 +11,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_targets, complete_testees
-from kfuzz.cli.console import LocalPath, echo_json
+from kfuzz.cli.console import LocalPath, echo_json, say
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
@@ -151,7 +151,7 @@ def command(
 
 
 def _say(line: str) -> None:
-    click.echo(printable(line), err=True)
+    say(line, err=True)
 
 
 def _list(as_json: bool) -> int:
@@ -198,9 +198,8 @@ def _reproduce(
     elif find is None:
         click.echo(f"{name}: {file} does not break it")
     else:
-        click.echo(printable(f"{name}: {find.summary}"))
-        for line in find.details.split("\n"):
-            click.echo(printable(line))
+        say(f"{name}: {find.summary}")
+        say(*find.details.split("\n"))
     return int(find is not None)
 
 
@@ -297,7 +296,7 @@ def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
     for cause in causes:
         shown = cause.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(cause.input_hex) > SHOWN_HEX_DIGITS else "")
         at = f" ({cause.at})" if cause.at else ""
-        click.echo(printable(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}"))
+        say(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}")
         known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
         count = f"{_inputs(cause.count)}{printable(known)}{more}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import LocalPath, echo_json
+from kfuzz.cli.console import LocalPath, echo_json, say
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
 from kfuzz.fuzz.crashes import crash_at, crash_of_target
 from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
-from kfuzz.text import printable
 
 __all__ = ["command"]
 
@@ -55,20 +55,19 @@ __all__ = ["command"]
     help="Where regressions are kept.  [default: corpus/regressions of the checkout]",
 )
 @options.as_json
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     crash: Path,
     id: str | None,
-    summary: str | None,
-    requirements: tuple[str, ...],
-    flags: tuple[str, ...],
-    hostile: str | None,
-    acceptable: bool,
     regression_only: bool,
     target: str | None,
     dry_run: bool,
-    root: str | None,
+    summary: str | None,
     regressions: Path | None,
     as_json: bool,
+    **about_vector: Any,
 ) -> int:
     """Make a vector and a regression of CRASH, the smallest input of a cause that `kfuzz fuzz` or `kfuzz
     differential` found.
@@ -100,35 +99,17 @@ def command(
     if regressions is not None:
         require_writable(regressions, directory=True)
     if regression_only:
-        about_vectors = {
-            "--requirement": requirements,
-            "--flag": flags,
-            "--hostile": hostile,
-            "--acceptable": acceptable,
-            "--vectors": root,
-        }
-        for option, given in about_vectors.items():
-            if given:
-                raise UsageError(f"{option} is about a vector; leave it out with --regression-only")
+        for param in ctx.command.params:
+            if about_vector.get(str(param.name)):
+                raise UsageError(f"{param.opts[0]} is about a vector; leave it out with --regression-only")
         kept = kept_regression(found, id and id.rpartition("/")[2], summary=summary, regressions=regressions)
     elif id is None:
         raise UsageError("give the vector a name with --id, or keep only a regression with --regression-only")
     else:
         try:
-            kept = kept_vector(
-                found,
-                id,
-                summary=summary,
-                requirements=requirements,
-                flags=flags,
-                hostile=hostile,
-                acceptable=acceptable,
-                root=None if root is None else Path(root),
-                regressions=regressions,
-            )
+            kept = kept_vector(found, id, summary=summary, regressions=regressions, **about_vector)
         except Disagrees as error:
-            for sentence in error.sentences:
-                click.echo(printable(sentence))
+            say(*error.sentences)
             click.echo("Kafka and kfuzz disagree, so nothing was written; --regression-only keeps it without a verdict")
             return 1
     if not dry_run:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Group, echo_json, json_text, standard_input
+from kfuzz.cli.console import Group, echo_json, json_text, say, standard_input
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
@@ -157,7 +158,7 @@ def show_message(name: str, version: int | None, as_json: bool, source: str) -> 
     columns = [cells for cells, _ in rows]
     widths = [max((len(row[i]) for row in columns), default=0) for i in range(2)]
     for row in columns:
-        click.echo(printable(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()))
+        say(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip())
 
 
 Row = tuple[tuple[str, str, str], dict[str, Any]]
@@ -224,7 +225,7 @@ def _notes(message: Definition, field: Field, versions: Versions) -> list[str]:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @options.as_json
-def diff(old: str, new: str, as_json: bool) -> None:
+def diff(old: str, new: str, as_json: bool) -> int:
     """Compare definitions: show which changes in NEW break peers that know OLD. Exit 1 if any change does.
 
     OLD and NEW are releases, jars, folders, catalogues or single definitions. Changes that do not affect the bytes, for
@@ -240,25 +241,13 @@ def diff(old: str, new: str, as_json: bool) -> None:
     changes = compare_all(before, after)
     weights = Counter(change.weight for change in changes)
     if as_json:
-        echo_json(
-            [
-                {
-                    "code": change.code,
-                    "incompatible": change.incompatible,
-                    "message": change.message,
-                    "path": change.path,
-                    "text": change.text,
-                    "weight": change.weight,
-                }
-                for change in changes
-            ]
-        )
+        echo_json([asdict(one) | {"incompatible": one.incompatible, "weight": one.weight} for one in changes])
     else:
         for change in changes:
-            click.echo(printable(f"{change.weight:<13}{change}"))
+            say(f"{change.weight:<13}{change}")
         warned = f"{weights['warning']} to look at, " if weights["warning"] else ""
         click.echo(f"{weights['incompatible']} incompatible, {warned}{weights['fine']} fine")
-    click.get_current_context().exit(1 if weights["incompatible"] else 0)
+    return 1 if weights["incompatible"] else 0
 
 
 # ------------------------------------------------------------------------------------------------- import
@@ -280,7 +269,7 @@ def import_definitions(sources: tuple[str, ...], release: str, out: Path) -> Non
     catalogues = [load(source) for source in sources]
     write_whole(out, condense(catalogues, release))
     count = len({name for one in catalogues for name in one.messages})
-    click.echo(printable(f"{out}: {count} messages of Kafka {release}"))
+    say(f"{out}: {count} messages of Kafka {release}")
 
 
 # ------------------------------------------------------------------------------------------------- decode, encode
@@ -291,7 +280,7 @@ def import_definitions(sources: tuple[str, ...], release: str, out: Path) -> Non
 @options.version(required=True)
 @options.profile
 @options.definitions
-def decode_message(name: str, version: int, profile: Profile, source: str) -> None:
+def decode_message(name: str, version: int, profile: Profile, source: str) -> int:
     """Read the bytes of a message, without its header, from standard input and print the message as JSON.
 
     Findings go to standard error. Exit 1 if the message is refused.
@@ -307,8 +296,9 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
     for finding in reading.findings:
         click.echo(f"{finding.severity}: {printable(str(finding))}", err=True)
     if reading.message is None:
-        click.get_current_context().exit(1)
+        return 1
     click.echo(json_text(to_json(message, version, reading.message), sort_keys=False))
+    return 0
 
 
 @command.command("encode")

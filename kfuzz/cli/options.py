@@ -86,7 +86,9 @@ def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 globs = click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
-vectors = click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+vectors = click.option(
+    "--vectors", "root", type=LocalPath(), metavar="DIR", help="Use the suite in DIR instead of kfuzz's own."
+)
 topics = click.option(
     "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
 )
@@ -247,6 +249,7 @@ expected = _together(
     click.option(
         "--expected",
         "expected_file",
+        type=LocalPath(),
         metavar="FILE",
         help="Compare with the outcomes in FILE instead of those in vectors/expected/.",
     ),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import progress, require_reports, write_json
+from kfuzz.cli.console import complain, progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
-from kfuzz.client.settings import Address, Security
+from kfuzz.client.settings import Address
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.errors import UsageError
 from kfuzz.probe import Settings, cases_for_broker, probe, summary
-from kfuzz.text import printable
 from kfuzz.vectors import default_root, load_suite
 
 __all__ = ["command"]
@@ -38,23 +38,19 @@ __all__ = ["command"]
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     broker: str,
     globs: tuple[str, ...],
     yes: bool,
     name: str,
-    expected_file: str | None,
+    expected_file: Path | None,
     update_expected: bool,
     json_file: str | None,
-    timeout_ms: int,
-    duration_s: float,
-    prefix: str,
-    replication: int,
-    keep: bool,
-    security: Security,
     causes_shown: int,
     only_failures: bool,
     publish: bool,
-    root: str | None,
+    root: Path | None,
+    **others: Any,
 ) -> None:
     """Show the vectors to a running broker, and compare what it does with Apache Kafka.
 
@@ -72,26 +68,18 @@ def command(
       kfuzz probe 127.0.0.1:9092 --expected mine.txt --only-failures
       kfuzz probe test-broker:9092 --yes --timeout 30
     """
-    settings = Settings(
-        Address.parse(broker),
-        security,
-        open_to_others=yes,
-        timeout_ms=timeout_ms,
-        duration_s=duration_s,
-        prefix=prefix,
-        keep=keep,
-        replication=replication,
-    )
+    # The other options have the names of the settings.
+    settings = Settings(Address.parse(broker), open_to_others=yes, **others)
     if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
     if update_expected and not (name or expected_file):
         raise UsageError("--update-expected needs a file; name it with --expected FILE, or with --name NAME@VERSION")
     require_reports(json_file)
-    suite = Path(root) if root else default_root()
+    suite = root or default_root()
     cases = cases_for_broker(load_suite(globs or "*", suite))
     if not cases:
         raise UsageError("no vector of records matches these GLOBs; choose others")
-    places = Places.beside(suite, Path(expected_file) if expected_file else None)
+    places = Places.beside(suite, expected_file)
     quiet = json_file == "-"
     with progress("probe", len(cases), quiet=quiet) as set_done:
         done = probe(
@@ -102,22 +90,20 @@ def command(
             whole=not globs,
             publish=publish,
             on_progress=set_done,
-            on_notice=lambda text: click.echo(printable(text), err=True),
+            on_notice=lambda text: say(text, err=True),
         )
     from kfuzz.conformance import report
 
     if json_file:
         write_json(json_file, report.to_json(done.run))
     if not quiet:
-        for line in summary(done.run, len(cases)):
-            click.echo(printable(line))
+        say(*summary(done.run, len(cases)))
         print_outcome(done.run, causes_shown=causes_shown, only_failures=only_failures)
     if done.ended:
-        click.echo(f"kfuzz: {printable(done.ended)}", err=True)
+        complain(done.ended)
     if update_expected and done.ended:
         raise UsageError("the expected outcomes are unchanged, because the probe ended early")
     if update_expected:
-        for sentence in rewrite_expected(done.run, places):
-            click.echo(sentence, err=quiet)
+        say(*rewrite_expected(done.run, places), err=quiet)
         ctx.exit(0)
     ctx.exit(1 if done.run.failed or done.ended else 0)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import LocalPath, Word, echo_json, progress
-from kfuzz.records import Limits
+from kfuzz.cli.console import LocalPath, Word, echo_json, progress, say
 from kfuzz.replay import (
     ACKS,
     Address,
     Rate,
-    Security,
     Settings,
     find_parts,
     parse_name,
@@ -21,7 +20,6 @@ from kfuzz.replay import (
     parse_speed,
     replay,
 )
-from kfuzz.text import printable
 
 __all__ = ["command"]
 
@@ -49,7 +47,10 @@ MB = 1_000_000
     "--in-flight", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Requests without an answer yet."
 )
 @click.option(
-    "--pipeline", is_flag=True, help="Faster; a batch that is sent again may come after later ones of its partition."
+    "--pipeline",
+    "pipelined",
+    is_flag=True,
+    help="Faster; a batch that is sent again may come after later ones of its partition.",
 )
 @click.option(
     "--acks",
@@ -77,33 +78,16 @@ MB = 1_000_000
 @options.limits
 @options.connection
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
     directory: Path,
-    bootstrap: Address,
-    rate: Rate | None,
-    speed: float | None,
-    duration_s: float | None,
-    records_max: int | None,
     topics: str,
+    rate: Rate | None,
+    records_max: int | None,
     names: tuple[tuple[str, str], ...],
-    create: bool,
-    replication: int,
-    convert: bool,
-    connections: int,
-    in_flight: int,
-    pipeline: bool,
     acks: str,
-    timeout_ms: int,
-    retries: int,
-    reconnects: int,
-    transactional_id: str,
-    transaction_timeout_ms: int,
-    limits: Limits,
-    security: Security,
     as_json: bool,
-) -> None:
+    **others: Any,
+) -> int:
     """Send the batches of a corpus, or of any Kafka log directory, to a broker.
 
     Batches are sent as they are, each partition in its order. Transactions are committed and aborted as in the log.
@@ -116,36 +100,15 @@ def command(
       kfuzz corpus replay out/corpus --bootstrap 127.0.0.1:9092 --rate 20MB/s --duration 5m --connections 4
       kfuzz corpus replay /var/lib/kafka/data/orders-0 --bootstrap 127.0.0.1:9092 --topic orders=copy --speed 10x
     """
-    settings = Settings(
-        bootstrap,
-        security=security,
-        connections=connections,
-        in_flight=in_flight,
-        pipelined=pipeline,
-        acks=ACKS[acks],
-        rate=rate or Rate(),
-        speed=speed,
-        duration_s=duration_s,
-        records=records_max,
-        convert=convert,
-        create=create,
-        replication=replication,
-        names=dict(names),
-        transactional_id=transactional_id,
-        transaction_timeout_ms=transaction_timeout_ms,
-        timeout_ms=timeout_ms,
-        retries=retries,
-        reconnects=reconnects,
-        limits=limits,
-    )
+    # The other options have the names of the settings.
+    settings = Settings(rate=rate or Rate(), records=records_max, names=dict(names), acks=ACKS[acks], **others)
     parts = find_parts(directory, topics=topics)
     total = sum(part.size for part in parts)
     with progress("replaying, MB", -(-total // MB), quiet=as_json) as set_done:
         report = replay(parts, settings, set_done=lambda done: set_done(done // MB))
     if as_json:
-        echo_json({"directory": str(directory), "bootstrap": str(bootstrap), **report.to_json()})
+        echo_json({"directory": str(directory), "bootstrap": str(settings.bootstrap), **report.to_json()})
     else:
-        for line in report.lines(f"{directory} to {bootstrap}"):
-            click.echo(printable(line))
+        say(*report.lines(f"{directory} to {settings.bootstrap}"))
     # Use the exit code that a shell uses for a signal.
-    ctx.exit(128 + report.signal if report.signal else 0 if report.is_clean else 1)
+    return 128 + report.signal if report.signal else 0 if report.is_clean else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import echo_json, progress, require_reports
+from kfuzz.cli.console import echo_json, progress, require_reports, say
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
@@ -46,9 +46,7 @@ SENTENCES_SHOWN = 20
 )
 @options.vectors
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
     result: str,
     newer: str | None,
     html_file: str | None,
@@ -58,9 +56,9 @@ def command(
     only_failures: bool,
     publish: bool,
     private: str | None,
-    root: str | None,
+    root: Path | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Show the result of `kfuzz conform --json RESULT.json`: what each implementation does wrong, worst first.
 
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
@@ -102,7 +100,7 @@ def command(
 
     if site is not None:
         report.require_empty(site)
-    place = Path(root) if root else default_root()
+    place = root or default_root()
     suite = load_suite("*", place, kinds=KINDS)
     if newer:
         changes = _changes(result, newer, suite)
@@ -111,7 +109,7 @@ def command(
         else:
             for sentence in changes.sentences():
                 click.echo(sentence)
-        ctx.exit(1 if changes else 0)
+        return 1 if changes else 0
     run = _run_in(result, suite)
     public = published(run, Places.beside(place)) if publish or site else run
     run = public if publish else run
@@ -129,11 +127,11 @@ def command(
         print_run(run, causes_shown=causes_shown, only_new=only_failures)
         for testee in run.testees:
             if testee.stopped:
-                click.echo(printable(f"{testee.label} was not asked to the end: {testee.stopped}"))
-    ctx.exit(1 if run.failed else 0)
+                say(f"{testee.label} was not asked to the end: {testee.stopped}")
+    return 1 if run.failed else 0
 
 
-def _disclose(run: Run, directory: Path, root: str | None) -> None:
+def _disclose(run: Run, directory: Path, root: Path | None) -> None:
     from kfuzz.conformance.protocol.testees import all_testees
     from kfuzz.conformance.report import disclosure
     from kfuzz.vectors.model import load_requirements
@@ -149,8 +147,7 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
             documents=documents,
             on_progress=set_done,
         )
-    for note in done.notes:
-        click.echo(printable(note), err=True)
+    say(*done.notes, err=True)
     click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
@@ -212,11 +209,10 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
     for testee in done.testees:
         if notes := report.notes_of(testee):
             _print_notes(testee.label, notes)
-    for sentence in done.dropped:
-        click.echo(printable(sentence))
+    say(*done.dropped)
     without_cause = report.sentences(done, with_causes=False)
     for sentence in without_cause[:SENTENCES_SHOWN]:
-        click.echo(printable(f"unexpected: {sentence}"))
+        say(f"unexpected: {sentence}")
     if len(without_cause) > SENTENCES_SHOWN:
         click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
     count = len(report.sentences(done))
@@ -231,7 +227,7 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
 def _print_notes(label: str, notes: Sequence[str]) -> None:
     *others, last = notes
     for note in others[:SENTENCES_SHOWN]:
-        click.echo(printable(f"{label}: {note}"))
+        say(f"{label}: {note}")
     if len(others) > SENTENCES_SHOWN:
         click.echo(f"… and {len(others) - SENTENCES_SHOWN} more; --json has them all")
-    click.echo(printable(f"{label}: {last}"))
+    say(f"{label}: {last}")

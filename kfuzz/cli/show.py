@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import json
 import mmap
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,7 +21,7 @@ from kfuzz.annotate.marks import marks_of
 from kfuzz.cli import options
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.console import Word, json_text, page, terminal_width, write_lines
+from kfuzz.cli.console import Word, json_line, json_text, page, terminal_width, write_lines
 from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
@@ -31,7 +29,7 @@ from kfuzz.findings.records import CODES
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
 from kfuzz.records import Limits
-from kfuzz.text import json_printable, printable
+from kfuzz.text import printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -326,7 +324,7 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
         option = asked.choices[0] if asked.choices else "--batches"
         raise UsageError(f"{option} is about record batches, and {name} has {made.title}; leave it out")
     if as_json:
-        yield from long_json({"source": name} | made.to_json(), "entries", made.entries_json())
+        yield from json_document("entries", made.entries_json(), lambda: {"source": name} | made.to_json())
         return
     yield f"{printable(name)}: {made.outcome}, {made.size} bytes"
     yield from map(printable, lines_of(made))
@@ -369,7 +367,7 @@ def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, 
     before = f'{{\n  "{name}": ['
     for item in items:
         yield before
-        before = f"    {json_printable(json.dumps(item, sort_keys=True, ensure_ascii=False))},"
+        before = f"    {json_line(item, sort_keys=True)},"
     yield before.removesuffix(",")
     yield f"  ],\n{json_text(rest())[2:]}"
 
@@ -495,18 +493,7 @@ def parts_json(dump: Dump) -> Iterator[dict[str, Any]]:
 
 def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
     """The JSON document of a dump."""
-    return long_json(facts, "parts", parts_json(dump))
-
-
-def long_json(facts: dict[str, Any], name: str, items: Iterator[Any]) -> Iterator[str]:
-    """The lines of the JSON document with ``items`` under ``name``; they are not in memory as text."""
-    before, begins, after = json_text(facts | {name: []}).partition(f'\n  "{name}": [')
-    waiting = before + begins
-    is_first = True
-    for item in items:
-        yield waiting if is_first else waiting + ","
-        waiting, is_first = textwrap.indent(json_text(item), "    "), False
-    yield waiting + after if is_first else f"{waiting}\n  {after}"
+    return json_document("parts", parts_json(dump), lambda: facts)
 
 
 # ------------------------------------------------------------------------------------------------- crashes

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Group, echo_json, progress
+from kfuzz.cli.console import Group, echo_json, progress, say
 from kfuzz.errors import UsageError
-from kfuzz.text import printable
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def command() -> None:
 @options.globs
 @options.as_json
 @options.vectors
-def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
+def list_vectors(globs: tuple[str, ...], as_json: bool, root: Path | None) -> None:
     """List the vectors whose ids match, each with its verdict for a consumer or for a reader of messages.
 
     \b
@@ -51,7 +50,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
         echo_json({"suite": suite_version(root), "vectors": [_described(vector) for vector in vectors]})
         return
     for vector in vectors:
-        click.echo(printable(f"{_verdict(vector):<11}{vector.id}  {vector.summary}"))
+        say(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
     counts = Counter(map(_verdict, vectors))
     click.echo(
         f"{len(vectors)} vector{'s' if len(vectors) != 1 else ''}: "
@@ -84,7 +83,7 @@ def _described(vector: Vector) -> dict[str, Any]:
 @click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
 @click.option("--broker", is_flag=True, help="Show every vector to a real broker too; exit 1 if it contradicts one.")
 @options.vectors
-def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) -> None:
+def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -> None:
     """Build the vector files from their recipes.
 
     Compressed bytes stay as committed while they decompress to the same contents. Vectors without a recipe stay as they
@@ -104,15 +103,14 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
         raise UsageError(
             "--check writes nothing; --confirm and --broker write Kafka's answers; do not use them together"
         )
-    place = Path(root) if root else default_root()
+    place = root or default_root()
     if check and not place.is_dir():
         raise UsageError(f"{place} is not a directory; name the one that holds the vectors with --vectors")
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
     if check:
         changes += [f"{page}: not up to date with the suite" for page in pages.stale(place)]
-    for change in changes:
-        click.echo(printable(change))
+    say(*changes)
     total = sum(len(file.document["vectors"]) for file in files)
     if check:
         click.echo(
@@ -153,8 +151,7 @@ def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
 def _end_if(contradictions: Sequence[str]) -> None:
     """If there are contradictions, print them and exit with 1."""
     if contradictions:
-        for line in contradictions:
-            click.echo(printable(line))
+        say(*contradictions)
         click.echo(f"{len(contradictions)} contradictions; nothing was written")
         click.get_current_context().exit(1)
 
@@ -162,7 +159,7 @@ def _end_if(contradictions: Sequence[str]) -> None:
 @command.command("lint")
 @options.as_json
 @options.vectors
-def lint_vectors(as_json: bool, root: str | None) -> None:
+def lint_vectors(as_json: bool, root: Path | None) -> int:
     """Check what the schema cannot check: flags, requirements, ids, CRCs, budgets, balance, Kafka's cells.
 
     Exit code 0: no problems; 1: problems found.
@@ -174,7 +171,7 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
     """
     from kfuzz.vectors.linting import lint
 
-    place = Path(root) if root else default_root()
+    place = root or default_root()
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory of vectors; name one that holds vector files")
     problems = lint(place)
@@ -182,9 +179,9 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
         echo_json([{"place": problem.place, "text": problem.text} for problem in problems])
     else:
         for problem in problems:
-            click.echo(printable(str(problem)))
+            say(str(problem))
         click.echo(f"{len(problems)} to fix" if problems else "nothing to fix")
-    click.get_current_context().exit(1 if problems else 0)
+    return 1 if problems else 0
 
 
 @command.command("copy")
@@ -195,7 +192,7 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
 @options.as_json
 @options.vectors
 def copy_vectors(
-    directory: Path, globs: tuple[str, ...], bombs: bool, overwrite: bool, as_json: bool, root: str | None
+    directory: Path, globs: tuple[str, ...], bombs: bool, overwrite: bool, as_json: bool, root: Path | None
 ) -> None:
     """Copy the suite into DIR so that another project can vendor it: vectors, schema, requirements, example readers.
 
