@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "PATH",
     "Complaints",
     "Group",
-    "LocalPath",
+    "Place",
     "Word",
     "complain",
     "echo_json",
@@ -200,26 +201,26 @@ def standard_input() -> BinaryIO:
     return stdin.buffer
 
 
-class LocalPath(click.ParamType[Path]):
-    """A local path. ``file:///data`` becomes ``/data``; ``s3a://…`` is refused."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        return local_path(value)
-
-
-class Word(click.ParamType[Any]):
-    """A value that a function reads from text."""
+class Place(click.ParamType[Any]):
+    """A value that a function reads from text. What is wrong with a place is clear without the option's name."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
         self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
+        return self.parse(value) if isinstance(value, str) else value
+
+
+class Word(Place):
+    """A value that a function reads from text. An error names the option."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return self.parse(value)
+            return super().convert(value, param, ctx)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+# A local path: `file:///data` becomes `/data`, and `s3a://…` is refused.
+PATH = Place("path", local_path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from kfuzz.cli import options, replay
-from kfuzz.cli.console import Group, LocalPath, echo_json, progress
+from kfuzz.cli.console import PATH, Group, Place, echo_json, progress
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
@@ -27,18 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-class _TargetType(click.ParamType[Target]):
-    """A directory or a URI, see ``Target.of``."""
-
-    name = "path or URI"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        return Target.of(value)
-
-
-TARGET = _TargetType()
-
-
+# A directory or a URI.
+TARGET = Place("path or URI", Target.of)
 size_of_workload = options.size(usual="the workload's")
 
 
@@ -60,7 +50,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("workload", type=LocalPath())
+@click.argument("workload", type=PATH)
 @options.out("the corpus: a new or empty directory, or a URI", type=TARGET, metavar="DIR|URI", required=True)
 @size_of_workload
 @options.overwrite
@@ -199,8 +189,8 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("directory", type=LocalPath())
-@click.option("--log-dir", type=LocalPath(), help="A directory of log.dirs of a broker that is stopped.")
+@click.argument("directory", type=PATH)
+@click.option("--log-dir", type=PATH, help="A directory of log.dirs of a broker that is stopped.")
 @click.option("--topic-script", is_flag=True, help="Only print the script that creates the topics.")
 @click.option(
     "--link/--copy", help="Link the logs of full segments instead of copying them. Nothing may delete records then."
@@ -264,7 +254,7 @@ def schema() -> None:
 
 
 @command.command()
-@click.argument("out", metavar="OUT.zip|OUT.tar.gz", type=LocalPath())
+@click.argument("out", metavar="OUT.zip|OUT.tar.gz", type=PATH)
 @click.option("--add", "extra", multiple=True, metavar="PACKAGE", help="Also put this installed package in, as s3fs.")
 @options.as_json
 def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import LocalPath, echo_json
+from kfuzz.cli.console import PATH, echo_json
 from kfuzz.files import require_writable
 from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
 
@@ -17,9 +17,9 @@ __all__ = ["command"]
 
 @click.command("export")
 @click.argument("form", type=click.Choice(FORMATS), metavar="FUZZER")
-@click.argument("directory", type=LocalPath(), metavar="DIR")
+@click.argument("directory", type=PATH, metavar="DIR")
 @options.target("whose seeds are written", default="record-batch")
-@click.option("--inputs", type=LocalPath(), metavar="DIR", multiple=True, help="Also write the inputs in this folder.")
+@click.option("--inputs", type=PATH, metavar="DIR", multiple=True, help="Also write the inputs in this folder.")
 @options.as_json
 def command(form: str, directory: Path, target: str, inputs: tuple[Path, ...], as_json: bool) -> int:
     """Write seeds, dictionary and mutator for another fuzzer: libfuzzer, afl or go.

@@ -11,7 +11,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_targets, complete_testees
-from kfuzz.cli.console import LocalPath, echo_json, say
+from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
@@ -43,7 +43,7 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
 @options.out("causes, logs and the corpora", default="out/fuzz")
 @click.option(
     "--corpus",
-    type=LocalPath(),
+    type=PATH,
     help="Folder of the corpora, one folder per target.  [default: in --out]",
 )
 @click.option(

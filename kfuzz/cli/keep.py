@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import LocalPath, echo_json, say
+from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
 from kfuzz.fuzz.crashes import crash_at, crash_of_target
@@ -50,7 +50,7 @@ __all__ = ["command"]
 @options.vectors
 @click.option(
     "--regressions",
-    type=LocalPath(),
+    type=PATH,
     metavar="DIR",
     help="Where regressions are kept.  [default: corpus/regressions of the checkout]",
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
-from kfuzz.cli.console import LocalPath, Word
+from kfuzz.cli.console import PATH, Word
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
 from kfuzz.units import parse_duration
@@ -87,7 +87,7 @@ def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 globs = click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
 vectors = click.option(
-    "--vectors", "root", type=LocalPath(), metavar="DIR", help="Use the suite in DIR instead of kfuzz's own."
+    "--vectors", "root", type=PATH, metavar="DIR", help="Use the suite in DIR instead of kfuzz's own."
 )
 topics = click.option(
     "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
@@ -201,7 +201,7 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
 
     return _together(
         click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
-        click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's."),
+        click.option("--tls-ca", type=PATH, help="A file of certificates to trust, instead of the system's."),
         click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
         click.option(
             "--allow-plain",
@@ -249,7 +249,7 @@ expected = _together(
     click.option(
         "--expected",
         "expected_file",
-        type=LocalPath(),
+        type=PATH,
         metavar="FILE",
         help="Compare with the outcomes in FILE instead of those in vectors/expected/.",
     ),
@@ -257,6 +257,6 @@ expected = _together(
         "--update-expected", is_flag=True, help="Rewrite the expected outcomes from the outcomes of a whole run."
     ),
 )
-out = _varied("--out", type=LocalPath(), metavar="DIR", help="Where to write {}.")
+out = _varied("--out", type=PATH, metavar="DIR", help="Where to write {}.")
 overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run has written there.")
 dry_run = click.option("--dry-run", is_flag=True, help="Check everything, but write nothing.")

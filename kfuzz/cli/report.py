@@ -207,14 +207,12 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
 
     print_run(done, causes_shown=causes_shown, only_new=only_failures)
     for testee in done.testees:
-        if notes := report.notes_of(testee):
-            _print_notes(testee.label, notes)
+        if notes := [f"{testee.label}: {note}" for note in report.notes_of(testee)]:
+            _say_first(notes[:-1], "--json has them all")
+            say(notes[-1])
     say(*done.dropped)
     without_cause = report.sentences(done, with_causes=False)
-    for sentence in without_cause[:SENTENCES_SHOWN]:
-        say(f"unexpected: {sentence}")
-    if len(without_cause) > SENTENCES_SHOWN:
-        click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
+    _say_first([f"unexpected: {sentence}" for sentence in without_cause], "--html or --json shows them all")
     count = len(report.sentences(done))
     by_cause = "; the causes marked with ! have them" if count > len(without_cause) else ""
     pinned = done.testees[0].pinned
@@ -224,10 +222,8 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
     click.echo(f"{count} {bad}{by_cause}" if count else good)
 
 
-def _print_notes(label: str, notes: Sequence[str]) -> None:
-    *others, last = notes
-    for note in others[:SENTENCES_SHOWN]:
-        say(f"{label}: {note}")
-    if len(others) > SENTENCES_SHOWN:
-        click.echo(f"… and {len(others) - SENTENCES_SHOWN} more; --json has them all")
-    say(f"{label}: {last}")
+def _say_first(sentences: Sequence[str], others: str) -> None:
+    """Print the first sentences; ``others`` says where all of them are."""
+    say(*sentences[:SENTENCES_SHOWN])
+    if len(sentences) > SENTENCES_SHOWN:
+        click.echo(f"… and {len(sentences) - SENTENCES_SHOWN} more; {others}")

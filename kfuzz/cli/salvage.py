@@ -10,6 +10,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, say
 from kfuzz.errors import UsageError
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from kfuzz.corpora.logs.salvaging import Salvaged
@@ -53,7 +54,7 @@ def command(path: str, out: Path, topics: str, as_json: bool) -> int:
     else:
         lost = sum(one.lost_bytes for one in done)
         kept = sum(one.kept_bytes for one in done)
-        click.echo(f"{len(done)} segment{'s' if len(done) != 1 else ''}: kept {kept} bytes, lost {lost} bytes")
+        click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes")
     if sentence := passed_over(path):
         complain(sentence)
     return 1 if complaints.count or any(one.lost for one in done) else 0

@@ -12,6 +12,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Group, echo_json, progress, say
 from kfuzz.errors import UsageError
+from kfuzz.units import counted
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: Path | None) -> No
     for vector in vectors:
         say(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
     counts = Counter(map(_verdict, vectors))
-    click.echo(
-        f"{len(vectors)} vector{'s' if len(vectors) != 1 else ''}: "
-        + ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-    )
+    click.echo(f"{counted(len(vectors), 'vector')}: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
 
 
 def _verdict(vector: Vector) -> str:
@@ -83,7 +81,7 @@ def _described(vector: Vector) -> dict[str, Any]:
 @click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
 @click.option("--broker", is_flag=True, help="Show every vector to a real broker too; exit 1 if it contradicts one.")
 @options.vectors
-def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -> None:
+def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -> int:
     """Build the vector files from their recipes.
 
     Compressed bytes stay as committed while they decompress to the same contents. Vectors without a recipe stay as they
@@ -116,7 +114,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -
         click.echo(
             f"{total} vectors in {len(files)} files: " + (f"{len(changes)} differences" if changes else "as built")
         )
-        click.get_current_context().exit(1 if changes else 0)
+        return 1 if changes else 0
     if confirm:
         files = _confirmed(files)
     if broker:
@@ -124,6 +122,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -
     build.write(place, files)
     pages.write(place)
     click.echo(f"{total} vectors in {len(files)} files")
+    return 0
 
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
