@@ -76,15 +76,15 @@ bench-fuzz: build ## hours: how long campaigns take to find planted bugs; what k
 
 campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agree on 1,000,000 inputs as consumer, 200,000 as broker, and more
 	$(BIN)/kfuzz conform --all
-	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
-	$(BIN)/kfuzz conform --differential --role broker --count 200000 --seed 1
-	$(BIN)/kfuzz conform --differential --role log --count 20000 --seed 1
-	$(BIN)/kfuzz conform --differential --streams --count 100000 --seed 1
-	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1
-	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1 --testee kafka-clients@$$($(BIN)/python -c 'from kfuzz.kafka import KAFKA_3; print(KAFKA_3)')
+	$(BIN)/kfuzz differential --count 1000000 --seed 1
+	$(BIN)/kfuzz differential --role broker --count 200000 --seed 1
+	$(BIN)/kfuzz differential --role log --count 20000 --seed 1
+	$(BIN)/kfuzz differential --what streams --count 100000 --seed 1
+	$(BIN)/kfuzz differential --what messages --count 1000 --seed 1
+	$(BIN)/kfuzz differential --what messages --count 1000 --seed 1 --testee kafka-clients@$$($(BIN)/python -c 'from kfuzz.kafka import KAFKA_3; print(KAFKA_3)')
 	rm -rf out/canary
 	for seed in 1 2 3 4 5 6 7 8 9 10; do \
-		$(BIN)/kfuzz fuzz canary --seed $$seed --time 60s --stop-at-first --out out/canary/$$seed; test $$? = 1 || exit 1; \
+		$(BIN)/kfuzz fuzz canary --seed $$seed --seconds 60 --stop-at-first --out out/canary/$$seed; test $$? = 1 || exit 1; \
 	done
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m full tests/cli/test_looking_memory.py

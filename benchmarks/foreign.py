@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.commands import exit_code
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json
 from kfuzz.display import progress
 from kfuzz.errors import UsageError
 from kfuzz.files import locked
@@ -379,7 +380,7 @@ def measure(decoder: Decoder, start: str, seeds: Sequence[int], cpu_seconds: flo
     show_default=True,
     help="For the builds, corpora and finds.",
 )
-@json_option
+@options.as_json
 def main(names: tuple[str, ...], seeds: int, cpu_seconds: int, folder: Path, as_json: bool) -> None:
     """Print the coverage that other fuzzers reach with and without what kfuzz exports.
 

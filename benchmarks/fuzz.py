@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.planting import TRUTH, Garden, Planted, planted
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json
 from kfuzz.display import progress
 
 WITHOUT: Final = ("nothing", "coverage", "structure", "truth")
@@ -86,7 +87,7 @@ def parts_of(bug: Planted) -> list[str]:
 @click.option("--seconds", type=click.IntRange(5), default=60, show_default=True, help="When a campaign gives up.")
 @click.option("--without", "only", type=click.Choice(WITHOUT), multiple=True, help="Only these columns.")
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Where the copy of kfuzz is.")
-@json_option
+@options.as_json
 def main(
     names: tuple[str, ...], seeds: int, seconds: int, only: tuple[str, ...], folder: Path | None, as_json: bool
 ) -> None:

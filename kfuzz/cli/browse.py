@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.console import (
-    internal_topic,
-    limit_option,
-    limits_of,
-    profile_option,
-    records_of_option,
-    role_option,
-)
-from kfuzz.cli.messages import source_option
 from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
@@ -24,6 +16,7 @@ from kfuzz.kafka import Role
 
 if TYPE_CHECKING:
     from kfuzz.browse.document import Document
+    from kfuzz.records import Limits
 
 
 @click.command()
@@ -31,13 +24,13 @@ if TYPE_CHECKING:
 @click.option(
     "--go", "place", default="", metavar="PLACE", help="Begin at an offset, a byte (0x88, @136) or a finding."
 )
-@click.option("--message", metavar="MESSAGE", help="The bytes are this message, without a header; needs --version.")
-@click.option("--version", type=int, metavar="N", help="Version of the message.")
-@source_option
-@role_option
-@profile_option
-@limit_option
-@records_of_option
+@options.message
+@options.version()
+@options.definitions
+@options.role
+@options.profile
+@options.limits
+@options.records_of
 def command(name: str, place: str, **options: Any) -> None:
     """Browse a file of record batches, a message or a vector in the terminal.
 
@@ -79,7 +72,7 @@ def document_of(
     source: str,
     role: Role,
     profile: Profile,
-    limit_bytes: int | None,
+    limits: Limits,
     records_of: str | None,
 ) -> Document:
     """What to browse. ``UsageError`` if the name is that of something else."""
@@ -97,8 +90,8 @@ def document_of(
             data,
             profile=profile,
             role=role,
-            limits=limits_of(limit_bytes),
-            records_of=internal_topic(name, records_of),
+            limits=limits,
+            records_of=options.internal_topic(name, records_of),
         )
     document.kills = () if what.crash is None else what.crash.kills
     return document

@@ -9,12 +9,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import AS_THEY_ARE, Word, reader_is_gone, records_of_option, standard_input
+from kfuzz.cli import options
+from kfuzz.cli.console import Complaints, Word, complain, reader_is_gone, standard_input
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import ISOLATIONS
@@ -67,9 +67,9 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 )
 @click.option("--to", "last", type=BOUND, help="The last offset, or the latest time. Times are UTC, or have a zone.")
 @click.option("--key", type=KEY, help="Only records with this key; hex:00ff for bytes that are not text.")
-@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="At most this many records.")
+@options.records()
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="The last N records of each partition.")
-@click.option("--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]")
+@options.topics
 @click.option(
     "--columns",
     type=COLUMNS,
@@ -83,17 +83,15 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
     show_default=True,
     help="log: also control records.  read_committed: no records of aborted or open transactions.",
 )
-@records_of_option
+@options.records_of
 @click.option("--table", "as_table", is_flag=True, help="Print a table with readable times instead of JSON.")
 @click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and go on behind it.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     path: str,
     first: int | datetime | None,
     last: int | datetime | None,
     key: bytes | None,
-    count: int | None,
+    records_max: int | None,
     tail: int | None,
     topics: str,
     columns: tuple[str, ...] | None,
@@ -101,7 +99,7 @@ def command(
     records_of: str | None,
     as_table: bool,
     keep_going: bool,
-) -> None:
+) -> int:
     """Print the records of a segment file, a partition folder or a log directory; - is standard input.
 
     Each record is an object of JSON on its own line. Keys and values are text. Bytes that are not UTF-8 are printed as
@@ -134,8 +132,8 @@ def command(
         from kfuzz.logs.printing import Request
     except ImportError:
         raise UsageError("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
-    if tail is not None and count is not None:
-        raise UsageError("--tail and --count exclude each other; --tail N gives the last N, --count N the first")
+    if tail is not None and records_max is not None:
+        raise UsageError("--tail and --records exclude each other; --tail N gives the last N, --records N the first")
     with _stored(path) as place:
         wanted = Request(
             place,
@@ -145,12 +143,12 @@ def command(
             last=last,
             isolation=isolation,
             key=key,
-            most=count,
+            most=records_max,
             tail=tail,
-            records_of="" if records_of == AS_THEY_ARE else records_of,
+            records_of="" if records_of == options.AS_THEY_ARE else records_of,
             is_cut=as_table,
         )
-        ctx.exit(_print(wanted, as_table=as_table, keep_going=keep_going))
+        return _print(wanted, as_table=as_table, keep_going=keep_going)
 
 
 @contextlib.contextmanager
@@ -174,23 +172,12 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
     from kfuzz.logs.printing import json_lines, key_like
     from kfuzz.logs.segments import passed_over
 
-    damaged = 0
+    complaints = Complaints()
     is_empty = True
-
-    def pass_over(path: Path, what: str) -> None:
-        nonlocal damaged
-        damaged += 1
-        click.echo(f"kfuzz: {printable(f'{path} is skipped: it is {what}')}", err=True)
-
-    def on_damage(what: str) -> None:
-        nonlocal damaged
-        damaged += 1
-        click.echo(f"kfuzz: {printable(what)}", err=True)
-
     out = sys.stdout.buffer
     table = _Table() if as_table else None
     try:
-        for text in json_lines(wanted, on_damage if keep_going else None, pass_over):
+        for text in json_lines(wanted, complaints.say if keep_going else None, complaints.skip):
             is_empty = False
             if table is None:
                 out.write(text)
@@ -200,14 +187,14 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
                 break
     except RecordsError as error:
         out.flush()
-        click.echo(f"kfuzz: {printable(str(error))}; --keep-going reads what follows", err=True)
+        complaints.say(f"{error}; --keep-going reads what follows")
         return 1
     out.flush()
     if sentence := passed_over(wanted.path):
-        click.echo(f"kfuzz: {sentence}", err=True)
+        complain(sentence)
     if is_empty and (sentence := key_like(wanted)):
-        click.echo(f"kfuzz: {sentence}", err=True)
-    return 1 if damaged else 0
+        complain(sentence)
+    return 1 if complaints.count else 0
 
 
 class _Table:

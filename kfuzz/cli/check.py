@@ -6,25 +6,16 @@ import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import (
-    echo_json,
-    json_option,
-    limit_option,
-    limits_of,
-    profile_option,
-    progress,
-    role_option,
-    standard_input,
-)
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json, progress, say, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes
-from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
+from kfuzz.findings.stored import length_wrong
 from kfuzz.mapped import require_whole
-from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.wire.walk.search import Search
 
@@ -35,14 +26,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", metavar="FILE|DIR...", nargs=-1, required=True)
-@role_option
-@profile_option
-@limit_option
-@json_option
-@click.pass_context
-def command(
-    ctx: click.Context, files: tuple[str, ...], role: str, profile: str, limit_bytes: int | None, as_json: bool
-) -> None:
+@options.role
+@options.profile
+@options.limits
+@options.as_json
+def command(files: tuple[str, ...], role: Role, profile: Profile, limits: Limits, as_json: bool) -> int:
     """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input. Indexes,
     producer snapshots and checkpoints are known by their names, and judged as a broker does that starts.
 
@@ -69,7 +57,7 @@ def command(
       kfuzz check --role broker --profile strict produced.bin
       kfuzz check --json fetch.bin
     """
-    asked = _Asked(cast("Profile", profile), cast("Role", role), limits_of(limit_bytes), as_json)
+    asked = _Asked(profile, role, limits, as_json)
     out: list[dict[str, Any]] = []
     fatal = False
     for name in files:
@@ -81,7 +69,7 @@ def command(
         echo_json(out)
     if asked.unread:
         raise UsageError(asked.unread[0])
-    ctx.exit(1 if fatal else 0)
+    return 1 if fatal else 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class _Asked:
 
     def say(self, line: str) -> None:
         if not self.as_json:
-            click.echo(printable(line))
+            say(line)
 
 
 def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
@@ -120,9 +108,10 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     reading = records.check(
         data, profile=asked.profile, role=asked.role, limits=asked.limits, findings_max=FINDINGS_MAX
     )
-    after = None
-    # Only the end of a whole file may be cut off. The check of a segment has looked already.
-    if (reading.partial_tail and asked.role != "log") or any(one.code == LENGTH_WRONG for one in reading.findings):
+    # The check of a segment has looked already.
+    after = None if reading.next_batch < 0 else reading.next_batch
+    # Only the end of a whole file may be cut off.
+    if reading.partial_tail and asked.role != "log":
         whole = data if isinstance(data, mmap.mmap) else None
         after = find_next(Search(data), whole, reading.consumed + 1, len(data))
     require_whole(data)
@@ -170,7 +159,7 @@ def _hidden(name: str, data: bytes | mmap.mmap, after: int) -> str:
 
 
 def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
-    """Judge the files below a directory, and print those that have findings and a summary. Returns as `_file` does."""
+    """Judge the files below a directory. Prints findings and partial tails, then a summary. Returns as `_file` does."""
     from kfuzz.logs.checking import Counts, check_directory
 
     counts = Counts()
@@ -187,7 +176,9 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         for one in found:
             if one.skipped:
                 asked.say(f"{one.path}: skipped: {one.skipped}")
-            if one.findings or one.skipped:
+            if one.tail:
+                asked.say(f"{one.path}: a partial tail of {one.tail} bytes")
+            if one.findings or one.skipped or one.tail:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""

@@ -17,96 +17,42 @@ import click
 
 from kfuzz.display import progress
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
-from kfuzz.kafka import INTERNAL_TOPICS
-from kfuzz.text import json_printable
+from kfuzz.files import local_path, require_writable, write_whole
+from kfuzz.text import json_printable, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kfuzz.records import Limits
-
 __all__ = [
+    "PATH",
+    "Complaints",
     "Group",
-    "LocalPath",
+    "Place",
     "Word",
-    "connection_options",
+    "complain",
     "echo_json",
-    "internal_topic",
-    "json_option",
+    "json_line",
     "json_text",
     "keep_going_without_reader",
-    "limit_option",
-    "limits_of",
     "page",
-    "pager_option",
-    "profile_option",
     "progress",
     "reader_is_gone",
-    "records_of_option",
-    "role_option",
+    "require_reports",
+    "say",
     "standard_input",
     "terminal_width",
+    "write_json",
     "write_lines",
 ]
 
 # How many lines are printed between two looks at whether someone still reads them.
 LINES_BETWEEN = 64
-# The value of --records-of that decodes nothing.
-AS_THEY_ARE = "none"
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
 
-pager_option = click.option(
-    "--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print all at once, also on a terminal."
-)
-
-
-role_option = click.option(
-    "--role",
-    type=click.Choice(["consumer", "broker", "log"]),
-    default="consumer",
-    show_default=True,
-    help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
-    "loads a segment (log).",
-)
-profile_option = click.option(
-    "--profile",
-    type=click.Choice(["kafka", "strict"]),
-    default="kafka",
-    show_default=True,
-    help="kafka accepts what Apache Kafka's reader accepts; strict refuses every deviation from the documents.",
-)
-limit_option = click.option(
-    "--limit-bytes",
-    type=click.IntRange(1, (1 << 31) - 2),
-    help="Upper limit for one batch's decompressed payload.  [default: 64 MiB]",
-)
-
-
-def limits_of(limit_bytes: int | None) -> Limits:
-    """The limits that ``--limit-bytes`` gives."""
-    from kfuzz.records import Limits
-
-    return Limits() if limit_bytes is None else Limits(limit_bytes)
-
-
-records_of_option = click.option(
-    "--records-of",
-    type=click.Choice((*INTERNAL_TOPICS, AS_THEY_ARE)),
-    help="Decode keys and values as those of this topic of Kafka's own, such as __consumer_offsets; none decodes "
-    "nothing.  [default: by the name of the folder]",
-)
-
-
-def internal_topic(path: str, records_of: str | None) -> str | None:
-    """The topic of Kafka's own whose records the file has, by the option or by the folder; None for all others."""
-    if records_of is None and path != "-":
-        from kfuzz.messages.internal import topic_of_path
-
-        return topic_of_path(path)
-    return None if records_of == AS_THEY_ARE else records_of
+def say(*sentences: object, err: bool = False) -> None:
+    """Print each on a line of its own, to standard error with ``err``. They are harmless on a terminal."""
+    for sentence in sentences:
+        click.echo(printable(str(sentence)), err=err)
 
 
 def json_text(value: Any, *, sort_keys: bool = True) -> str:
@@ -114,9 +60,29 @@ def json_text(value: Any, *, sort_keys: bool = True) -> str:
     return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False))
 
 
+def json_line(value: Any, *, sort_keys: bool = False) -> str:
+    """``value`` as JSON on one line, as harmless as :func:`json_text`."""
+    return json_printable(json.dumps(value, sort_keys=sort_keys, ensure_ascii=False))
+
+
 def echo_json(value: Any) -> None:
     """Print ``value`` as one JSON document with sorted keys."""
     click.echo(json_text(value))
+
+
+def require_reports(*files: str | None) -> None:
+    """``UsageError`` if one of these files cannot be written. ``-`` is standard output."""
+    for file in files:
+        if file is not None and file != "-":
+            require_writable(file)
+
+
+def write_json(file: str, value: Any) -> None:
+    """Write ``value`` as one JSON document to the file, or print it if the name is ``-``."""
+    if file == "-":
+        echo_json(value)
+    else:
+        write_whole(file, json_text(value, sort_keys=False) + "\n")
 
 
 def page(lines: Iterator[str]) -> None:
@@ -147,6 +113,26 @@ def write_lines(lines: Iterable[str]) -> None:
         if number % LINES_BETWEEN == 0 and reader_is_gone():
             break
     out.flush()
+
+
+def complain(sentence: object) -> None:
+    """Print what is wrong on standard error, harmless on a terminal."""
+    say(f"kfuzz: {sentence}", err=True)
+
+
+class Complaints:
+    """Says on standard error what is wrong with the files that a verb reads, and counts it."""
+
+    count = 0
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence, which counts."""
+        self.count += 1
+        complain(sentence)
+
+    def skip(self, path: Path, what: str) -> None:
+        """Say that a file is skipped, and what it is."""
+        self.say(f"{path} is skipped: it is {what}")
 
 
 class Group(click.Group):
@@ -215,45 +201,26 @@ def standard_input() -> BinaryIO:
     return stdin.buffer
 
 
-class LocalPath(click.ParamType[Path]):
-    """A local path. ``file:///data`` becomes ``/data``; ``s3a://…`` is refused."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        return local_path(value)
-
-
-class Word(click.ParamType[Any]):
-    """A value that a function reads from text."""
+class Place(click.ParamType[Any]):
+    """A value that a function reads from text. What is wrong with a place is clear without the option's name."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
         self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
+        return self.parse(value) if isinstance(value, str) else value
+
+
+class Word(Place):
+    """A value that a function reads from text. An error names the option."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return self.parse(value)
+            return super().convert(value, param, ctx)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
 
-def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a verb that connects to a broker: encryption, and who logs in."""
-    for option in (
-        click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default=""),
-        click.option(
-            "--allow-plain",
-            "plain_hosts",
-            multiple=True,
-            metavar="HOST",
-            help="Send the password to this host even without --tls; may be repeated.",
-        ),
-        click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
-        click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's."),
-        click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
-    ):
-        command = option(command)
-    return command
+# A local path: `file:///data` becomes `/data`, and `s3a://…` is refused.
+PATH = Place("path", local_path)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kfuzz.cli import replay
-from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
+from kfuzz.cli import options, replay
+from kfuzz.cli.console import PATH, Group, Place, echo_json, progress
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
@@ -19,7 +18,7 @@ from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import LocalTarget, Target
-from kfuzz.corpora.workload import Workload, load, parse_size, show_size
+from kfuzz.corpora.workload import Workload, load, show_size
 from kfuzz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,38 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-class _TargetType(click.ParamType[Target]):
-    """A directory or a URI, see ``Target.of``."""
-
-    name = "path or URI"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        return Target.of(value)
-
-
-TARGET = _TargetType()
-
-
-def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    size = None if value is None else parse_size(value)
-    if value is not None and not size:
-        raise click.BadParameter(f'{value!r} is not a size; give one like "64MiB"')
-    return size
-
-
-size_option = click.option(
-    "--size", callback=_size, help='Uncompressed size, like "64MiB", instead of the workload\'s size.'
-)
-
-
-def jobs_option(done: str, default: str) -> Callable[[F], F]:
-    """The option ``--jobs`` of a command that takes several segments at a time."""
-    return click.option(
-        "--jobs", type=click.IntRange(1, 1024), help=f"How many segments are {done} at a time.  [default: {default}]"
-    )
+# A directory or a URI.
+TARGET = Place("path or URI", Target.of)
+size_of_workload = options.size(usual="the workload's")
 
 
 @click.group(cls=Group)
@@ -79,10 +50,10 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("workload", type=LocalPath())
-@click.option("--out", type=TARGET, required=True, help="Place for the corpus: a new or empty directory, or a URI.")
-@size_option
-@click.option("--overwrite", is_flag=True, help="First remove the corpus in --out, finished or not.")
+@click.argument("workload", type=PATH)
+@options.out("the corpus: a new or empty directory, or a URI", type=TARGET, metavar="DIR|URI", required=True)
+@size_of_workload
+@options.overwrite
 @click.option(
     "--resume",
     type=click.Choice(["sizes", "verify"]),
@@ -91,8 +62,8 @@ def command() -> None:
     help="Continue an unfinished corpus: keep segments of the right size; with =verify, read them too.",
 )
 @click.option("--break-lock", is_flag=True, help="Take the corpus from another driver that is dead.")
-@jobs_option("made", "processors + 1; 1 where only one can be written")
-@json_option
+@options.jobs("segments", usual="processors + 1; 1 where only one can be written")
+@options.as_json
 def generate(
     workload: Path,
     out: Target,
@@ -105,7 +76,8 @@ def generate(
 ) -> None:
     """Write the log segments that WORKLOAD (TOML) describes, with their indexes and a manifest.
 
-    Every run of the same workload writes the same bytes.
+    Every run of the same workload writes the same bytes. --overwrite first removes the corpus in --out, finished or
+    not.
 
     \b
     Example:
@@ -142,10 +114,9 @@ def generate(
     is_flag=True,
     help="Compare distributions with the workload too; the results are in _verify.json.",
 )
-@jobs_option("read", "processors; 1 if the corpus is remote")
-@json_option
-@click.pass_context
-def verify(ctx: click.Context, directory: Target, with_statistics: bool, jobs: int | None, as_json: bool) -> None:
+@options.jobs("segments", usual="processors; 1 if the corpus is remote")
+@options.as_json
+def verify(directory: Target, with_statistics: bool, jobs: int | None, as_json: bool) -> int:
     """Read the corpus in DIRECTORY; exit 1 if anything differs from its plan or manifest.
 
     \b
@@ -175,13 +146,13 @@ def verify(ctx: click.Context, directory: Target, with_statistics: bool, jobs: i
             click.echo(summary.compared(corpus, len(checks)))
         for line in summary.verified(corpus, problems, time.monotonic() - start):
             click.echo(line)
-    ctx.exit(1 if problems else 0)
+    return 1 if problems else 0
 
 
 @command.command()
 @click.argument("what", metavar="WORKLOAD|DIRECTORY")
-@size_option
-@json_option
+@size_of_workload
+@options.as_json
 def describe(what: str, size: int | None, as_json: bool) -> None:
     """Show what a workload would generate, or what a corpus holds.
 
@@ -218,33 +189,39 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("directory", type=LocalPath())
-@click.option("--log-dir", type=LocalPath(), help="A directory of log.dirs of a broker that is stopped.")
-@click.option("--topics", is_flag=True, help="Only print the script that creates the topics.")
+@click.argument("directory", type=PATH)
+@click.option("--log-dir", type=PATH, help="A directory of log.dirs of a broker that is stopped.")
+@click.option("--topic-script", is_flag=True, help="Only print the script that creates the topics.")
 @click.option(
     "--link/--copy", help="Link the logs of full segments instead of copying them. Nothing may delete records then."
 )
 @click.option("--present-only", is_flag=True, help="Leave out partitions that --log-dir lacks: others hold them.")
-@click.option("--dry-run", is_flag=True, help="Check everything and change nothing.")
-@json_option
+@options.dry_run
+@options.as_json
 def install(
-    directory: Path, log_dir: Path | None, topics: bool, link: bool, present_only: bool, dry_run: bool, as_json: bool
+    directory: Path,
+    log_dir: Path | None,
+    topic_script: bool,
+    link: bool,
+    present_only: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Put the corpus in DIRECTORY into the log directory of a stopped broker.
 
-    The topics must exist there. First create them with the script that --topics prints, then stop the broker, install,
-    and start it again.
+    The topics must exist there. First create them with the script that --topic-script prints, then stop the broker,
+    install, and start it again.
 
     \b
     Examples:
-      kfuzz corpus install out/corpus --topics > create-topics.sh
+      kfuzz corpus install out/corpus --topic-script > create-topics.sh
       sh create-topics.sh localhost:9092
       kfuzz corpus install out/corpus --log-dir /var/lib/kafka/data
     """
-    if topics == (log_dir is not None):
-        raise click.UsageError("give either --log-dir, or --topics to print the script that creates the topics")
+    if topic_script == (log_dir is not None):
+        raise click.UsageError("give either --log-dir, or --topic-script to print the script that creates the topics")
     corpus = installation.open_finished(directory)
-    if topics:
+    if topic_script:
         if as_json:
             echo_json({"topics": [asdict(topic) for topic in installation.topic_settings(corpus)]})
         else:
@@ -277,9 +254,9 @@ def schema() -> None:
 
 
 @command.command()
-@click.argument("out", metavar="OUT.zip|OUT.tar.gz", type=LocalPath())
+@click.argument("out", metavar="OUT.zip|OUT.tar.gz", type=PATH)
 @click.option("--add", "extra", multiple=True, metavar="PACKAGE", help="Also put this installed package in, as s3fs.")
-@json_option
+@options.as_json
 def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
     """Write an archive from which Spark's executors run kfuzz without an installation.
 

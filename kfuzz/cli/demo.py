@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from kfuzz.cli.console import LocalPath
+from kfuzz.cli import options
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import load, parse_size
+from kfuzz.corpora.workload import load, show_size
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.kafka import LATEST
@@ -51,11 +51,10 @@ def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
 
 
 @click.command()
-@click.option("--out", type=LocalPath(), default="out/demo", show_default=True, help="Folder for what the steps make.")
-@click.option("--seconds", type=click.IntRange(1, 3600), default=20, show_default=True, help="How long to fuzz.")
-@click.option("--size", default="256MiB", show_default=True, help="Uncompressed size of the corpus.")
-@click.pass_context
-def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
+@options.out("what the steps make", default="out/demo")
+@options.seconds(type=click.IntRange(1, 3600), default=20)
+@options.size(default="256MiB")
+def command(out: Path, seconds: int, size: int) -> int:
     """Show a vector, run the matrix, fuzz, then generate and verify a corpus on Spark. Needs a checkout.
 
     \b
@@ -67,14 +66,12 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
         raise UsageError(
             "the demo needs a checkout of the repository; an installed package lacks testees/ and spark_jobs/"
         )
-    if not (wanted := parse_size(size)):
-        raise UsageError(f'--size {size!r} is not a size; give one like "64MiB"')
     # Refuse now what the last step would refuse after some minutes.
-    Plan(load(WORKLOAD).resized(wanted), "--size")
+    Plan(load(WORKLOAD).resized(size), "--size")
     out = require_writable(out, directory=True)
     began = time.monotonic()
     failed = []
-    todo = steps(out, seconds, size)
+    todo = steps(out, seconds, show_size(size))
     for number, (title, argv) in enumerate(todo, start=1):
         shown = ["kfuzz", *argv[4:]] if argv[1] == "-P" else ["python", *argv[1:]]
         click.secho(f"\n[{number}/{len(todo)}] {title}", bold=True)
@@ -92,7 +89,7 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
     for place, what in outcomes(out):
         if place.exists():
             click.echo(f"  {place}  {what}")
-    ctx.exit(1 if failed else 0)
+    return 1 if failed else 0
 
 
 def outcomes(out: Path) -> list[tuple[Path, str]]:

@@ -9,16 +9,17 @@ import click
 from rich.console import Console
 from rich.padding import Padding
 
+from kfuzz.cli import options
 from kfuzz.cli.completion import complete_explained
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.console import echo_json
 from kfuzz.vectors.explaining import VECTORS_SHOWN, Book, Explanation, Line, page
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_explained)
-@click.option("--all", "show_all", is_flag=True, help=f"Show all vectors.  [default: the first {VECTORS_SHOWN}]")
-@json_option
-def command(name: str | None, show_all: bool, as_json: bool) -> None:
+@options.all_of("vectors", usual=f"the first {VECTORS_SHOWN}")
+@options.as_json
+def command(name: str | None, take_all: bool, as_json: bool) -> None:
     """Explain a finding, a requirement, a flag, or an error code of a broker: what it is, what Apache Kafka does, what
     goes wrong in the field, and the vectors about it.
 
@@ -50,7 +51,7 @@ def command(name: str | None, show_all: bool, as_json: bool) -> None:
     for i, one in enumerate(found):
         if i:
             console.print()
-        for line in page(one, None if show_all else VECTORS_SHOWN):
+        for line in page(one, None if take_all else VECTORS_SHOWN):
             _print(console, line)
 
 

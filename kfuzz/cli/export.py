@@ -7,8 +7,8 @@ from typing import cast
 
 import click
 
-from kfuzz.cli.completion import complete_targets
-from kfuzz.cli.console import LocalPath, echo_json, json_option
+from kfuzz.cli import options
+from kfuzz.cli.console import PATH, echo_json
 from kfuzz.files import require_writable
 from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
 
@@ -17,17 +17,11 @@ __all__ = ["command"]
 
 @click.command("export")
 @click.argument("form", type=click.Choice(FORMATS), metavar="FUZZER")
-@click.argument("directory", type=LocalPath(), metavar="DIR")
-@click.option(
-    "--target",
-    default="record-batch",
-    show_default=True,
-    help="Whose seeds: `kfuzz fuzz --list`.",
-    shell_complete=complete_targets,
-)
-@click.option("--corpus", "corpora", type=LocalPath(), multiple=True, help="Also the inputs in this folder.")
-@json_option
-def command(form: str, directory: Path, target: str, corpora: tuple[Path, ...], as_json: bool) -> int:
+@click.argument("directory", type=PATH, metavar="DIR")
+@options.target("whose seeds are written", default="record-batch")
+@click.option("--inputs", type=PATH, metavar="DIR", multiple=True, help="Also write the inputs in this folder.")
+@options.as_json
+def command(form: str, directory: Path, target: str, inputs: tuple[Path, ...], as_json: bool) -> int:
     """Write seeds, dictionary and mutator for another fuzzer: libfuzzer, afl or go.
 
     The mutator knows record batches: it changes their fields, records and payloads, and repairs lengths and CRCs.
@@ -36,12 +30,12 @@ def command(form: str, directory: Path, target: str, corpora: tuple[Path, ...], 
     \b
     Examples:
       kfuzz export libfuzzer out/kit
-      kfuzz export afl out/kit --corpus out/fuzz/record-batch/corpus
+      kfuzz export afl out/kit --inputs out/fuzz/record-batch/corpus
       kfuzz export go testdata/fuzz/FuzzDecode
     """
     chosen = cast(Format, form)
     directory = require_writable(directory, directory=True)
-    made = export(chosen, directory, target=target, corpora=corpora, say=lambda line: click.echo(line, err=True))
+    made = export(chosen, directory, target=target, corpora=inputs, say=lambda line: click.echo(line, err=True))
     if as_json:
         echo_json(
             {

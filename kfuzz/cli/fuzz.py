@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 
 import click
 
+from kfuzz.cli import options
 from kfuzz.cli.completion import complete_targets, complete_testees
-from kfuzz.cli.console import LocalPath, Word, echo_json, json_option
+from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
@@ -24,50 +25,25 @@ from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.fuzz.truth import named_testee
 from kfuzz.text import printable
-from kfuzz.units import parse_duration
 
 __all__ = ["command"]
 
 SHOWN_HEX_DIGITS: Final = 400
-SECONDS: Final = 60
 SECONDS_MAX: Final = 7 * 86400
-JOBS_MAX: Final = 256
 # All fit a terminal of 80 characters.
 COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "finds", "since new")
 
 
-def _seconds(text: str) -> int:
-    seconds = round(parse_duration(text))
-    if not 1 <= seconds <= SECONDS_MAX:
-        raise UsageError(f"{text!r} is not between 1s and {SECONDS_MAX // 86_400}d")
-    return seconds
-
-
 @click.command()
 @click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=complete_targets)
-@click.option(
-    "--time", "time_s", type=Word("time", _seconds), help="Time for each target: 90s, 10m, 1h, 1d.  [default: 60s]"
-)
-@click.option("--seconds", type=click.IntRange(1, SECONDS_MAX), help="The same, in seconds.")
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, JOBS_MAX),
-    default=1,
-    show_default=True,
-    help="Processes at the same time. With more than there are targets, a target has several.",
-)
-@click.option("--runs", type=click.IntRange(1), help="Stop a target after this many inputs, even if time is left.")
-@click.option("--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the mutations.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out/fuzz"),
-    show_default=True,
-    help="Where causes, logs and the corpora are kept.",
-)
+@options.seconds(type=click.IntRange(1, SECONDS_MAX), default=60)
+@options.jobs("processes", default=1, note="With more than there are targets, a target has several.")
+@options.count(", at most", note="A target ends after them, even if time is left.")
+@options.seed
+@options.out("causes, logs and the corpora", default="out/fuzz")
 @click.option(
     "--corpus",
-    type=LocalPath(),
+    type=PATH,
     help="Folder of the corpora, one folder per target.  [default: in --out]",
 )
 @click.option(
@@ -91,14 +67,13 @@ def _seconds(text: str) -> int:
     is_flag=True,
     help="Only run every vector, seed and regression once; without TARGET, for all targets except canary.",
 )
-@click.option("--list", "as_list", is_flag=True, help="Show the targets.")
-@json_option
+@click.option("--targets", "as_list", is_flag=True, help="Only list the targets.")
+@options.as_json
 def command(
     targets: tuple[str, ...],
-    time_s: int | None,
-    seconds: int | None,
+    seconds: int,
     jobs: int,
-    runs: int | None,
+    count: int | None,
     seed: int,
     out: Path,
     corpus: Path | None,
@@ -119,13 +94,13 @@ def command(
 
     \b
     Examples:
-      kfuzz fuzz --list
-      kfuzz fuzz record-batch --time 1m
-      kfuzz fuzz record-batch messages broker --time 1h --jobs 2 --truth kafka-clients@4.4.0
+      kfuzz fuzz --targets
+      kfuzz fuzz record-batch --seconds 60
+      kfuzz fuzz record-batch messages broker --seconds 3600 --jobs 2 --truth kafka-clients@4.4.0
       kfuzz fuzz record-batch compression --sanitize address --json
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
-      kfuzz fuzz --peer aiokafka --time 10m
+      kfuzz fuzz --peer aiokafka --seconds 600
     """
     if as_list:
         return _list(as_json)
@@ -139,20 +114,18 @@ def command(
             targets or tuple(name for name in TARGETS if name != "canary"), sanitizer or "none", out, as_json
         )
     if not targets and peer is None:
-        raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` describes them")
+        raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --targets` describes them")
     fuzzed = None if peer is None else peers.find(peer)
     if file is not None:
         return _reproduce(targets, fuzzed, file, sanitizer, truth, as_json)
-    if time_s is not None and seconds is not None:
-        raise UsageError("--time and --seconds are the same time in two units; use one of them")
     out = require_writable(out, directory=True)
     if corpus is not None:
         corpus = require_writable(corpus, directory=True)
     with live_table(COLUMNS, quiet=as_json) as show:
         results = campaign.run(
             targets,
-            time_s or seconds or SECONDS,
-            runs=runs,
+            seconds,
+            runs=count,
             seed=seed,
             jobs=jobs,
             out=out,
@@ -178,7 +151,7 @@ def command(
 
 
 def _say(line: str) -> None:
-    click.echo(printable(line), err=True)
+    say(line, err=True)
 
 
 def _list(as_json: bool) -> int:
@@ -196,7 +169,7 @@ def _refuse_with_peer(peer: str, targets: tuple[str, ...], truth: str | None, re
         raise UsageError("--peer fuzzes the peer's reader, and a TARGET is kfuzz's own code; use only one of them")
     if truth is not None:
         raise UsageError(
-            f"--truth is about kfuzz's own targets; compare a peer by `kfuzz conform --differential --testee {peer}`"
+            f"--truth is about kfuzz's own targets; compare a peer by `kfuzz differential --testee {peer}`"
         )
     if replay:
         raise UsageError(
@@ -225,9 +198,8 @@ def _reproduce(
     elif find is None:
         click.echo(f"{name}: {file} does not break it")
     else:
-        click.echo(printable(f"{name}: {find.summary}"))
-        for line in find.details.split("\n"):
-            click.echo(printable(line))
+        say(f"{name}: {find.summary}")
+        say(*find.details.split("\n"))
     return int(find is not None)
 
 
@@ -324,7 +296,7 @@ def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
     for cause in causes:
         shown = cause.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(cause.input_hex) > SHOWN_HEX_DIGITS else "")
         at = f" ({cause.at})" if cause.at else ""
-        click.echo(printable(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}"))
+        say(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}")
         known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
         count = f"{_inputs(cause.count)}{printable(known)}{more}"

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from kfuzz.cli.completion import complete_targets
-from kfuzz.cli.console import LocalPath, echo_json, json_option
+from kfuzz.cli import options
+from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
 from kfuzz.fuzz.crashes import crash_at, crash_of_target
 from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
-from kfuzz.text import printable
 
 __all__ = ["command"]
 
 
 @click.command()
 @click.argument("crash", metavar="CRASH", type=click.Path(path_type=Path))
-@click.option("--id", metavar="ID", help="The id of the vector: the path of its file in vectors/, then its own name.")
+@click.option(
+    "--id",
+    metavar="ID",
+    help="The id of the vector: the path of its file in vectors/, then its own name, which is also that of the "
+    "regression.  [default with --regression-only: the name of CRASH]",
+)
 @click.option("--summary", metavar="TEXT", help="What is in the bytes, in one line.  [default: kfuzz's finding]")
 @click.option(
     "--requirement",
@@ -40,40 +45,32 @@ __all__ = ["command"]
     help="Decoders may also refuse what kfuzz and Kafka read: the documents are silent, or only say what should be.",
 )
 @click.option("--regression-only", is_flag=True, help="Make no vector.")
-@click.option("--name", metavar="NAME", help="With --regression-only: the name of its file.  [default: that of CRASH]")
-@click.option(
-    "--target",
-    metavar="TARGET",
-    help="CRASH is any input of this fuzz target, as bytes or in a .hex file.",
-    shell_complete=complete_targets,
-)
-@click.option("--dry-run", is_flag=True, help="Ask Kafka and show the vector, but write nothing.")
-@click.option("--vectors", "root", type=LocalPath(), metavar="DIR", help="The suite in DIR instead of kfuzz's own.")
+@options.target("that CRASH, as bytes or in a .hex file, is any input of")
+@options.dry_run
+@options.vectors
 @click.option(
     "--regressions",
-    type=LocalPath(),
+    type=PATH,
     metavar="DIR",
     help="Where regressions are kept.  [default: corpus/regressions of the checkout]",
 )
-@json_option
+@options.as_json
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     crash: Path,
     id: str | None,
-    summary: str | None,
-    requirements: tuple[str, ...],
-    flags: tuple[str, ...],
-    hostile: str | None,
-    acceptable: bool,
     regression_only: bool,
-    name: str | None,
     target: str | None,
     dry_run: bool,
-    root: Path | None,
+    summary: str | None,
     regressions: Path | None,
     as_json: bool,
+    **about_vector: Any,
 ) -> int:
-    """Make a vector and a regression of CRASH, the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform
-    --differential` found.
+    """Make a vector and a regression of CRASH, the smallest input of a cause that `kfuzz fuzz` or `kfuzz
+    differential` found.
 
     The vector has no recipe: `kfuzz vectors build` never changes its bytes. The field that kills is its hostile field.
     kfuzz's own reader gives the expectations, and Apache Kafka must confirm them: kfuzz asks both releases of
@@ -88,7 +85,7 @@ def command(
     Examples:
       kfuzz keep out/fuzz/record-batch/causes/panics-01234567 --id records/v2/count/negative
       kfuzz keep out/differential/seed-1-input-42.bin --id records/v2/record/key-length --flag LengthBeyondRecord
-      kfuzz keep out/fuzz/columns/causes/loses-01234567 --regression-only --name empty-value
+      kfuzz keep out/fuzz/columns/causes/loses-01234567 --regression-only --id empty-value
       kfuzz keep input.hex --target messages --id messages/counts/fetch-request-v18 --dry-run
     """
     if not crash.exists():
@@ -102,38 +99,17 @@ def command(
     if regressions is not None:
         require_writable(regressions, directory=True)
     if regression_only:
-        about_vectors = {
-            "--id": id,
-            "--requirement": requirements,
-            "--flag": flags,
-            "--hostile": hostile,
-            "--acceptable": acceptable,
-            "--vectors": root,
-        }
-        for option, given in about_vectors.items():
-            if given:
-                raise UsageError(f"{option} is about a vector; leave it out with --regression-only")
-        kept = kept_regression(found, name, summary=summary, regressions=regressions)
+        for param in ctx.command.params:
+            if about_vector.get(str(param.name)):
+                raise UsageError(f"{param.opts[0]} is about a vector; leave it out with --regression-only")
+        kept = kept_regression(found, id and id.rpartition("/")[2], summary=summary, regressions=regressions)
     elif id is None:
         raise UsageError("give the vector a name with --id, or keep only a regression with --regression-only")
-    elif name is not None:
-        raise UsageError("--name is the name of a regression only; a vector's own is the end of its --id")
     else:
         try:
-            kept = kept_vector(
-                found,
-                id,
-                summary=summary,
-                requirements=requirements,
-                flags=flags,
-                hostile=hostile,
-                acceptable=acceptable,
-                root=root,
-                regressions=regressions,
-            )
+            kept = kept_vector(found, id, summary=summary, regressions=regressions, **about_vector)
         except Disagrees as error:
-            for sentence in error.sentences:
-                click.echo(printable(sentence))
+            say(*error.sentences)
             click.echo("Kafka and kfuzz disagree, so nothing was written; --regression-only keeps it without a verdict")
             return 1
     if not dry_run:

@@ -15,10 +15,9 @@ from typing import Any
 import click
 
 from kfuzz import __version__
-from kfuzz.cli.console import Group, keep_going_without_reader
+from kfuzz.cli.console import Group, complain, keep_going_without_reader
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.mapped import cut_file, forget_files
-from kfuzz.text import printable
 
 # Python searches for unreachable cycles whenever this many more objects were created than freed. Its default of 700 is
 # too low here: kfuzz makes hundreds of thousands of records and JSON objects, which form no cycles. With the default,
@@ -36,6 +35,7 @@ VERBS = {
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
+    "differential": ("kfuzz.cli.differential", "Give random inputs to kfuzz and a testee, and compare."),
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
     "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
@@ -131,7 +131,7 @@ def _complain(sentence: str) -> None:
 
     Of a file that lost bytes while it was read, anything else that is said may be wrong.
     """
-    click.echo(f"kfuzz: {printable(cut_file() or sentence)}", err=True)
+    complain(cut_file() or sentence)
 
 
 def _main(args: list[str] | None, signals: list[int]) -> None:

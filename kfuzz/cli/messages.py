@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kfuzz.cli.console import Group, echo_json, json_option, json_text, standard_input
+from kfuzz.cli import options
+from kfuzz.cli.console import Group, echo_json, json_text, say, standard_input
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
-from kfuzz.findings import PROFILES, Profile
-from kfuzz.kafka import LATEST
+from kfuzz.findings import Profile
 from kfuzz.messages.catalogues import CARRIED, Catalogue, catalogue, condense, load
 from kfuzz.messages.codec import read
 from kfuzz.messages.evolution import compare_all
@@ -25,15 +26,6 @@ from kfuzz.messages.schemas import schema
 from kfuzz.text import printable
 
 __all__ = ["command"]
-
-source_option = click.option(
-    "--definitions",
-    "source",
-    metavar="SOURCE",
-    default=LATEST,
-    show_default=True,
-    help=f"Where definitions come from: a built-in catalogue ({', '.join(CARRIED)}), a jar, a folder or a file.",
-)
 
 
 def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
@@ -76,12 +68,10 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option(
-    "--all", "every", is_flag=True, help="Also list messages that only occur inside other messages or in logs."
-)
-@json_option
-@source_option
-def list_messages(every: bool, as_json: bool, source: str) -> None:
+@options.all_of("messages", note="Some only occur inside other messages or in logs.")
+@options.as_json
+@options.definitions
+def list_messages(take_all: bool, as_json: bool, source: str) -> None:
     """List the requests, responses and headers with their API keys, kinds and versions.
 
     A catalogue without requests, responses and headers is listed in full. Such catalogues hold the records of a
@@ -96,7 +86,7 @@ def list_messages(every: bool, as_json: bool, source: str) -> None:
     """
     known = definitions_of(source).messages.values()
     sent = [message for message in known if message.kind in ("request", "response", "header")]
-    messages = sorted(known if every or not sent else sent, key=_place)
+    messages = sorted(known if take_all or not sent else sent, key=_place)
     if as_json:
         echo_json([described(message) for message in messages])
         return
@@ -142,9 +132,9 @@ def described(message: Definition) -> dict[str, Any]:
 
 @command.command("show")
 @click.argument("name", metavar="MESSAGE")
-@click.option("--version", type=int, metavar="N", help="Only show the fields of version N.  [default: all versions]")
-@json_option
-@source_option
+@options.version(usual="all versions")
+@options.as_json
+@options.definitions
 def show_message(name: str, version: int | None, as_json: bool, source: str) -> None:
     """Show the fields of a message in the order in which they are sent.
 
@@ -168,7 +158,7 @@ def show_message(name: str, version: int | None, as_json: bool, source: str) -> 
     columns = [cells for cells, _ in rows]
     widths = [max((len(row[i]) for row in columns), default=0) for i in range(2)]
     for row in columns:
-        click.echo(printable(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()))
+        say(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip())
 
 
 Row = tuple[tuple[str, str, str], dict[str, Any]]
@@ -234,8 +224,8 @@ def _notes(message: Definition, field: Field, versions: Versions) -> list[str]:
 @command.command("diff")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@json_option
-def diff(old: str, new: str, as_json: bool) -> None:
+@options.as_json
+def diff(old: str, new: str, as_json: bool) -> int:
     """Compare definitions: show which changes in NEW break peers that know OLD. Exit 1 if any change does.
 
     OLD and NEW are releases, jars, folders, catalogues or single definitions. Changes that do not affect the bytes, for
@@ -251,25 +241,13 @@ def diff(old: str, new: str, as_json: bool) -> None:
     changes = compare_all(before, after)
     weights = Counter(change.weight for change in changes)
     if as_json:
-        echo_json(
-            [
-                {
-                    "code": change.code,
-                    "incompatible": change.incompatible,
-                    "message": change.message,
-                    "path": change.path,
-                    "text": change.text,
-                    "weight": change.weight,
-                }
-                for change in changes
-            ]
-        )
+        echo_json([asdict(one) | {"incompatible": one.incompatible, "weight": one.weight} for one in changes])
     else:
         for change in changes:
-            click.echo(printable(f"{change.weight:<13}{change}"))
+            say(f"{change.weight:<13}{change}")
         warned = f"{weights['warning']} to look at, " if weights["warning"] else ""
         click.echo(f"{weights['incompatible']} incompatible, {warned}{weights['fine']} fine")
-    click.get_current_context().exit(1 if weights["incompatible"] else 0)
+    return 1 if weights["incompatible"] else 0
 
 
 # ------------------------------------------------------------------------------------------------- import
@@ -278,8 +256,8 @@ def diff(old: str, new: str, as_json: bool) -> None:
 @command.command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="JAR...")
 @click.option("--kafka", "release", required=True, metavar="VERSION", help="Kafka release of the JARs.")
-@click.option("--out", "out", required=True, metavar="FILE", help="Catalogue to write.")
-def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None:
+@options.out("the catalogue", metavar="FILE", required=True)
+def import_definitions(sources: tuple[str, ...], release: str, out: Path) -> None:
     """Condense the definitions in jars or folders into one catalogue: names, types, versions and flags.
 
     \b
@@ -289,24 +267,20 @@ def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None
       kfuzz messages list --definitions 4.4.0.json
     """
     catalogues = [load(source) for source in sources]
-    write_whole(Path(out), condense(catalogues, release))
+    write_whole(out, condense(catalogues, release))
     count = len({name for one in catalogues for name in one.messages})
-    click.echo(printable(f"{out}: {count} messages of Kafka {release}"))
+    say(f"{out}: {count} messages of Kafka {release}")
 
 
 # ------------------------------------------------------------------------------------------------- decode, encode
 
-version_option = click.option("--version", type=int, required=True, metavar="N", help="Version of the message.")
-
 
 @command.command("decode")
 @click.argument("name", metavar="MESSAGE")
-@version_option
-@click.option(
-    "--profile", type=click.Choice(PROFILES), default="kafka", show_default=True, help="Which findings are fatal."
-)
-@source_option
-def decode_message(name: str, version: int, profile: Profile, source: str) -> None:
+@options.version(required=True)
+@options.profile
+@options.definitions
+def decode_message(name: str, version: int, profile: Profile, source: str) -> int:
     """Read the bytes of a message, without its header, from standard input and print the message as JSON.
 
     Findings go to standard error. Exit 1 if the message is refused.
@@ -322,14 +296,15 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
     for finding in reading.findings:
         click.echo(f"{finding.severity}: {printable(str(finding))}", err=True)
     if reading.message is None:
-        click.get_current_context().exit(1)
+        return 1
     click.echo(json_text(to_json(message, version, reading.message), sort_keys=False))
+    return 0
 
 
 @command.command("encode")
 @click.argument("name", metavar="MESSAGE")
-@version_option
-@source_option
+@options.version(required=True)
+@options.definitions
 def encode_message(name: str, version: int, source: str) -> None:
     """Read a message as JSON from standard input and write its bytes, without a header, to standard output.
 

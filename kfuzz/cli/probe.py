@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import connection_options, echo_json, progress
-from kfuzz.cli.report import CAUSES_SHOWN, print_outcome
-from kfuzz.client.settings import Address, Security
-from kfuzz.conformance.judge.matrix import Places, update_expected
+from kfuzz.cli import options
+from kfuzz.cli.console import complain, progress, require_reports, say, write_json
+from kfuzz.cli.report import print_outcome
+from kfuzz.client.settings import Address
+from kfuzz.conformance.judge.matrix import Places
+from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.errors import UsageError
-from kfuzz.files import require_writable, write_whole
 from kfuzz.probe import Settings, cases_for_broker, probe, summary
-from kfuzz.text import printable
 from kfuzz.vectors import default_root, load_suite
 
 __all__ = ["command"]
@@ -23,62 +22,35 @@ __all__ = ["command"]
 
 @click.command()
 @click.argument("broker", metavar="HOST:PORT")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
-@click.option("--yes", is_flag=True, help="The broker may be on another machine.")
+@options.globs
+@options.yes
 @click.option("--name", default="", metavar="NAME@VERSION", help="Compare with vectors/expected/NAME@VERSION.txt.")
-@click.option("--expected", "expected_file", metavar="FILE", help="Compare with the outcomes in FILE instead.")
-@click.option("--update-expected", "updates", is_flag=True, help="Rewrite that file from the outcomes of a whole run.")
-@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it instead of tables.")
-@click.option(
-    "--timeout", "timeout_s", type=click.IntRange(1, 3600), default=10, show_default=True, help="Seconds for an answer."
-)
-@click.option(
-    "--duration",
-    "duration_s",
-    type=click.IntRange(1, 86_400),
-    default=1800,
-    show_default=True,
-    help="Seconds for everything.",
-)
+@options.expected
+@options.json_file
+@options.timeout(default="10s")
+@options.duration("the probe", default="30m")
 @click.option("--prefix", default="kfuzz-probe", show_default=True, help="How the names of its topics begin.")
-@click.option("--replication", type=click.IntRange(1), help="Replicas of its topics.  [default: the broker's]")
+@options.replication
 @click.option("--keep", is_flag=True, help="Do not delete its topics.")
-@connection_options
-@click.option(
-    "--causes",
-    "causes_shown",
-    type=click.IntRange(min=1),
-    default=CAUSES_SHOWN,
-    show_default=True,
-    help="How many causes to print.",
-)
-@click.option("--only-failures", is_flag=True, help="Print only causes with an outcome that is not as expected.")
-@click.option("--publish", is_flag=True, help="Hide crashes and hangs that the expected outcomes do not list publicly.")
-@click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+@options.connection
+@options.outcomes
+@options.vectors
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     broker: str,
     globs: tuple[str, ...],
     yes: bool,
     name: str,
-    expected_file: str | None,
-    updates: bool,
+    expected_file: Path | None,
+    update_expected: bool,
     json_file: str | None,
-    timeout_s: int,
-    duration_s: int,
-    prefix: str,
-    replication: int | None,
-    keep: bool,
-    tls: bool,
-    tls_ca: Path | None,
-    user: str | None,
-    plain_hosts: tuple[str, ...],
-    password: str,
     causes_shown: int,
     only_failures: bool,
     publish: bool,
-    root: str | None,
+    root: Path | None,
+    **others: Any,
 ) -> None:
     """Show the vectors to a running broker, and compare what it does with Apache Kafka.
 
@@ -96,27 +68,18 @@ def command(
       kfuzz probe 127.0.0.1:9092 --expected mine.txt --only-failures
       kfuzz probe test-broker:9092 --yes --timeout 30
     """
-    settings = Settings(
-        Address.parse(broker),
-        Security(tls or tls_ca is not None, str(tls_ca) if tls_ca else None, user, password, plain_hosts),
-        open_to_others=yes,
-        timeout_ms=timeout_s * 1000,
-        duration_s=duration_s,
-        prefix=prefix,
-        keep=keep,
-        replication=replication or -1,
-    )
-    if updates and globs:
+    # The other options have the names of the settings.
+    settings = Settings(Address.parse(broker), open_to_others=yes, **others)
+    if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
-    if updates and not (name or expected_file):
+    if update_expected and not (name or expected_file):
         raise UsageError("--update-expected needs a file; name it with --expected FILE, or with --name NAME@VERSION")
-    if json_file is not None and json_file != "-":
-        require_writable(json_file)
-    suite = Path(root) if root else default_root()
+    require_reports(json_file)
+    suite = root or default_root()
     cases = cases_for_broker(load_suite(globs or "*", suite))
     if not cases:
         raise UsageError("no vector of records matches these GLOBs; choose others")
-    places = Places.beside(suite, Path(expected_file) if expected_file else None)
+    places = Places.beside(suite, expected_file)
     quiet = json_file == "-"
     with progress("probe", len(cases), quiet=quiet) as set_done:
         done = probe(
@@ -127,24 +90,20 @@ def command(
             whole=not globs,
             publish=publish,
             on_progress=set_done,
-            on_notice=lambda text: click.echo(printable(text), err=True),
+            on_notice=lambda text: say(text, err=True),
         )
     from kfuzz.conformance import report
 
-    if quiet:
-        echo_json(report.to_json(done.run))
-    elif json_file:
-        write_whole(json_file, json.dumps(report.to_json(done.run), indent=2, ensure_ascii=False) + "\n")
+    if json_file:
+        write_json(json_file, report.to_json(done.run))
     if not quiet:
-        for line in summary(done.run, len(cases)):
-            click.echo(printable(line))
+        say(*summary(done.run, len(cases)))
         print_outcome(done.run, causes_shown=causes_shown, only_failures=only_failures)
     if done.ended:
-        click.echo(f"kfuzz: {printable(done.ended)}", err=True)
-    if updates and done.ended:
+        complain(done.ended)
+    if update_expected and done.ended:
         raise UsageError("the expected outcomes are unchanged, because the probe ended early")
-    if updates:
-        for sentence in update_expected(done.run, places):
-            click.echo(sentence, err=quiet)
+    if update_expected:
+        say(*rewrite_expected(done.run, places), err=quiet)
         ctx.exit(0)
     ctx.exit(1 if done.run.failed or done.ended else 0)

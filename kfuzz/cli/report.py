@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.cli import options
+from kfuzz.cli.console import echo_json, progress, require_reports, say
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, require_writable, write_whole
+from kfuzz.files import read_bytes, write_whole
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
@@ -21,54 +22,43 @@ if TYPE_CHECKING:
     from kfuzz.conformance.report import Changes
     from kfuzz.vectors import Vector
 
-__all__ = ["CAUSES_SHOWN", "command", "print_outcome", "print_run"]
+__all__ = ["command", "print_outcome", "print_run"]
 
-CAUSES_SHOWN = 25
 SENTENCES_SHOWN = 20
 
 
 @click.command()
 @click.argument("result", metavar="RESULT.json")
 @click.argument("newer", metavar="[NEWER.json]", required=False)
-@click.option("--html", "html_file", metavar="FILE", help="Write one self-contained HTML page.")
+@options.html_file
 @click.option(
     "--site",
     metavar="DIR",
     help="Write the same page for others, as a folder for a web server. It withholds as --publish does.",
 )
-@click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit XML.")
-@click.option(
-    "--causes", "shown", type=click.IntRange(min=1), default=CAUSES_SHOWN, show_default=True, help="How many to show."
-)
-@click.option("--only-failures", is_flag=True, help="Leave out causes whose outcomes are all as expected.")
-@click.option(
-    "--publish",
-    is_flag=True,
-    help="Hide crashes, hangs and memory faults that vectors/expected/ does not list publicly.",
-)
+@options.junit_file
+@options.outcomes
 @click.option(
     "--disclose",
     "private",
     metavar="DIR",
     help="Write a report for the maintainers about each cause, and try its reproducer.",
 )
-@click.option("--vectors", "root", metavar="DIR", help="The suite of that run, if it is not kfuzz's own.")
-@json_option
-@click.pass_context
+@options.vectors
+@options.as_json
 def command(
-    ctx: click.Context,
     result: str,
     newer: str | None,
     html_file: str | None,
     site: str | None,
     junit_file: str | None,
-    shown: int,
+    causes_shown: int,
     only_failures: bool,
     publish: bool,
     private: str | None,
-    root: str | None,
+    root: Path | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Show the result of `kfuzz conform --json RESULT.json`: what each implementation does wrong, worst first.
 
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
@@ -97,9 +87,7 @@ def command(
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
-    for file in (html_file, junit_file):
-        if file is not None:
-            require_writable(file)
+    require_reports(html_file, junit_file)
     if newer and (html_file or site or junit_file or only_failures or publish or private):
         raise UsageError(
             "--html, --site, --junit, --publish, --disclose and --only-failures are about one result; give only one"
@@ -112,7 +100,7 @@ def command(
 
     if site is not None:
         report.require_empty(site)
-    place = Path(root) if root else default_root()
+    place = root or default_root()
     suite = load_suite("*", place, kinds=KINDS)
     if newer:
         changes = _changes(result, newer, suite)
@@ -121,7 +109,7 @@ def command(
         else:
             for sentence in changes.sentences():
                 click.echo(sentence)
-        ctx.exit(1 if changes else 0)
+        return 1 if changes else 0
     run = _run_in(result, suite)
     public = published(run, Places.beside(place)) if publish or site else run
     run = public if publish else run
@@ -136,14 +124,14 @@ def command(
     if as_json:
         echo_json(report.to_json(run))
     else:
-        print_run(run, causes_shown=shown, only_new=only_failures)
+        print_run(run, causes_shown=causes_shown, only_new=only_failures)
         for testee in run.testees:
             if testee.stopped:
-                click.echo(printable(f"{testee.label} was not asked to the end: {testee.stopped}"))
-    ctx.exit(1 if run.failed else 0)
+                say(f"{testee.label} was not asked to the end: {testee.stopped}")
+    return 1 if run.failed else 0
 
 
-def _disclose(run: Run, directory: Path, root: str | None) -> None:
+def _disclose(run: Run, directory: Path, root: Path | None) -> None:
     from kfuzz.conformance.protocol.testees import all_testees
     from kfuzz.conformance.report import disclosure
     from kfuzz.vectors.model import load_requirements
@@ -159,8 +147,7 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
             documents=documents,
             on_progress=set_done,
         )
-    for note in done.notes:
-        click.echo(printable(note), err=True)
+    say(*done.notes, err=True)
     click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
@@ -220,15 +207,12 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
 
     print_run(done, causes_shown=causes_shown, only_new=only_failures)
     for testee in done.testees:
-        if notes := report.notes_of(testee):
-            _print_notes(testee.label, notes)
-    for sentence in done.dropped:
-        click.echo(printable(sentence))
+        if notes := [f"{testee.label}: {note}" for note in report.notes_of(testee)]:
+            _say_first(notes[:-1], "--json has them all")
+            say(notes[-1])
+    say(*done.dropped)
     without_cause = report.sentences(done, with_causes=False)
-    for sentence in without_cause[:SENTENCES_SHOWN]:
-        click.echo(printable(f"unexpected: {sentence}"))
-    if len(without_cause) > SENTENCES_SHOWN:
-        click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
+    _say_first([f"unexpected: {sentence}" for sentence in without_cause], "--html or --json shows them all")
     count = len(report.sentences(done))
     by_cause = "; the causes marked with ! have them" if count > len(without_cause) else ""
     pinned = done.testees[0].pinned
@@ -238,10 +222,8 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
     click.echo(f"{count} {bad}{by_cause}" if count else good)
 
 
-def _print_notes(label: str, notes: Sequence[str]) -> None:
-    *others, last = notes
-    for note in others[:SENTENCES_SHOWN]:
-        click.echo(printable(f"{label}: {note}"))
-    if len(others) > SENTENCES_SHOWN:
-        click.echo(f"… and {len(others) - SENTENCES_SHOWN} more; --json has them all")
-    click.echo(printable(f"{label}: {last}"))
+def _say_first(sentences: Sequence[str], others: str) -> None:
+    """Print the first sentences; ``others`` says where all of them are."""
+    say(*sentences[:SENTENCES_SHOWN])
+    if len(sentences) > SENTENCES_SHOWN:
+        click.echo(f"… and {len(sentences) - SENTENCES_SHOWN} more; {others}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import LocalPath, echo_json, json_option
+from kfuzz.cli import options
+from kfuzz.cli.console import Complaints, complain, echo_json, say
 from kfuzz.errors import UsageError
-from kfuzz.text import printable
+from kfuzz.units import counted
 
 if TYPE_CHECKING:
     from kfuzz.logs.salvaging import Salvaged
@@ -19,11 +20,10 @@ __all__ = ["command"]
 
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
-@click.option("--out", type=LocalPath(), required=True, metavar="DIR", help="Where the copy is made.")
-@click.option("--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]")
-@json_option
-@click.pass_context
-def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool) -> None:
+@options.out("the copy", required=True)
+@options.topics
+@options.as_json
+def command(path: str, out: Path, topics: str, as_json: bool) -> int:
     """Copy every batch that Apache Kafka accepts of a segment file, a partition folder or a log directory.
 
     A batch is kept if a consumer reads it and a broker that loads the segment goes on behind it. Kept batches are
@@ -45,29 +45,26 @@ def command(ctx: click.Context, path: str, out: Path, topics: str, as_json: bool
         from kfuzz.logs.segments import passed_over
     except ImportError:
         raise UsageError("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
-    skipped: list[Path] = []
-
-    def pass_over(odd: Path, what: str) -> None:
-        skipped.append(odd)
-        click.echo(f"kfuzz: {printable(f'{odd} is skipped: it is {what}')}", err=True)
-
-    done = salvage(path, out, topics=topics, on_segment=(lambda one: None) if as_json else _print, pass_over=pass_over)
+    complaints = Complaints()
+    done = salvage(
+        path, out, topics=topics, on_segment=(lambda one: None) if as_json else _print, pass_over=complaints.skip
+    )
     if as_json:
         echo_json([_to_json(one) for one in done])
     else:
         lost = sum(one.lost_bytes for one in done)
         kept = sum(one.kept_bytes for one in done)
-        click.echo(f"{len(done)} segment{'s' if len(done) != 1 else ''}: kept {kept} bytes, lost {lost} bytes")
+        click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes")
     if sentence := passed_over(path):
-        click.echo(f"kfuzz: {sentence}", err=True)
-    ctx.exit(1 if skipped or any(one.lost for one in done) else 0)
+        complain(sentence)
+    return 1 if complaints.count or any(one.lost for one in done) else 0
 
 
 def _print(one: Salvaged) -> None:
     offsets = f", offsets {one.first_offset} to {_last(one)}" if one.batches else ""
-    click.echo(printable(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}"))
+    say(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}")
     for lost in one.lost:
-        click.echo(printable(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}"))
+        say(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
 
 
 def _last(one: Salvaged) -> int | None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import signal
 import stat
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import standard_input
+from kfuzz.cli import options
+from kfuzz.cli.console import Word, json_line, say, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.server import shown_address, stopped_by
-from kfuzz.text import json_printable, printable
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
 
@@ -30,25 +29,24 @@ __all__ = ["command"]
 LINE_BYTES_MAX = 256 << 20
 
 
-class _Range(click.ParamType[Versions]):
-    name = "low-high"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Versions:
-        found = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", str(value))
-        if found is None or not (versions := Versions(int(found[1]), int(found[2] or found[1]))):
-            self.fail(f"{value!r} is no range of versions; give one like 4-11, or a single version", param, ctx)
-        return versions
+def _versions(text: str) -> Versions:
+    found = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", text)
+    if found is None or not (versions := Versions(int(found[1]), int(found[2] or found[1]))):
+        raise UsageError(f"{text!r} is no range of versions; give one like 4-11, or a single version")
+    return versions
 
 
 @click.command()
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
+@options.globs
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; any free one if it is not given.")
-@click.option("--yes", is_flag=True, help="The address may be one that other machines can reach.")
-@click.option("--fetch-versions", type=_Range(), help="Offer only these versions of Fetch.  [default: all]")
+@options.yes
+@click.option(
+    "--fetch-versions", type=Word("low-high", _versions), help="Offer only these versions of Fetch.  [default: all]"
+)
 @click.option("--from-stdin", is_flag=True, help="Take topics from standard input instead of the suite.")
-@click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
-@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON instead of text.")
+@options.vectors
+@options.as_json
 def command(
     globs: tuple[str, ...],
     host: str,
@@ -56,7 +54,7 @@ def command(
     yes: bool,
     fetch_versions: Versions | None,
     from_stdin: bool,
-    root: str | None,
+    root: Path | None,
     as_json: bool,
 ) -> None:
     """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
@@ -93,7 +91,7 @@ async def _serve(
     topics: Topics, names: dict[str, str], settings: Settings, given: BinaryIO | None, as_json: bool
 ) -> None:
     ended = asyncio.Event()
-    async with Server(topics, settings, tell=lambda sentence: click.echo(printable(sentence), err=True)) as server:
+    async with Server(topics, settings, tell=lambda sentence: say(sentence, err=True)) as server:
         with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
             if as_json:
                 _say({"host": server.host, "port": server.port, "topics": names})
@@ -138,7 +136,7 @@ async def _lines_of_file(given: BinaryIO) -> AsyncIterator[bytes]:
 
 def _say(value: dict[str, Any]) -> None:
     # Another program waits for the line: click.echo flushes.
-    click.echo(json_printable(json.dumps(value, ensure_ascii=False)))
+    click.echo(json_line(value))
 
 
 def _summary(report: Report, as_json: bool) -> None:

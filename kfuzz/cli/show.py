@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import json
 import mmap
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,24 +18,10 @@ from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, li
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.annotate.marks import marks_of
+from kfuzz.cli import options
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.console import (
-    Word,
-    internal_topic,
-    json_option,
-    json_text,
-    limit_option,
-    limits_of,
-    page,
-    pager_option,
-    profile_option,
-    records_of_option,
-    role_option,
-    terminal_width,
-    write_lines,
-)
-from kfuzz.cli.messages import source_option
+from kfuzz.cli.console import Word, json_line, json_text, page, terminal_width, write_lines
 from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
@@ -45,7 +29,7 @@ from kfuzz.findings.records import CODES
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
 from kfuzz.records import Limits
-from kfuzz.text import json_printable, printable
+from kfuzz.text import printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -81,41 +65,33 @@ BYTE = Word("byte", lambda text: _byte(text))
     metavar="[CODE]",
     help="Open the first batch with this finding; without a code, the first one that is refused, or else odd.",
 )
-@click.option(
-    "--message",
-    metavar="MESSAGE",
-    help="The bytes are this message, without a header; needs --version.  [default: record batches]",
-)
-@click.option("--version", type=int, metavar="N", help="Version of the message.")
+@options.message
+@options.version()
 @click.option(
     "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
 )
 @click.option("--frame", type=click.IntRange(0), metavar="N", help="Open frame N of a connection; the first one is 0.")
 @click.option("--responses", metavar="FILE", help="With --frames: what the broker sent over the same connection.")
-@source_option
-@role_option
-@profile_option
-@limit_option
+@options.definitions
+@options.role
+@options.profile
+@options.limits
 @click.option(
     "--batches",
     type=click.IntRange(min=1),
     help="Show at most this many batches; for a message, in each of its fields.  [default: 20; all in a list]",
 )
-@click.option(
-    "--records",
-    "records_shown",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Show at most this many records of a batch.  [default: 100; 3 and those around it with --finding]",
-)
-@records_of_option
+@options.records(" of a batch", usual="100; 3 and those around it with --finding")
+@options.records_of
 @click.option(
     "--find",
     is_flag=True,
     help="For the input of a cause: find the field that kills, if it is not known yet.",
 )
-@pager_option
-@json_option
+@click.option(
+    "--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print all at once, also on a terminal."
+)
+@options.as_json
 def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> None:
     """Show what is in a file of record batches (a segment or a fetch; - is standard input) or in a vector.
 
@@ -140,7 +116,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     length in front. --responses names the file with what the broker sent; each response is found by its correlation id.
     The list has a line for each request, and --frame N opens one, with its answer and the record batches inside.
 
-    If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform --differential` found, the dump
+    If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz differential` found, the dump
     also names the cause, and marks the field that kills: with an ordinary value in it, the input does no harm.
 
     On a terminal, what does not fit is shown in a pager.
@@ -190,16 +166,11 @@ class Asked:
     source: str
     role: Role
     profile: Profile
-    limit_bytes: int | None
+    limits: Limits
     batches: int | None
-    records_shown: int | None
+    records_max: int | None
     records_of: str | None
     find: bool
-
-    @property
-    def limits(self) -> Limits:
-        """What a decoder may take."""
-        return limits_of(self.limit_bytes)
 
     @property
     def choices(self) -> list[str]:
@@ -248,7 +219,9 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if chosen is None:
         what.require_batches(data)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
-        return opened(title, data, replace(asked, records_of=internal_topic(name, asked.records_of)), as_json=as_json)
+        return opened(
+            title, data, replace(asked, records_of=options.internal_topic(name, asked.records_of)), as_json=as_json
+        )
     is_listed = asked.as_list or not (asked.as_dump or what.vector or crash or chosen or is_one_batch(data))
     if chosen is None and is_listed:
         listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
@@ -261,11 +234,11 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
                 role=asked.role,
                 limits=asked.limits,
                 batches=asked.dumped,
-                records_of=internal_topic(name, asked.records_of),
-                records_shown=asked.records_shown,
+                records_of=options.internal_topic(name, asked.records_of),
+                records_shown=asked.records_max,
             )
         else:
-            dump = dump_message(*chosen, data, asked.profile, asked.dumped, records_shown=asked.records_shown)
+            dump = dump_message(*chosen, data, asked.profile, asked.dumped, records_shown=asked.records_max)
     except Exception as error:
         if crash is None:
             raise
@@ -325,7 +298,7 @@ def opened_frame(
     """The dump of a frame, and of its answer."""
     if frame is None:
         raise UsageError(f"{name} has no frame {asked.frame}; `kfuzz show --frames {name}` lists them")
-    dump_of = partial(frames.dump_frame, profile=asked.profile, batches=asked.dumped, records_shown=asked.records_shown)
+    dump_of = partial(frames.dump_frame, profile=asked.profile, batches=asked.dumped, records_shown=asked.records_max)
     dump = dump_of(sent, frame)
     answer = None
     if frame.answer is not None and received is not None:
@@ -351,7 +324,7 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
         option = asked.choices[0] if asked.choices else "--batches"
         raise UsageError(f"{option} is about record batches, and {name} has {made.title}; leave it out")
     if as_json:
-        yield from long_json({"source": name} | made.to_json(), "entries", made.entries_json())
+        yield from json_document("entries", made.entries_json(), lambda: {"source": name} | made.to_json())
         return
     yield f"{printable(name)}: {made.outcome}, {made.size} bytes"
     yield from map(printable, lines_of(made))
@@ -394,7 +367,7 @@ def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, 
     before = f'{{\n  "{name}": ['
     for item in items:
         yield before
-        before = f"    {json_printable(json.dumps(item, sort_keys=True, ensure_ascii=False))},"
+        before = f"    {json_line(item, sort_keys=True)},"
     yield before.removesuffix(",")
     yield f"  ],\n{json_text(rest())[2:]}"
 
@@ -412,7 +385,7 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
         entry,
         limits=asked.limits,
         records_of=asked.records_of,
-        records_shown=asked.records_shown or (RECORDS_BESIDE_FINDING if asked.finding is not None else None),
+        records_shown=asked.records_max or (RECORDS_BESIDE_FINDING if asked.finding is not None else None),
         around=record_of(asked, entry),
     )
     if as_json:
@@ -520,18 +493,7 @@ def parts_json(dump: Dump) -> Iterator[dict[str, Any]]:
 
 def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
     """The JSON document of a dump."""
-    return long_json(facts, "parts", parts_json(dump))
-
-
-def long_json(facts: dict[str, Any], name: str, items: Iterator[Any]) -> Iterator[str]:
-    """The lines of the JSON document with ``items`` under ``name``; they are not in memory as text."""
-    before, begins, after = json_text(facts | {name: []}).partition(f'\n  "{name}": [')
-    waiting = before + begins
-    is_first = True
-    for item in items:
-        yield waiting if is_first else waiting + ","
-        waiting, is_first = textwrap.indent(json_text(item), "    "), False
-    yield waiting + after if is_first else f"{waiting}\n  {after}"
+    return json_document("parts", parts_json(dump), lambda: facts)
 
 
 # ------------------------------------------------------------------------------------------------- crashes

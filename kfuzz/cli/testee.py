@@ -8,30 +8,24 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import cast
 
 import click
 
-from kfuzz import records
+from kfuzz.cli import options
 from kfuzz.cli.console import Group, standard_input
 from kfuzz.conformance.judge.own import serve
 from kfuzz.conformance.protocol.schema import schema_text
 from kfuzz.conformance.protocol.stubs import LANGUAGES, write_stub
+from kfuzz.findings import Profile
 
 __all__ = ["command"]
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option(
-    "--profile",
-    type=click.Choice(records.PROFILES),
-    default="kafka",
-    show_default=True,
-    help="kafka accepts what Apache Kafka's reader accepts; strict accepts only what the documents allow.",
-)
+@options.profile
 @click.option("--schema", "as_schema", is_flag=True, help="Only print the JSON Schema of the protocol.")
 @click.pass_context
-def command(ctx: click.Context, profile: str, as_schema: bool) -> None:
+def command(ctx: click.Context, profile: Profile, as_schema: bool) -> None:
     """Run kfuzz's own decoder as a testee; `new` writes a testee for yours.
 
     It speaks kfuzz-testee/1 (docs/testee-protocol.md): JSON Lines on standard input and output.
@@ -48,7 +42,7 @@ def command(ctx: click.Context, profile: str, as_schema: bool) -> None:
     if as_schema:
         click.echo(schema_text(), nl=False)
         return
-    serve(standard_input(), sys.stdout.buffer, profile=cast(records.Profile, profile))
+    serve(standard_input(), sys.stdout.buffer, profile=profile)
 
 
 @command.command()

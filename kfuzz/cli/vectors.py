@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.completion import complete_globs
-from kfuzz.cli.console import Group, echo_json, json_option, progress
+from kfuzz.cli import options
+from kfuzz.cli.console import Group, echo_json, progress, say
 from kfuzz.errors import UsageError
-from kfuzz.text import printable
+from kfuzz.units import counted
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
     from kfuzz.vectors.building import Built
 
 __all__ = ["command"]
-
-root_option = click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 
 
 @click.group(cls=Group)
@@ -37,10 +35,10 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
-@json_option
-@root_option
-def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
+@options.globs
+@options.as_json
+@options.vectors
+def list_vectors(globs: tuple[str, ...], as_json: bool, root: Path | None) -> None:
     """List the vectors whose ids match, each with its verdict for a consumer or for a reader of messages.
 
     \b
@@ -53,12 +51,9 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
         echo_json({"suite": suite_version(root), "vectors": [_described(vector) for vector in vectors]})
         return
     for vector in vectors:
-        click.echo(printable(f"{_verdict(vector):<11}{vector.id}  {vector.summary}"))
+        say(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
     counts = Counter(map(_verdict, vectors))
-    click.echo(
-        f"{len(vectors)} vector{'s' if len(vectors) != 1 else ''}: "
-        + ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-    )
+    click.echo(f"{counted(len(vectors), 'vector')}: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
 
 
 def _verdict(vector: Vector) -> str:
@@ -85,8 +80,8 @@ def _described(vector: Vector) -> dict[str, Any]:
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file differs from its recipes.")
 @click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
 @click.option("--broker", is_flag=True, help="Show every vector to a real broker too; exit 1 if it contradicts one.")
-@root_option
-def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) -> None:
+@options.vectors
+def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -> int:
     """Build the vector files from their recipes.
 
     Compressed bytes stay as committed while they decompress to the same contents. Vectors without a recipe stay as they
@@ -106,21 +101,20 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
         raise UsageError(
             "--check writes nothing; --confirm and --broker write Kafka's answers; do not use them together"
         )
-    place = Path(root) if root else default_root()
+    place = root or default_root()
     if check and not place.is_dir():
         raise UsageError(f"{place} is not a directory; name the one that holds the vectors with --vectors")
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
     if check:
         changes += [f"{page}: not up to date with the suite" for page in pages.stale(place)]
-    for change in changes:
-        click.echo(printable(change))
+    say(*changes)
     total = sum(len(file.document["vectors"]) for file in files)
     if check:
         click.echo(
             f"{total} vectors in {len(files)} files: " + (f"{len(changes)} differences" if changes else "as built")
         )
-        click.get_current_context().exit(1 if changes else 0)
+        return 1 if changes else 0
     if confirm:
         files = _confirmed(files)
     if broker:
@@ -128,6 +122,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
     build.write(place, files)
     pages.write(place)
     click.echo(f"{total} vectors in {len(files)} files")
+    return 0
 
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
@@ -155,16 +150,15 @@ def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
 def _end_if(contradictions: Sequence[str]) -> None:
     """If there are contradictions, print them and exit with 1."""
     if contradictions:
-        for line in contradictions:
-            click.echo(printable(line))
+        say(*contradictions)
         click.echo(f"{len(contradictions)} contradictions; nothing was written")
         click.get_current_context().exit(1)
 
 
 @command.command("lint")
-@json_option
-@root_option
-def lint_vectors(as_json: bool, root: str | None) -> None:
+@options.as_json
+@options.vectors
+def lint_vectors(as_json: bool, root: Path | None) -> int:
     """Check what the schema cannot check: flags, requirements, ids, CRCs, budgets, balance, Kafka's cells.
 
     Exit code 0: no problems; 1: problems found.
@@ -176,7 +170,7 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
     """
     from kfuzz.vectors.linting import lint
 
-    place = Path(root) if root else default_root()
+    place = root or default_root()
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory of vectors; name one that holds vector files")
     problems = lint(place)
@@ -184,35 +178,35 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
         echo_json([{"place": problem.place, "text": problem.text} for problem in problems])
     else:
         for problem in problems:
-            click.echo(printable(str(problem)))
+            say(str(problem))
         click.echo(f"{len(problems)} to fix" if problems else "nothing to fix")
-    click.get_current_context().exit(1 if problems else 0)
+    return 1 if problems else 0
 
 
 @command.command("copy")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
+@options.globs
 @click.option("--bombs", is_flag=True, help="Also write the bytes of bombs, which are otherwise copied as recipes.")
-@click.option("--force", is_flag=True, help="Replace an earlier copy in DIR; other files there stay.")
-@json_option
-@root_option
+@options.overwrite
+@options.as_json
+@options.vectors
 def copy_vectors(
-    directory: Path, globs: tuple[str, ...], bombs: bool, force: bool, as_json: bool, root: str | None
+    directory: Path, globs: tuple[str, ...], bombs: bool, overwrite: bool, as_json: bool, root: Path | None
 ) -> None:
     """Copy the suite into DIR so that another project can vendor it: vectors, schema, requirements, example readers.
 
     The README.md in DIR explains how to run the vectors in any language, without kfuzz. With GLOBs, only vectors whose
-    ids match are copied.
+    ids match are copied. --overwrite replaces an earlier copy; other files in DIR stay.
 
     \b
     Examples:
       kfuzz vectors copy testdata/kfuzz
-      kfuzz vectors copy testdata/kfuzz "records/v2/*" --force
+      kfuzz vectors copy testdata/kfuzz "records/v2/*" --overwrite
       kfuzz vectors copy testdata/kfuzz --bombs --json
     """
     from kfuzz.vectors.copying import copy
 
-    done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=force)
+    done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=overwrite)
     if as_json:
         echo_json(
             {

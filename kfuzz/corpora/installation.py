@@ -205,7 +205,7 @@ def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = N
         if configs is None:
             found.append(
                 f"timestamps run from {date(first_ms)} to {date(last_ms)}: the topics need retention.ms=-1, as "
-                "`kfuzz corpus install --topics` sets it, or the broker deletes what is older than its retention "
+                "`kfuzz corpus install --topic-script` sets it, or the broker deletes what is older than its retention "
                 "(default: 7 days)"
             )
         if last_ms > now_ms:
@@ -333,7 +333,8 @@ def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple
         others = "" if len(absent) == len(names) else ", or add --present-only if other directories hold the rest"
         raise UsageError(
             f"{log_dir} lacks {len(absent)} of the corpus' {len(names)} partitions (first: {absent[0]}); "
-            f"start the broker, run the script of `kfuzz corpus install {corpus.out} --topics`, stop the broker{others}"
+            f"start the broker, run the script of `kfuzz corpus install {corpus.out} --topic-script`, "
+            f"stop the broker{others}"
         )
     for name in names:
         require_no_link(log_dir, name)

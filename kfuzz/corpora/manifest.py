@@ -44,6 +44,9 @@ __all__ = [
 ROWS_PER_FILE, ROWS_PER_GROUP = 100_000, 10_000
 # No text in a row is as long. A column of few bytes can repeat one text for each row.
 TEXT_BYTES_MAX = 1024
+# A segment has fewer of each than 2³¹, for its offsets and its positions in bytes have 31 bits.
+COUNTS = ("bytes", "batches", "control_batches", "records", "aborted_records", "valid", "acceptable", "invalid")
+COUNT_MAX = (1 << 31) - 1
 PARTS = "part-*.parquet"
 FORMAT = b"kfuzz-manifest/2"
 # A generator that makes other bytes of a workload than the one before it has another number.
@@ -231,6 +234,7 @@ class Manifest(Sequence[Row]):
                 for batch in file.iter_batches(ROWS_PER_GROUP, columns=columns, use_threads=False):
                     if any(batch.column(one).null_count for one in required):
                         raise self._other_columns(name)
+                    self._require_counts(name, batch)
                     yield plain(batch)
 
     def between(self, first: int, last: int) -> Iterator[Row]:
@@ -280,6 +284,18 @@ class Manifest(Sequence[Row]):
                 f"{self._target}/{name} is not a readable Parquet file ({_first_line(error)}); "
                 "generate again with --overwrite"
             ) from None
+
+    def _require_counts(self, name: str, batch: pa.RecordBatch) -> None:
+        """``UsageError`` for a number of things that no segment has; sums of such numbers would be wrong."""
+        import pyarrow.compute as pc
+
+        for column in set(COUNTS) & set(batch.schema.names):
+            for found in (pc.min(batch.column(column)).as_py(), pc.max(batch.column(column)).as_py()):
+                if found is not None and not 0 <= found <= COUNT_MAX:
+                    raise UsageError(
+                        f"{self._target}/{name} has a row with {found} {column.replace('_', ' ')}, and a segment has 0 "
+                        f"to {COUNT_MAX}; generate the corpus again with --overwrite"
+                    )
 
     def _other_columns(self, name: str) -> UsageError:
         return UsageError(

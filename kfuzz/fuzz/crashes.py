@@ -1,7 +1,7 @@
 """A crash that was kept: the smallest input of a cause, as a campaign or a differential wrote it to a folder.
 
 The file holds the bytes. Beside it is what is known of the cause: ``causes.json`` of a campaign, or the ``.json`` of
-the same name of `kfuzz conform --differential`.
+the same name of `kfuzz differential`.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def with_killing_fields(crash: Crash) -> Crash:
 
 
 def as_differential(crash: Crash) -> Crash:
-    """A deviation in record batches as if `kfuzz conform --differential` had found it; any other crash stays."""
+    """A deviation in record batches as if `kfuzz differential` had found it; any other crash stays."""
     if crash.testee and crash.body is not None and crash.body.message is None:
         return replace(crash, target=DIFFERENTIAL, data=crash.body.data)
     return crash

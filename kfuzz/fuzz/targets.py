@@ -514,4 +514,4 @@ def find(name: str) -> Target:
         return TARGETS[name]
     near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.3)
     hint = f"did you mean {near[0]}?" if near else f"the targets are {', '.join(TARGETS)};"
-    raise UsageError(f"no fuzz target {name!r}; {hint} `kfuzz fuzz --list` shows them")
+    raise UsageError(f"no fuzz target {name!r}; {hint} `kfuzz fuzz --targets` shows them")

@@ -28,6 +28,7 @@ cdef class Verdict:
     cdef public bint partial_tail
     cdef public list findings
     cdef public int64_t largest_timestamp
+    cdef public int64_t next_batch
     cdef public int64_t more_findings
 
     cdef int leave_out(self, int64_t most) except -1

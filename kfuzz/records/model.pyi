@@ -38,6 +38,7 @@ class Verdict:
     partial_tail: bool = False
     findings: list[Finding] = field(default_factory=list)
     largest_timestamp: int = -1
+    next_batch: int = -1
     more_findings: int = 0
 
     @property

@@ -82,6 +82,8 @@ cdef class Verdict:
     - ``fatal``: the first finding that refuses the bytes, or None.
     - ``largest_timestamp``: only for role ``broker``: the largest timestamp of the records (milliseconds), which
       becomes the max timestamp. Otherwise -1.
+    - ``next_batch``: only for role ``log``: the byte at which sound batches follow a cut one; then there is a finding
+      ``batch-length-wrong``. Otherwise -1.
     - ``more_findings``: how many findings ``findings_max`` of :func:`check` left out of ``findings``.
     """
 
@@ -91,6 +93,7 @@ cdef class Verdict:
     partial_tail: bint = False
     findings: list = field(default_factory=list)
     largest_timestamp: int64_t = -1
+    next_batch: int64_t = -1
     more_findings: int64_t = 0
 
     @property
@@ -134,7 +137,7 @@ cdef class Reading(Verdict):
 cdef Verdict new_verdict(Verdict verdict):
     """Set the defaults of a ``verdict`` that ``__new__`` made. Calling the class would take five times as long."""
     verdict.findings = []
-    verdict.largest_timestamp = -1
+    verdict.largest_timestamp = verdict.next_batch = -1
     return verdict
 
 

@@ -111,7 +111,7 @@ def replay_main(arguments: Sequence[str] | None = None) -> int:
         metavar="HOST",
         help="send the password to this host even without --tls; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    _json(parser)
     _spread(parser, "number of Spark tasks (default: one for each core)")
     return _run(parser, arguments, _replay)
 
@@ -126,7 +126,7 @@ def conform_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--ship", type=Path, action="append", default=[], help="a file that the command needs; give one --ship for each"
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    _json(parser)
     _common(parser)
     return _run(parser, arguments, _conform)
 
@@ -145,7 +145,7 @@ def differential_main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the inputs (default: 1)")
     parser.add_argument("--out", type=local_path, default=Path("out"), help="where inputs that differ are kept")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    _json(parser)
     _spread(parser, "number of Spark tasks; changes nothing in the result (default: one for each part)")
     return _run(parser, arguments, _differential)
 
@@ -162,6 +162,10 @@ def _parser(description: str, example: str) -> argparse.ArgumentParser:
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, help="the corpus: a directory shared by all executors, or a URI")
     _spread(parser, "number of Spark tasks; changes no byte (default: about 1 GiB each)")
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _spread(parser: argparse.ArgumentParser, tasks: str) -> None:

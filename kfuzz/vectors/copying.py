@@ -212,7 +212,8 @@ def _require_room(target: Path, force: bool) -> None:
     require_writable(target, directory=True)
     if not force and target.is_dir() and any(target.iterdir()):
         raise UsageError(
-            f"{target} is not empty; name another folder, or use --force to replace an earlier copy (other files stay)"
+            f"{target} is not empty; name another folder, or use --overwrite to replace an earlier copy "
+            "(other files stay)"
         )
 
 

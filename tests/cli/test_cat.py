@@ -77,7 +77,7 @@ def test_damage_exits_with_1_and_names_the_remedy(log: Path) -> None:
         (("LOG", "--from", "soon"), "'soon' is neither an offset nor a time"),
         (("LOG", "--columns", "offset,size"), "column 'size' does not exist"),
         (("LOG", "--key", "hex:0"), "'hex:0' is not hex"),
-        (("LOG", "--tail", "1", "--count", "1"), "--tail and --count exclude each other"),
+        (("LOG", "--tail", "1", "--records", "1"), "--tail and --records exclude each other"),
         (("LOG", "--topics", "x*", "--tail", "0"), "0 is not in the range"),
     ],
 )

@@ -73,6 +73,17 @@ def test_damage_is_told_by_file_and_by_code_and_does_not_end_the_walk(logs: Path
     assert kfuzz("check", index).stdout.splitlines()[-1].startswith(f"{index}: refused, offset index, ")
 
 
+def test_a_partial_tail_is_named_with_its_segment_and_its_size(logs: Path) -> None:
+    segment = sorted((logs / "orders-1").glob("*.log"))[-1]
+    data = segment.read_bytes()
+    segment.write_bytes(data + data[:100])
+    assert kfuzz("check", segment).stdout.endswith(", then a partial tail of 100 bytes\n")
+    done = kfuzz("check", logs)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{segment}: a partial tail of 100 bytes")
+    (document,) = json.loads(kfuzz("check", logs, "--json").stdout)
+    assert [(one["file"], one["partial_tail"]) for one in document["files"]] == [(str(segment), 100)]
+
+
 def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:
     done = kfuzz("check", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

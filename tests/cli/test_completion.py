@@ -38,6 +38,7 @@ def completed(words: str) -> list[str]:
         ("kfuzz explain crc-", ["crc-mismatch"]),
         ("kfuzz conform --testee kafka-clients@4", ["kafka-clients@4.4.0"]),
         ("kfuzz conform --testee kafka-p", ["kafka-protocol", "kafka-python"]),
+        ("kfuzz differential --testee aiok", ["aiokafka"]),
         ("kfuzz fuzz log-", ["log-tools"]),
         ("kfuzz export afl out --target mess", ["messages"]),
         ("kfuzz show records/v2/header/minim", ["records/v2/header/minimal"]),

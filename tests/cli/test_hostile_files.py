@@ -168,7 +168,7 @@ def test_json_from_others_is_one_sentence(tmp_path: Path, content: bytes) -> Non
     # A copy's own list of files is only believed if it is one.
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "manifest.json").write_bytes(content)
-    assert kfuzz("vectors", "copy", tmp_path / "copy", "--force", "--vectors", suite).returncode == 0
+    assert kfuzz("vectors", "copy", tmp_path / "copy", "--overwrite", "--vectors", suite).returncode == 0
 
 
 @pytest.mark.parametrize("content", HOSTILE_TOML.values(), ids=HOSTILE_TOML)
@@ -212,7 +212,7 @@ def test_copy_neither_writes_nor_deletes_through_a_linked_folder(tmp_path: Path)
     os.rename(copy / "records", victim)
     (copy / "records").symlink_to(victim)
     before = digests(tmp_path)
-    is_one_sentence(kfuzz("vectors", "copy", copy, "--force", "--vectors", suite))
+    is_one_sentence(kfuzz("vectors", "copy", copy, "--overwrite", "--vectors", suite))
     assert digests(tmp_path) == before
 
 

@@ -76,7 +76,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
     suite = write_suite(tmp_path / "vectors", [{"id": f"toy/{name}"} for name in ("one", "trap", "two", "three-trap")])
     files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "junit")}
     words = [word for name, file in files.items() for word in (f"--{name}", str(file))]
-    done = conform(suite, "--budget", "1s", "--update-expected", *words, testee=wicked("hangs", *how))
+    done = conform(suite, "--duration", "1s", "--update-expected", *words, testee=wicked("hangs", *how))
     assert done.returncode == 1
     sentence = "its budget of 1 s was over after 1 of 4 questions"
     assert f"unexpected: hangs@1: {sentence}" in done.stdout
@@ -96,7 +96,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
 
 
 def test_a_testee_within_its_time_is_judged_as_without_one(good: Path) -> None:
-    done = conform(good, "--budget", "5m")
+    done = conform(good, "--duration", "5m")
     assert (done.returncode, done.stdout) == (0, conform(good).stdout)
 
 
@@ -263,6 +263,7 @@ def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
         (["--command", ""], "kfuzz: --command is empty"),
         (["nosuch/*"], "kfuzz: no vector matches 'nosuch/*'"),
         (["--role", "broker"], "kfuzz: no vector matches"),
+        (["--differential", "--count", "5"], "kfuzz: --differential is a verb of its own; run `kfuzz differential`"),
         (["--vectors", "/nonexistent"], "kfuzz: /nonexistent is not a directory of vectors"),
     ],
 )
@@ -303,9 +304,9 @@ def test_kfuzz_is_a_testee_like_any_other(good: Path) -> None:
     assert document["cases"][0]["cells"][document["testees"][0]["label"]]["outcome"] == "pass"
 
 
-@pytest.mark.parametrize(("option", "asked"), [("--messages", "messages"), ("--streams", "streams")])
+@pytest.mark.parametrize("asked", ["messages", "streams"])
 def test_messages_and_streams_are_each_a_differential_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, asked: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str
 ) -> None:
     called: list[str] = []
 
@@ -317,10 +318,10 @@ def test_messages_and_streams_are_each_a_differential_of_their_own(
         return run
 
     for name in ("messages", "streams"):
-        monkeypatch.setattr(f"kfuzz.conformance.differential.{name}.differ_{name}", differential(name))
+        monkeypatch.setattr(f"kfuzz.cli.differential.differ_{name}", differential(name))
     command = shlex.join(wicked("dies"))
-    monkeypatch.setattr("kfuzz.conformance.differential.messages.release_of", lambda testee: RELEASES[0])
+    monkeypatch.setattr("kfuzz.cli.differential.release_of", lambda testee: RELEASES[0])
     with pytest.raises(SystemExit) as stop:
-        main(["conform", "--differential", option, "--command", command, "--out", str(tmp_path)])
+        main(["differential", "--what", asked, "--command", command, "--out", str(tmp_path)])
     assert stop.value.code == 0
     assert called == [asked]

@@ -60,9 +60,12 @@ def refusing(tmp_path: Path, action: str = "pass") -> Testee:
     return Testee("refusing", "1", (sys.executable, "-S", str(script)))
 
 
-def conform(*arguments: str) -> subprocess.CompletedProcess[str]:
+def differential(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "conform", *arguments], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "kfuzz.cli.main", "differential", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -481,8 +484,8 @@ def test_an_outcome_in_short_tells_contents_apart() -> None:
 
 def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_path: Path) -> None:
     script = refusing(tmp_path).argv
-    done = conform(
-        "--differential", "--count", "200", "--seed", "4", "--command", " ".join(script), "--out", str(tmp_path),
+    done = differential(
+        "--count", "200", "--seed", "4", "--command", " ".join(script), "--out", str(tmp_path),
         "records/v2/header/*", "--json", str(tmp_path / "report.json"),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -506,7 +509,7 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
 
 
 def test_agreement_exits_with_0_and_prints_json_alone() -> None:
-    done = conform("--differential", "--testee", "kfuzz", "--count", "300", "--json", "-")
+    done = differential("--testee", "kfuzz", "--count", "300", "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
@@ -515,18 +518,15 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--count", "3"), "--count belongs to --differential"),
-        (("--differential", "--role", "broker", "--role", "log"), "uses one role"),
-        (("--differential", "--role", "encode"), "uses one role"),
-        (("--differential", "--update-expected"), "--update-expected is about the vectors"),
-        (("--differential", "--testee", "kfuzz", "--command", "true"), "--differential needs one testee"),
-        (("--differential", "--messages", "--role", "log"), "kfuzz: --messages makes its own inputs for every role"),
-        (("--differential", "--streams", "records/*"), "kfuzz: --streams makes its own inputs for every role"),
-        (("--differential", "--streams", "--messages"), "--messages and --streams are two runs"),
+        (("--role", "encode"), "'encode' is not one of 'consumer', 'broker', 'log'"),
+        (("--testee", "kfuzz", "--command", "true"), "a differential needs one testee"),
+        (("--what", "messages", "--role", "log"), "kfuzz: --what messages makes its own inputs for every role"),
+        (("--what", "streams", "records/*"), "kfuzz: --what streams makes its own inputs for every role"),
+        (("--what", "streams", "--vectors", "."), "leave out GLOB, --vectors and --role"),
     ],
 )
 def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    done = conform(*arguments)
+    done = differential(*arguments)
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1

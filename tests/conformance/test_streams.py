@@ -332,9 +332,9 @@ def test_the_differential_catches_a_testee_with_another_rule(monkeypatch: pytest
 
 
 def test_a_stream_that_differs_is_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
-    options = ["--differential", "--streams", "--testee", "aiokafka", "--count", "60", "--seed", "1"]
+    options = ["--what", "streams", "--testee", "aiokafka", "--count", "60", "--seed", "1"]
     done = subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "conform", *options, "--out", str(tmp_path)],
+        [sys.executable, "-m", "kfuzz.cli.main", "differential", *options, "--out", str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -195,7 +195,6 @@ def test_a_change_of_a_rust_library_is_shown_and_the_pinned_one_stays(tmp_path: 
         ),
         (["--command", "cat", "--path", "."], "--path is about one testee; name it with --testee"),
         (["--path", "."], "--path is about one testee; name it with --testee"),
-        (["--testee", "kio", "--path", ".", "--differential"], "--path is about the vectors"),
     ],
 )
 def test_wrong_use_is_one_sentence(

@@ -186,7 +186,7 @@ def run_topic_script(broker: Broker, out: Path, folder: Path) -> None:
     command = shlex.join(broker.tool("org.apache.kafka.tools.TopicCommand"))
     tool.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     tool.chmod(0o755)
-    argv = [*KFUZZ, "corpus", "install", str(out), "--topics"]
+    argv = [*KFUZZ, "corpus", "install", str(out), "--topic-script"]
     script = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     (folder / "create-topics.sh").write_text(script)
     done = subprocess.run(

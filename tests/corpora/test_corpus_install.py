@@ -485,13 +485,13 @@ def test_the_verb_says_what_it_did_as_text_and_as_json(
     assert present == "2 partitions were there already: pay.s-1-0, pay.s-1-1"
     assert absent == f"1 partitions are not in {log_dir}: t-0"
     assert note.startswith("note: timestamps run from")
-    assert run(corpus.out, "--topics") == 0
+    assert run(corpus.out, "--topic-script") == 0
     assert capsys.readouterr().out == topic_script(corpus)
-    assert run(corpus.out, "--topics", "--json") == 0
+    assert run(corpus.out, "--topic-script", "--json") == 0
     assert [topic["name"] for topic in json.loads(capsys.readouterr().out)["topics"]] == ["pay.s-1", "t"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--topics", "--log-dir", "x"], ["--log-dir", "absent"]])
+@pytest.mark.parametrize("arguments", [[], ["--topic-script", "--log-dir", "x"], ["--log-dir", "absent"]])
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     corpus: Corpus, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,17 @@ def test_a_file_with_other_columns_is_refused_with_the_remedy(tmp_path: Path, ki
         read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize("number", [(1 << 63) - 1, 1 << 31, -1])
+@pytest.mark.parametrize("column", ["bytes", "aborted_records"])
+def test_a_row_with_a_number_that_no_segment_has_is_refused(tmp_path: Path, column: str, number: int) -> None:
+    write_manifest(tmp_path, [replace(ROW, **{column: number}), *ROWS])  # type: ignore[arg-type]
+    rows = Manifest(tmp_path)
+    said = rf"part-00000\.parquet has a row with {number} {column.replace('_', ' ')}, and a segment has 0 to 2147483647"
+    for read in (lambda: list(rows), lambda: rows.total(column)):
+        with pytest.raises(UsageError, match=said):
+            read()
+
+
 def test_nullable_columns_are_those_that_a_row_may_have_without_value() -> None:
     assert {one.name for one in schema() if one.nullable} == {"min_timestamp", "max_timestamp", "txnindex_crc32c"}
     assert schema().metadata == {b"format": FORMAT}

@@ -172,7 +172,7 @@ def test_messages_come_without_the_mutator(tmp_path: Path, capsys: pytest.Captur
         (["honggfuzz", "kit"], "'honggfuzz' is not one of 'libfuzzer', 'afl', 'go'"),
         (["afl", "kit", "--target", "record-bach"], "did you mean record-batch?"),
         (["afl", __file__], "test_export.py is not a directory; name another place"),
-        (["afl", "kit", "--corpus", "nowhere"], "nowhere is not a folder"),
+        (["afl", "kit", "--inputs", "nowhere"], "nowhere is not a folder"),
     ],
 )
 def test_wrong_use_is_one_sentence(

@@ -25,12 +25,12 @@ def kfuzz(*arguments: str) -> int:
 
 
 def test_list_shows_every_target(capsys: pytest.CaptureFixture[str]) -> None:
-    assert kfuzz("--list") == 0
+    assert kfuzz("--targets") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(TARGETS)
 
 
 def test_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert kfuzz("--list", "--json") == 0
+    assert kfuzz("--targets", "--json") == 0
     assert json.loads(capsys.readouterr().out)["targets"][0]["name"] == "record-batch"
 
 
@@ -40,9 +40,7 @@ def test_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> Non
         ([], "name a target: record-batch"),
         (["record-bach"], "did you mean record-batch?"),
         (["record-batch", "--seconds", "0"], "0 is not in the range"),
-        (["record-batch", "--time", "1w"], "'1w' is not a time; give seconds, or a number with"),
-        (["record-batch", "--time", "8d"], "'8d' is not between 1s and 7d"),
-        (["record-batch", "--time", "1m", "--seconds", "9"], "--time and --seconds are the same time in two units"),
+        (["record-batch", "--seconds", "604801"], "604801 is not in the range"),
         (["record-batch", "--jobs", "0"], "0 is not in the range"),
         (["record-batch", "--corpus", __file__], "test_fuzz_cli.py is not a directory; name another place"),
         (["record-batch", "--sanitize", "thread"], "'thread' is not one of"),

@@ -274,8 +274,7 @@ def test_a_dry_run_prints_the_vector_and_writes_nothing(crash: Path, suite: Path
         (("--id", ID, "--flag", "Nope"), "explains no flag 'Nope'; its flags are"),
         (("--id", ID, "--requirement", "RB-COUNT-99"), "there is no requirement 'RB-COUNT-99'; did you mean RB-COUNT-"),
         (("--id", ID, "--hostile", "batch[0].nothing"), "there is no field 'batch[0].nothing'; name one by its whole"),
-        (("--id", ID, "--name", "x"), "--name is the name of a regression only"),
-        (("--regression-only", "--id", ID), "--id is about a vector; leave it out with --regression-only"),
+        (("--regression-only", "--flag", "x"), "--flag is about a vector; leave it out with --regression-only"),
         (("--id", ID, "--target", "recrod"), "no fuzz target 'recrod'; did you mean record-batch?"),
     ],
 )
@@ -335,11 +334,11 @@ def test_inputs_of_kfuzzs_own_tools_are_only_regressions(
     assert done.returncode == 2
     assert "keep it with --regression-only" in done.stderr
     regressions = tmp_path / "regressions"
-    done = kfuzz("keep", crash, "--regression-only", "--name", "seven-less", "--regressions", regressions)
+    done = kfuzz("keep", crash, "--regression-only", "--id", "seven-less", "--regressions", regressions)
     assert done.returncode == 0, done.stderr
     file = regressions / "columns" / "seven-less.hex"
     assert file.read_text() == f"# ValueError: -7 records.\n{hostile().hex()}\n"
-    again = kfuzz("keep", crash, "--regression-only", "--name", "seven-less", "--regressions", regressions)
+    again = kfuzz("keep", crash, "--regression-only", "--id", "seven-less", "--regressions", regressions)
     assert (again.returncode, "exists; choose another name" in again.stderr) == (2, True)
 
 
@@ -453,7 +452,7 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, mon
     shown = kfuzz("show", file).stdout
     assert "FetchRequest: version 17" in shown
     assert "cause" not in shown
-    words = ("--regression-only", "--name", "n", "--summary", "s", "--regressions", tmp_path / "regressions")
+    words = ("--regression-only", "--id", "n", "--summary", "s", "--regressions", tmp_path / "regressions")
     # It does not break the target, and the testee that reads it otherwise is not known.
     assert "the target messages passes" in kfuzz("keep", file, *words).stderr
     monkeypatch.setattr(crashes, "breaks_now", lambda target, data, natively: True)

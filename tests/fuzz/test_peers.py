@@ -281,7 +281,7 @@ def test_the_peers_are_built_and_fuzzed_with_coverage_and_the_mutator(
     [
         (["--peer", "aiokafk"], "no peer 'aiokafk'; did you mean aiokafka? the peers are aiokafka, kafka-python"),
         (["canary", "--peer", "aiokafka"], "--peer fuzzes the peer's reader, and a TARGET is kfuzz's own code"),
-        (["--peer", "aiokafka", "--truth", "kfuzz"], "`kfuzz conform --differential --testee aiokafka`"),
+        (["--peer", "aiokafka", "--truth", "kfuzz"], "`kfuzz differential --testee aiokafka`"),
         (["--peer", "aiokafka", "--replay"], "`kfuzz conform --testee aiokafka`"),
         (["--peer", "kafka-python", "--sanitize", "address"], "kafka-python has no compiled code"),
         (["--peer", "aiokafka", "--reproduce", "no-such-file"], "no-such-file does not exist"),

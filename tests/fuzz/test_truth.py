@@ -186,7 +186,7 @@ def test_a_disagreement_is_kept_as_long_as_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liar: Testee, target: str, data: bytes, kept: str
 ) -> None:
     file = differing(tmp_path / "out", target, data)
-    words = ("keep", file, "--regression-only", "--name", "n", "--regressions", tmp_path / "kept")
+    words = ("keep", file, "--regression-only", "--id", "n", "--regressions", tmp_path / "kept")
     monkeypatch.setattr(crashes, "one_testee", lambda *given, default: own())
     done = kfuzz(*words)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

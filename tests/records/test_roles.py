@@ -452,6 +452,8 @@ def test_a_tail_of_a_segment_that_hides_sound_batches_is_refused(profile: Profil
     assert verdict.fatal is not None
     assert (verdict.fatal.code, verdict.fatal.at) == ("batch-length-wrong", len(first) + 8)
     assert (verdict.partial_tail, verdict.batch_count, verdict.consumed) == (False, 1, len(first))
+    assert verdict.next_batch == len(first + cut)
+    assert records.check(first + cut, role="log", profile=profile).next_batch == -1
     reading = records.read(data, role="log", profile=profile)
     assert (reading.findings, len(reading.batches)) == (verdict.findings, 1)
     with pytest.raises(RecordsError, match="batch-length-wrong"):

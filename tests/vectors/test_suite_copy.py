@@ -109,7 +109,7 @@ def test_a_folder_that_holds_anything_is_refused(own: Path, tmp_path: Path, caps
     (tmp_path / "mine.txt").write_text("mine")
     code, out, err = run(tmp_path, "--vectors", own, capsys=capsys)
     assert (code, out) == (2, "")
-    assert err.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --force")
+    assert err.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --overwrite")
     assert files(tmp_path) == {"mine.txt"}
 
 
@@ -118,8 +118,8 @@ def test_force_replaces_an_earlier_copy_and_leaves_other_files_alone(
 ) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "mine.txt").write_text("mine")
-    assert run(tmp_path, "records/v0/*", "records/v2/count/*", "--force", capsys=capsys)[0] == 0
-    assert run(tmp_path, "records/v2/count/of-2", "--force", capsys=capsys)[0] == 0
+    assert run(tmp_path, "records/v0/*", "records/v2/count/*", "--overwrite", capsys=capsys)[0] == 0
+    assert run(tmp_path, "records/v2/count/of-2", "--overwrite", capsys=capsys)[0] == 0
     assert not (tmp_path / "records/v0/message.json").exists()
     assert (tmp_path / "records" / "mine.txt").read_text() == "mine"
     assert len(load_suite(root=tmp_path)) == 1

@@ -55,7 +55,7 @@ def test_every_glob_must_match_an_id() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["show"], ["vectors", "list"], ["vectors", "copy", "nowhere"], ["conform"], ["conform", "--differential"]],
+    [["show"], ["vectors", "list"], ["vectors", "copy", "nowhere"], ["conform"], ["differential"]],
     ids=" ".join,
 )
 def test_every_command_that_takes_an_id_suggests_the_nearest(

@@ -288,7 +288,7 @@ def only(names: Sequence[str], commands: Sequence[str], *, default: str, start_t
     testees = chosen(names or (() if commands else (default,)), commands, start_timeout_ms=start_timeout_ms)
     if len(testees) != 1:
         labels = ", ".join(testee.label for testee in testees)
-        raise UsageError(f"--differential needs one testee, but these are {labels}; name one with its version")
+        raise UsageError(f"a differential needs one testee, but these are {labels}; name one with its version")
     return testees[0]
 
 

@@ -83,6 +83,7 @@ cdef class Reader:
         self.scan.is_cut = False
         if self.verdict is None:
             self.verdict = new_verdict(Verdict.__new__(Verdict))
+        self.verdict.next_batch = after
         self.verdict.findings.append(length_wrong(self.scan.batch_count, self.scan.at, after, self.profile))
         return 0
 

@@ -1,0 +1,262 @@
+"""The options that several verbs have: each is defined here once, with one meaning and one sentence of help.
+
+Verbs use them as decorators, ``@options.role``. Those that `_varied` makes are called: the verb says what its option is
+about, what happens without it, and what else there is to know.
+
+This module imports little, because each verb imports it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
+from kfuzz.cli.console import PATH, Word
+from kfuzz.errors import UsageError
+from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
+from kfuzz.units import parse_duration
+
+if TYPE_CHECKING:
+    from kfuzz.records import Limits
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# The system waits for at most 2³¹ milliseconds, which are 24.8 days.
+TIME_S_MAX = 24 * 86_400
+# The value of --records-of that decodes nothing.
+AS_THEY_ARE = "none"
+
+
+def _time(text: str) -> float:
+    if (seconds := parse_duration(text)) > TIME_S_MAX:
+        raise UsageError(f"{text!r} is longer than {TIME_S_MAX // 86_400}d")
+    return seconds
+
+
+def _size(text: str) -> int:
+    from kfuzz.corpora.workload import parse_size
+
+    if not (size := parse_size(text)):
+        raise UsageError(f'{text!r} is not a size; give one like "64MiB"')
+    return size
+
+
+def _limits(ctx: click.Context, param: click.Parameter, limit_bytes: int | None) -> Limits:
+    from kfuzz.records import Limits
+
+    return Limits() if limit_bytes is None else Limits(limit_bytes)
+
+
+COUNT = click.IntRange(1)
+SIZE = Word("size", _size)
+# Seconds, and milliseconds.
+TIME = Word("time", _time)
+TIME_MS = Word("time", lambda text: round(_time(text) * 1000))
+
+
+def _varied(*names: str, help: str, **settings: Any) -> Callable[..., Callable[[F], F]]:
+    """An option whose sentence has a place (``{}``) for what the verb says about it.
+
+    ``note`` is one more sentence, ``usual`` says what happens without the option, and more settings are click's.
+    """
+
+    def option(about: str = "", *, note: str = "", usual: str = "", **more: Any) -> Callable[[F], F]:
+        text = help.format(about) + (note and f" {note}") + (usual and f"  [default: {usual}]")
+        return click.option(*names, help=text, **{"show_default": not settings.get("is_flag"), **settings, **more})
+
+    return option
+
+
+def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator for several options, in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+# ------------------------------------------------------------------------------------------------- what is read
+
+
+globs = click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
+vectors = click.option(
+    "--vectors", "root", type=PATH, metavar="DIR", help="Use the suite in DIR instead of kfuzz's own."
+)
+topics = click.option(
+    "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
+)
+role = click.option(
+    "--role",
+    type=click.Choice(["consumer", "broker", "log"]),
+    default="consumer",
+    show_default=True,
+    help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
+    "loads a segment (log).",
+)
+profile = click.option(
+    "--profile",
+    type=click.Choice(["kafka", "strict"]),
+    default="kafka",
+    show_default=True,
+    help="kafka accepts what Apache Kafka's reader accepts; strict refuses every deviation from the documents.",
+)
+limits = click.option(
+    "--limit-bytes",
+    "limits",
+    type=click.IntRange(1, (1 << 31) - 2),
+    callback=_limits,
+    help="Upper limit for one batch's decompressed payload.  [default: 64 MiB]",
+)
+records_of = click.option(
+    "--records-of",
+    type=click.Choice((*INTERNAL_TOPICS, AS_THEY_ARE)),
+    help="Decode keys and values as those of this topic of Kafka's own, such as __consumer_offsets; none decodes "
+    "nothing.  [default: by the name of the folder]",
+)
+message = click.option(
+    "--message",
+    metavar="MESSAGE",
+    help="The bytes are this message, without a header; needs --version.  [default: record batches]",
+)
+version = _varied("--version", type=int, metavar="N", help="Version of the message.")
+definitions = click.option(
+    "--definitions",
+    "source",
+    metavar="SOURCE",
+    default=LATEST,
+    show_default=True,
+    help=f"Where definitions come from: a built-in catalogue ({', '.join(RELEASES)}; with records- before it, that of "
+    "the records in a broker's logs), a jar, a folder or a file.",
+)
+all_of = _varied("--all", "take_all", is_flag=True, help="Take all {}.")
+records = _varied("-n", "--records", "records_max", type=COUNT, metavar="N", help="At most this many records{}.")
+count = _varied("--count", type=COUNT, metavar="N", help="How many inputs{}.")
+seed = click.option(
+    "--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the random inputs."
+)
+size = _varied("--size", type=SIZE, help='Uncompressed size of the corpus, like "64MiB".')
+
+
+def internal_topic(path: str, records_of: str | None) -> str | None:
+    """The topic of Kafka's own whose records the file has, by the option or by the folder; None for all others."""
+    if records_of is None and path != "-":
+        from kfuzz.messages.internal import topic_of_path
+
+        return topic_of_path(path)
+    return None if records_of == AS_THEY_ARE else records_of
+
+
+# ------------------------------------------------------------------------------------------------- who is asked
+
+
+testee = _varied(
+    "--testee",
+    "names",
+    multiple=True,
+    metavar="NAME[@VERSION]",
+    shell_complete=complete_testees,
+    help="Ask this testee{}.",
+)
+testee_command = _varied(
+    "--command", "commands", multiple=True, metavar="CMD", help="Ask the testee that this command starts{}."
+)
+start_timeout = click.option(
+    "--start-timeout",
+    "start_timeout_ms",
+    type=TIME_MS,
+    help="How long to wait for a testee's handshake: 30s, 2m.  [default: 60s; 10s for --command]",
+)
+target = _varied(
+    "--target",
+    metavar="TARGET",
+    shell_complete=complete_targets,
+    help="The fuzz target {}; `kfuzz fuzz --targets` lists them.",
+)
+yes = click.option("--yes", is_flag=True, help="Also use an address of another machine, or that others can reach.")
+replication = click.option(
+    "--replication",
+    type=COUNT,
+    callback=lambda ctx, param, value: value or -1,
+    metavar="N",
+    help="Replicas of created topics.  [default: the broker's]",
+)
+
+
+def connection(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a verb that connects to a broker: encryption, and who logs in. The verb gets ``security``."""
+
+    @functools.wraps(command)
+    def with_security(*, tls: bool, tls_ca: Any, user: str | None, plain: Any, password: str, **others: Any) -> Any:
+        from kfuzz.client.settings import Security
+
+        security = Security(tls or tls_ca is not None, tls_ca and str(tls_ca), user, password, plain)
+        return command(security=security, **others)
+
+    return _together(
+        click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
+        click.option("--tls-ca", type=PATH, help="A file of certificates to trust, instead of the system's."),
+        click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
+        click.option(
+            "--allow-plain",
+            "plain",
+            multiple=True,
+            metavar="HOST",
+            help="Send the password to this host even without --tls; may be repeated.",
+        ),
+        click.option("--password", envvar="KFUZZ_PASSWORD", hidden=True, default=""),
+    )(with_security)
+
+
+# ------------------------------------------------------------------------------------------------- how long, how many
+
+
+timeout = _varied("--timeout", "timeout_ms", type=TIME_MS, help="How long an answer may take: 10s, 2m.")
+duration = _varied("--duration", "duration_s", type=TIME, help="End {} after this time: 90s, 5m, 1h.")
+seconds = _varied("--seconds", help="How many seconds to fuzz each target.")
+jobs = _varied("--jobs", type=click.IntRange(1, 1024), help="How many {} at a time.")
+
+
+# ------------------------------------------------------------------------------------------------- what is written
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+json_file = click.option(
+    "--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it instead of text."
+)
+html_file = click.option(
+    "--html", "html_file", metavar="FILE", help="Write the report as one self-contained HTML page."
+)
+junit_file = click.option("--junit", "junit_file", metavar="FILE", help="Write the report as JUnit XML.")
+outcomes = _together(
+    click.option(
+        "--causes", "causes_shown", type=COUNT, default=25, show_default=True, help="How many causes to print."
+    ),
+    click.option("--only-failures", is_flag=True, help="Print only causes with an outcome that is not as expected."),
+    click.option(
+        "--publish",
+        is_flag=True,
+        help="Hide crashes, hangs and memory faults that the expected outcomes do not list publicly.",
+    ),
+)
+expected = _together(
+    click.option(
+        "--expected",
+        "expected_file",
+        type=PATH,
+        metavar="FILE",
+        help="Compare with the outcomes in FILE instead of those in vectors/expected/.",
+    ),
+    click.option(
+        "--update-expected", is_flag=True, help="Rewrite the expected outcomes from the outcomes of a whole run."
+    ),
+)
+out = _varied("--out", type=PATH, metavar="DIR", help="Where to write {}.")
+overwrite = click.option("--overwrite", is_flag=True, help="Replace what an earlier run has written there.")
+dry_run = click.option("--dry-run", is_flag=True, help="Check everything, but write nothing.")
