@@ -19,8 +19,9 @@ from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import LocalTarget, Target
-from kfuzz.corpora.workload import Workload, load, parse_size, show_size
+from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
+from kfuzz.units import date, parse_size, show_size
 
 if TYPE_CHECKING:
     from kfuzz.corpora.statistics import Check
@@ -213,7 +214,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
             f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
             f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B per offset"
         )
-        first, last = (summary.date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
+        first, last = (date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
         click.echo(f"  timestamps from {first} to {last}")
 
 

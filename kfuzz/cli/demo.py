@@ -14,10 +14,11 @@ import click
 from kfuzz.cli.console import LocalPath
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import load, parse_size
+from kfuzz.corpora.workload import load
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.kafka import LATEST
+from kfuzz.units import parse_size
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from kfuzz.cli.console import LocalPath, Word, connection_options, echo_json, json_option, progress
-from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.replay import (
@@ -23,7 +22,7 @@ from kfuzz.replay import (
     replay,
 )
 from kfuzz.text import printable
-from kfuzz.units import parse_duration
+from kfuzz.units import parse_duration, parse_size
 
 __all__ = ["command"]
 

@@ -26,8 +26,9 @@ from kfuzz.corpora.rows import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
 from kfuzz.corpora.targets import Listing, Target, as_they_end, in_parallel
-from kfuzz.corpora.workload import Workload, parse, render, show_size
+from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.errors import UsageError
+from kfuzz.units import show_size
 
 __all__ = [
     "Resume",

@@ -22,10 +22,9 @@ from typing import Final
 from kfuzz.corpora.broker_topics import topic_configs
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT
-from kfuzz.corpora.summary import date
 from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
-from kfuzz.corpora.workload import MIB, show_size
+from kfuzz.corpora.workload import MIB
 from kfuzz.errors import UsageError
 from kfuzz.files import (
     cannot_write,
@@ -36,6 +35,7 @@ from kfuzz.files import (
     sync_directory,
     write_whole,
 )
+from kfuzz.units import date, show_size
 from kfuzz.wire.checksum import crc32c
 
 __all__ = ["Installed", "TopicSettings", "install", "notes", "open_finished", "topic_script", "topic_settings"]

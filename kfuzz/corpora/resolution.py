@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from kfuzz.corpora.forms import relative_ms
 from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
 from kfuzz.corpora.plan import Plan, Segment, decided
 from kfuzz.corpora.segment import synthesiser
@@ -31,6 +30,7 @@ from kfuzz.corpora.workload import (
     parse,
 )
 from kfuzz.errors import UsageError
+from kfuzz.units import relative_ms
 from kfuzz.wire.layout import BATCH_HEADER_SIZE
 
 __all__ = ["WORKLOAD", "held", "resolve"]
