@@ -15,13 +15,13 @@ from kfuzz.cli.console import (
     json_option,
     limit_option,
     limits_of,
+    open_buffer,
     profile_option,
     progress,
     role_option,
-    standard_input,
 )
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, map_bytes
+from kfuzz.files import local_path
 from kfuzz.findings.stored import LENGTH_WRONG, length_wrong
 from kfuzz.mapped import require_whole
 from kfuzz.text import printable
@@ -216,8 +216,3 @@ def _summary(name: str, counts: Counts) -> Iterator[str]:
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
         where = f"{counted(found.places, 'place')} in {counted(found.files, 'file')}"
         yield f"  {found.severity} {code}: {where}, first in {found.first_file}"
-
-
-def open_buffer(name: str) -> bytes | mmap.mmap:
-    """The bytes of a file. ``-`` means standard input."""
-    return standard_input().read() if name == "-" else map_bytes(name)

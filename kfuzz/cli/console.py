@@ -7,6 +7,7 @@ import difflib
 import io
 import itertools
 import json
+import mmap
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ import click
 
 from kfuzz.display import progress
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
+from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import INTERNAL_TOPICS
 from kfuzz.text import json_printable
 
@@ -38,6 +39,7 @@ __all__ = [
     "keep_going_without_reader",
     "limit_option",
     "limits_of",
+    "open_buffer",
     "page",
     "pager_option",
     "profile_option",
@@ -213,6 +215,11 @@ def standard_input() -> BinaryIO:
     if stdin is None:
         raise UsageError("standard input is closed; kfuzz needs it open")
     return stdin.buffer
+
+
+def open_buffer(name: str) -> bytes | mmap.mmap:
+    """The bytes of a file. ``-`` means standard input."""
+    return standard_input().read() if name == "-" else map_bytes(name)
 
 
 class LocalPath(click.ParamType[Path]):

@@ -15,6 +15,7 @@ from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
+from kfuzz.corpora.layout import SUCCESS
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
@@ -366,7 +367,7 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def _held(corpus: verification.Corpus) -> dict[str, Any]:
-    finished = generation.SUCCESS in corpus.out.list().files
+    finished = SUCCESS in corpus.out.list().files
     partitions = of_partitions(corpus.rows)
     whole = of_corpus(partitions)
     return {

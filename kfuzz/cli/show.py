@@ -20,7 +20,6 @@ from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, li
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.annotate.marks import marks_of
-from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
 from kfuzz.cli.console import (
     Word,
@@ -29,6 +28,7 @@ from kfuzz.cli.console import (
     json_text,
     limit_option,
     limits_of,
+    open_buffer,
     page,
     pager_option,
     profile_option,

@@ -31,13 +31,12 @@ from kfuzz.corpora.distributions import (
     moved,
     weighed,
 )
-from kfuzz.corpora.generation import STATISTICS
+from kfuzz.corpora.layout import STATISTICS, WORKLOAD
 from kfuzz.corpora.logs.heads import BatchHeads
 from kfuzz.corpora.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
 from kfuzz.corpora.logs.rows import beginnings, taken
 from kfuzz.corpora.logs.segments import batch_bytes
 from kfuzz.corpora.plan import Segment
-from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN

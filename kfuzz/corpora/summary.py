@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
-from kfuzz.corpora.generation import STATISTICS
+from kfuzz.corpora.layout import STATISTICS
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
