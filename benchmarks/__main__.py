@@ -23,9 +23,9 @@ from benchmarks.paths import FILE_PATHS, MESSAGE_PATHS, PATHS, RECORD_PATHS, Run
 from benchmarks.peers import PEERS, PeerMissing
 from benchmarks.remote import VENV_PYTHON
 from benchmarks.report import to_table, write
-from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
+from kfuzz.units import parse_size
 
 BATCHES: Final = 100
 ROUNDS: Final = 9

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from benchmarks.measure import InProcess, Lap, NotTheSameWork
 from kfuzz import records
-from kfuzz.corpora.generation import MANIFEST, generate
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.layout import MANIFEST
 from kfuzz.corpora.manifest import read_manifest
 from kfuzz.corpora.targets import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify

@@ -19,9 +19,10 @@ import psutil
 
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.manifest import Manifest, Row
-from kfuzz.corpora.workload import MIB, Workload, load, parse_size, show_size
+from kfuzz.corpora.workload import MIB, Workload, load
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import require_writable
+from kfuzz.units import parse_size, show_size
 
 __all__ = ["main"]
 

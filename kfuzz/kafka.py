@@ -18,6 +18,7 @@ __all__ = [
     "ISOLATIONS",
     "KAFKA_3",
     "LATEST",
+    "MESSAGE_CODECS",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
     "NO_TIMESTAMP",
@@ -28,6 +29,7 @@ __all__ = [
     "Isolation",
     "Role",
     "TimestampType",
+    "codecs_of",
     "major_of",
 ]
 
@@ -41,9 +43,12 @@ KAFKA_3: Final = RELEASES[0]
 # The release of the real broker that the tests start; docs/real-broker.md says why it is not the latest.
 BROKER_RELEASE: Final = "4.3.1"
 
-# A codec's index here is its number in the attributes; org.apache.kafka.common.record.CompressionType.
+# A codec's index here is its number in the attributes; org.apache.kafka.common.record.CompressionType. C has these
+# numbers in kfuzz/wire/format.h, and kfuzz/records/codecs has the functions. docs/new-release.md lists all places.
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
+# Those that messages of magic 0 and 1 know. Later ones need record batches.
+MESSAGE_CODECS: Final[tuple[Codec, ...]] = CODECS[: CODECS.index("lz4") + 1]
 
 TimestampType = Literal["none", "create", "log-append"]
 TIMESTAMP_TYPES: Final[tuple[TimestampType, ...]] = get_args(TimestampType)
@@ -66,6 +71,15 @@ NO_PRODUCER_EPOCH: Final = -1
 
 # A log writes one index entry per this many bytes: the default of ``index.interval.bytes``.
 INDEX_INTERVAL_BYTES: Final = 4096
+
+
+def codecs_of(magic: int) -> tuple[Codec, ...]:
+    """The codecs that batches or messages of this magic know.
+
+    >>> codecs_of(1)
+    ('none', 'gzip', 'snappy', 'lz4')
+    """
+    return MESSAGE_CODECS if magic < 2 else CODECS
 
 
 def major_of(release: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz.errors import UsageError
 from kfuzz.java import wrap64
-from kfuzz.kafka import CODECS, Codec
+from kfuzz.kafka import CODECS, Codec, codecs_of
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import schema
@@ -113,7 +113,7 @@ def _forms(magics: Sequence[int], codecs: Sequence[Codec]) -> st.SearchStrategy[
         raise UsageError(f"codecs are {', '.join(CODECS)}; {', '.join(sorted(unknown))} is none of them")
     forms = []
     for magic in sorted(magics, reverse=True):
-        there = [codec for codec in codecs if magic == 2 or codec != "zstd"]
+        there = [codec for codec in codecs if codec in codecs_of(magic)]
         if not there:
             raise UsageError(f"magic {magic} has none of the codecs {', '.join(codecs)}; add another codec")
         forms.append(st.tuples(st.just(magic), st.sampled_from(there)))

@@ -21,12 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import load, parse_size
+from kfuzz.corpora.workload import load
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
 from kfuzz.spark.generation import generate
 from kfuzz.spark.sessions import session_of_ours
 from kfuzz.spark.source import register
+from kfuzz.units import parse_size
 
 WORKLOAD = Path(__file__).parent / "workloads" / "mixed.toml"
 KEYS = ("topic", "partition", "segment")

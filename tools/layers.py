@@ -1,14 +1,17 @@
-"""Checks compiled modules and docs/architecture.md against the layers in pyproject.toml.
+"""Checks compiled modules and docs/architecture.md against the layers in pyproject.toml, and finds circles of imports.
 
-lint-imports checks Python modules. ``python -m tools.layers`` prints one line per problem and then exits with 1.
+lint-imports checks Python modules and whole packages; it sees no compiled module. ``python -m tools.layers`` prints one
+line per problem and then exits with 1.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 IMPORT: Final = re.compile(r"^\s*(?:from|c?import)\s+kfuzz\.(\w+)(?:\.(\w+))?")
 # The layers inside kfuzz/wire/, the highest first. It has no Python modules for lint-imports.
 WIRE: Final = {"messages": 0, "walk": 0, "columns": 1, "records": 2, "io": 3}
+# The names may stand in brackets, over several lines.
+FROM: Final = re.compile(r"^[ \t]*from[ ]+(kfuzz[\w.]*)[ ]+c?import[ ]+(\([^)]*\)|.*)", re.MULTILINE)
 ROW: Final = re.compile(r"^\| `kfuzz/(\w+)(?:\.py|/)` ")
 
 
@@ -53,9 +58,39 @@ def undocumented(root: Path = ROOT) -> Iterator[str]:
         yield "docs/architecture.md: its table is not in the order of the layers in pyproject.toml"
 
 
+def circles(root: Path = ROOT) -> Iterator[str]:
+    """A sentence for a circle of imports between modules. Imports inside functions count, those for types do not."""
+    files = [path for path in (root / "kfuzz").rglob("*") if path.suffix in (".py", ".pyx", ".pxd")]
+    names = {path: ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__") for path in files}
+    modules: dict[str, set[str]] = {name: set() for name in names.values()}
+    for path, name in names.items():
+        for package, imported in _imports(path):
+            module = f"{package}.{imported}"
+            modules[name] |= {module if module in modules else package} & modules.keys() - {name}
+    try:
+        TopologicalSorter(modules).prepare()
+    except CycleError as error:
+        yield f"these modules import each other: {' <- '.join(error.args[1])}"
+
+
+def _imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Each imported name with the module or package that it comes from."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        for found in FROM.finditer(text):
+            yield from ((found[1], name) for name in re.findall(r"\w+", found[2]))
+        return
+    blocks: list[ast.AST] = [ast.parse(text)]
+    for node in blocks:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            blocks += ast.iter_child_nodes(node)
+
+
 def main() -> int:
     """Print the problems. Returns 1 if there are any."""
-    problems = [*upward(), *undocumented()]
+    problems = [*upward(), *undocumented(), *circles()]
     for problem in problems:
         print(problem, file=sys.stderr)
     return bool(problems)

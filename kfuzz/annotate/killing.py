@@ -15,7 +15,7 @@ from typing import Any, Final
 from kfuzz.annotate.messages import walk
 from kfuzz.annotate.parts import Part, scope_of, uvarint_size
 from kfuzz.annotate.records import annotate as annotate_records
-from kfuzz.kafka import CODECS, INT32_MAX
+from kfuzz.kafka import CODECS, INT32_MAX, MESSAGE_CODECS
 from kfuzz.messages.model import Definition
 from kfuzz.mutate.shrinking import PLAIN, has_crc, sealed, zigzag
 from kfuzz.records.codecs import compress, decompress
@@ -518,7 +518,7 @@ def _of_message_field(scope: str, part: Part, magic: int) -> Iterator[_Edit]:
         yield from _numbers(scope, part, NUMBER, value, LEGACY_PLAIN[part.field])
     elif part.field == "attributes" and part.data[0] & ~CODEC_MASK:
         yield _edit(scope, part, NUMBER, True, bytes([part.data[0] & CODEC_MASK]))
-    elif part.field == "attributes" and part.data[0] > CODECS.index("lz4"):
+    elif part.field == "attributes" and part.data[0] >= len(MESSAGE_CODECS):
         yield _edit(scope, part, LIE, True, b"\0")
     elif part.field == "magic" and part.data[0] != magic:
         yield _edit(scope, part, LIE, True, bytes([magic]))

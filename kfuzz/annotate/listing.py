@@ -19,7 +19,7 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
-from kfuzz.wire.io.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.io.layout import ATTRIBUTE_BITS, CODEC_MASK
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.search import Search
 
@@ -52,12 +52,6 @@ INDENT: Final = " " * 10
 RELEASED_BYTES: Final = 32 << 20
 # In the text of a batch's time, the date stands once if both times have it.
 DATE: Final = len("2023-11-14T")
-FLAGS: Final = (
-    (TRANSACTIONAL, "transactional"),
-    (CONTROL, "control"),
-    (LOG_APPEND_TIME, "log-append"),
-    (DELETE_HORIZON, "delete-horizon"),
-)
 
 
 class Entry(NamedTuple):
@@ -329,7 +323,7 @@ def flags_of(entry: Entry) -> list[str]:
         return []
     if entry.magic == 0:
         return ["magic 0"]
-    flags = [name for bit, name in FLAGS if entry.attributes & bit]
+    flags = [name.replace(" ", "-") for name, bit in ATTRIBUTE_BITS.items() if entry.attributes & bit]
     return flags if entry.magic == 2 else ["magic 1", *(flag for flag in flags if flag == "log-append")]
 
 

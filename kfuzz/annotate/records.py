@@ -21,6 +21,7 @@ from kfuzz.records.codecs import decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.layout import (
+    ATTRIBUTE_BITS,
     BATCH_HEADER_SIZE,
     CODEC_MASK,
     CONTROL,
@@ -30,7 +31,6 @@ from kfuzz.wire.io.layout import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MESSAGE_LAYOUT,
-    TRANSACTIONAL,
 )
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.records.message_set import parse_message, parse_messages
@@ -366,12 +366,5 @@ def _codec(number: int) -> str:
 
 def _attributes(value: int) -> str:
     names = [_codec(value & CODEC_MASK)]
-    for bit, name in (
-        (LOG_APPEND_TIME, "log-append"),
-        (TRANSACTIONAL, "transactional"),
-        (CONTROL, "control"),
-        (DELETE_HORIZON, "delete horizon"),
-    ):
-        if value & bit:
-            names.append(name)
+    names += [name for name, bit in ATTRIBUTE_BITS.items() if value & bit]
     return f"{value & 0xFFFF:#06x} ({', '.join(names)})"

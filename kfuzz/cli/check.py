@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import echo_json, progress, say, standard_input
+from kfuzz.cli.console import (
+    echo_json,
+    open_buffer,
+    progress,
+    say,
+)
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, map_bytes
+from kfuzz.files import local_path
 from kfuzz.findings.stored import length_wrong
 from kfuzz.mapped import require_whole
 from kfuzz.units import counted
@@ -207,8 +212,3 @@ def _summary(name: str, counts: Counts) -> Iterator[str]:
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
         where = f"{counted(found.places, 'place')} in {counted(found.files, 'file')}"
         yield f"  {found.severity} {code}: {where}, first in {found.first_file}"
-
-
-def open_buffer(name: str) -> bytes | mmap.mmap:
-    """The bytes of a file. ``-`` means standard input."""
-    return standard_input().read() if name == "-" else map_bytes(name)

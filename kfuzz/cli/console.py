@@ -7,6 +7,7 @@ import difflib
 import io
 import itertools
 import json
+import mmap
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ import click
 
 from kfuzz.display import progress
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, require_writable, write_whole
+from kfuzz.files import local_path, map_bytes, require_writable, write_whole
 from kfuzz.text import json_printable, printable
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "json_line",
     "json_text",
     "keep_going_without_reader",
+    "open_buffer",
     "page",
     "progress",
     "reader_is_gone",
@@ -199,6 +201,11 @@ def standard_input() -> BinaryIO:
     if stdin is None:
         raise UsageError("standard input is closed; kfuzz needs it open")
     return stdin.buffer
+
+
+def open_buffer(name: str) -> bytes | mmap.mmap:
+    """The bytes of a file. ``-`` means standard input."""
+    return standard_input().read() if name == "-" else map_bytes(name)
 
 
 class Place(click.ParamType[Any]):

@@ -14,12 +14,14 @@ from kfuzz.cli.console import PATH, Group, Place, echo_json, progress
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
+from kfuzz.corpora.layout import SUCCESS
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import LocalTarget, Target
-from kfuzz.corpora.workload import Workload, load, show_size
+from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
+from kfuzz.units import date, show_size
 
 if TYPE_CHECKING:
     from kfuzz.corpora.statistics import Check
@@ -184,7 +186,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
             f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
             f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B per offset"
         )
-        first, last = (summary.date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
+        first, last = (date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
         click.echo(f"  timestamps from {first} to {last}")
 
 
@@ -342,7 +344,7 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def _held(corpus: verification.Corpus) -> dict[str, Any]:
-    finished = generation.SUCCESS in corpus.out.list().files
+    finished = SUCCESS in corpus.out.list().files
     partitions = of_partitions(corpus.rows)
     whole = of_corpus(partitions)
     return {

@@ -14,10 +14,11 @@ import click
 from kfuzz.cli import options
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import load, show_size
+from kfuzz.corpora.workload import load
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.kafka import LATEST
+from kfuzz.units import show_size
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"

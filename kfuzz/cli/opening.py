@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from kfuzz.cli.check import open_buffer
+from kfuzz.cli.console import open_buffer
 from kfuzz.cli.messages import definition_of, definitions_of
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path

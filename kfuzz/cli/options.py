@@ -38,7 +38,7 @@ def _time(text: str) -> float:
 
 
 def _size(text: str) -> int:
-    from kfuzz.corpora.workload import parse_size
+    from kfuzz.units import parse_size
 
     if not (size := parse_size(text)):
         raise UsageError(f'{text!r} is not a size; give one like "64MiB"')

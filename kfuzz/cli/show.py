@@ -19,9 +19,16 @@ from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.annotate.marks import marks_of
 from kfuzz.cli import options
-from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.console import Word, json_line, json_text, page, terminal_width, write_lines
+from kfuzz.cli.console import (
+    Word,
+    json_line,
+    json_text,
+    open_buffer,
+    page,
+    terminal_width,
+    write_lines,
+)
 from kfuzz.cli.opening import named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile

@@ -7,7 +7,6 @@ of them, in any order on any machine, and its row is kept (``rows``); ``publish`
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,24 +15,25 @@ from pathlib import Path
 from threading import Event
 from typing import Literal
 
-from kfuzz.corpora.fingerprints import fingerprint_lines
 from kfuzz.corpora.finished import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.labels import LABELS
+from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, success_text
 from kfuzz.corpora.locks import Lock, is_lock, owned
-from kfuzz.corpora.manifest import Manifest, Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
+from kfuzz.corpora.manifest import Manifest, Row, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan, decided
-from kfuzz.corpora.resolution import WORKLOAD, resolve
+from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Listing, Target, as_they_end, in_parallel
-from kfuzz.corpora.workload import Workload, parse, render, show_size
+from kfuzz.corpora.verification import verify_segment
+from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.errors import UsageError
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
+from kfuzz.units import show_size
 
 __all__ = [
     "Resume",
     "Work",
     "claimed",
-    "file_sums",
     "finish",
     "generate",
     "inspect",
@@ -42,14 +42,8 @@ __all__ = [
     "planned",
     "prepare",
     "publish",
-    "success_text",
     "verify_row",
 ]
-
-SUCCESS, MANIFEST = "_SUCCESS", "_manifest"
-# What verification found out about distributions. It is no part of the corpus.
-STATISTICS = "_verify.json"
-
 
 Resume = Literal["no", "sizes", "verify"]
 
@@ -218,9 +212,6 @@ def finish(target: Target, plan: Plan, work: Work, lock: Lock) -> Manifest:
 
 def verify_row(target: Target, plan: Plan, row: Row) -> bool:
     """Whether anything is wrong with the files of one segment."""
-    # Verification imports this module for the names of the files.
-    from kfuzz.corpora.verification import verify_segment
-
     return bool(verify_segment(target, plan[row.segment_id], plan.workload, row))
 
 
@@ -370,21 +361,6 @@ def _missing(row: Row, listing: Listing) -> Iterator[str]:
             yield f"{name} is missing"
         elif size not in (None, found):
             yield f"{name} has {found} bytes instead of {size}"
-
-
-def success_text(target: Target, rows: Iterable[Row]) -> str:
-    """The content of ``_SUCCESS``: the corpus fingerprint, the SHA-256 of each file that it does not cover, and more.
-
-    The lines after the first are those of ``sha256sum``, then comments with the fingerprints of all partitions.
-    """
-    sums = [f"{total}  {name}" for name, total in file_sums(target).items()]
-    return "".join(f"{line}\n" for line in [corpus_fingerprint(rows), *sums, *fingerprint_lines(rows)])
-
-
-def file_sums(target: Target) -> dict[str, str]:
-    """The SHA-256 of the workload and of the manifest's files in ``target``, by their names in the corpus."""
-    names = [*(f"{MANIFEST}/{name}" for name in part_names(target.child(MANIFEST))), WORKLOAD]
-    return {name: hashlib.sha256(target.read(name) or b"").hexdigest() for name in names}
 
 
 def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.summary import date
 from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
-from kfuzz.corpora.workload import MIB, show_size
+from kfuzz.corpora.workload import MIB
 from kfuzz.errors import UsageError
 from kfuzz.files import (
     cannot_write,
@@ -36,6 +35,7 @@ from kfuzz.files import (
 )
 from kfuzz.logs.broker_topics import topic_configs
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
+from kfuzz.units import date, show_size
 from kfuzz.wire.io.checksum import crc32c
 
 __all__ = ["Installed", "TopicSettings", "install", "notes", "open_finished", "topic_script", "topic_settings"]

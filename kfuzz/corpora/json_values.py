@@ -4,7 +4,7 @@
 and then one value; nested objects are only parts of those texts.
 """
 
-# ruff: noqa: RUF009 - the calls in these dataclasses return dataclass fields.
+# ruff: noqa: RUF009 - a Range is frozen, so that it can be a default.
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from kfuzz.corpora import forms
-from kfuzz.corpora.forms import Range, Weights
+from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
 from kfuzz.errors import UsageError
+from kfuzz.forms import Form, ListOf, Wrong, choice, integer, nearest, shown, table_of
 
-__all__ = ["FIELDS", "Field", "Program", "Step", "check_fields", "program"]
+__all__ = ["JSON_FIELDS", "Field", "Program", "Step", "check_fields", "field_definitions", "program"]
 
 # The steps, as in kfuzz.corpora.json_writer.
 END, COUNTER, NUMBER, CHOICE, PICKED_WORDS, MILLIS, DATE, UUID, KEY, PICK = range(10)
@@ -36,6 +36,30 @@ COUNTER_BYTES = 7
 FIELDS: Final[dict[str, type]] = {}
 
 
+class _FieldForm(Form):
+    """A table of one of the classes in ``FIELDS``; its key ``type`` says which."""
+
+    def check(self, value: Any) -> None:
+        """Raise ``Wrong`` for an unknown type, or as the form of that type does."""
+        if not isinstance(value, dict):
+            raise Wrong(f"is {shown(value)}", self.remedy)
+        named = value.get("type")
+        if not isinstance(named, str) or named not in FIELDS:
+            near = nearest(named, FIELDS) if isinstance(named, str) else ""
+            remedy = near or choice(*FIELDS).remedy
+            raise Wrong(f"is {shown(named)}", remedy, ".type") if "type" in value else Wrong("lacks type", remedy)
+        table_of(FIELDS[named]).check(value)
+
+    def make(self, value: Any) -> Any:
+        """An object of the class."""
+        return table_of(FIELDS[value["type"]]).make(value)
+
+
+JSON_FIELDS: Final = ListOf(
+    _FieldForm({"$ref": "#/$defs/field"}, "make it a table"), "make it a list of tables", written=list
+)
+
+
 def _field(kind: type) -> type:
     FIELDS[kind.__name__.lower()] = kind
     return kind
@@ -46,11 +70,11 @@ def _field(kind: type) -> type:
 class Counter:
     """``start`` plus ``step`` times the offset, modulo 2⁵³."""
 
-    name: str = forms.label()
-    type: str = forms.choice("counter", "counter")
-    start: int = forms.integer(0, 0, NUMBER_MAX)
-    step: int = forms.integer(1, 0, NUMBER_MAX)
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("counter")] = "counter"
+    start: Annotated[int, integer(0, NUMBER_MAX)] = 0
+    step: Annotated[int, integer(0, NUMBER_MAX)] = 1
+    null_share: Share = 0.0
 
 
 @_field
@@ -58,12 +82,12 @@ class Counter:
 class Integer:
     """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
 
-    name: str = forms.label()
-    type: str = forms.choice("integer", "integer")
-    min: int = forms.integer(0, -NUMBER_MAX, NUMBER_MAX)
-    max: int = forms.integer(100, -NUMBER_MAX, NUMBER_MAX)
-    skew: int = forms.integer(1, 1, forms.SKEW_MAX)
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("integer")] = "integer"
+    min: Annotated[int, integer(-NUMBER_MAX, NUMBER_MAX)] = 0
+    max: Annotated[int, integer(-NUMBER_MAX, NUMBER_MAX)] = 100
+    skew: Annotated[int, SKEW] = 1
+    null_share: Share = 0.0
 
 
 @_field
@@ -71,13 +95,13 @@ class Integer:
 class Decimal:
     """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
 
-    name: str = forms.label()
-    type: str = forms.choice("decimal", "decimal")
-    min: int = forms.integer(0, -(1 << 31), 1 << 31)
-    max: int = forms.integer(100, -(1 << 31), 1 << 31)
-    decimals: int = forms.integer(2, 1, 6)
-    skew: int = forms.integer(1, 1, forms.SKEW_MAX)
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("decimal")] = "decimal"
+    min: Annotated[int, integer(-(1 << 31), 1 << 31)] = 0
+    max: Annotated[int, integer(-(1 << 31), 1 << 31)] = 100
+    decimals: Annotated[int, integer(1, 6)] = 2
+    skew: Annotated[int, SKEW] = 1
+    null_share: Share = 0.0
 
 
 @_field
@@ -85,10 +109,10 @@ class Decimal:
 class Boolean:
     """``true`` in ``share`` of the records, otherwise ``false``."""
 
-    name: str = forms.label()
-    type: str = forms.choice("boolean", "boolean")
-    share: float = forms.share(0.5)
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("boolean")] = "boolean"
+    share: Share = 0.5
+    null_share: Share = 0.0
 
 
 @_field
@@ -96,10 +120,10 @@ class Boolean:
 class Enum:
     """One of several texts: a list, or a table of texts with weights."""
 
-    name: str = forms.label()
-    values: Weights = forms.labels()
-    type: str = forms.choice("enum", "enum")
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    values: Annotated[Weights, LABELS]
+    type: Annotated[str, choice("enum")] = "enum"
+    null_share: Share = 0.0
 
 
 @_field
@@ -107,9 +131,9 @@ class Enum:
 class Name:
     """A first and a last name: one of 256."""
 
-    name: str = forms.label()
-    type: str = forms.choice("name", "name")
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("name")] = "name"
+    null_share: Share = 0.0
 
 
 @_field
@@ -117,10 +141,10 @@ class Name:
 class Text:
     """Random words."""
 
-    name: str = forms.label()
-    type: str = forms.choice("text", "text")
-    words: Range = forms.ranged(Range(3, 8), 0, 10_000)
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("text")] = "text"
+    words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)
+    null_share: Share = 0.0
 
 
 @_field
@@ -128,10 +152,10 @@ class Text:
 class Timestamp:
     """The time at which the record was created: a date in RFC 3339, or milliseconds."""
 
-    name: str = forms.label()
-    type: str = forms.choice("timestamp", "timestamp")
-    format: str = forms.choice("date", "date", "ms")
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("timestamp")] = "timestamp"
+    format: Annotated[str, choice("date", "ms")] = "date"
+    null_share: Share = 0.0
 
 
 @_field
@@ -139,9 +163,9 @@ class Timestamp:
 class Uuid:
     """A random UUID, version 4."""
 
-    name: str = forms.label()
-    type: str = forms.choice("uuid", "uuid")
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("uuid")] = "uuid"
+    null_share: Share = 0.0
 
 
 @_field
@@ -149,9 +173,9 @@ class Uuid:
 class Key:
     """The record's key as a text; null if the record has no key."""
 
-    name: str = forms.label()
-    type: str = forms.choice("key", "key")
-    null_share: float = forms.share()
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("key")] = "key"
+    null_share: Share = 0.0
 
 
 @_field
@@ -159,12 +183,22 @@ class Key:
 class Object:
     """An object with fields of its own."""
 
-    name: str = forms.label()
-    type: str = forms.choice("object", "object")
-    fields: tuple[Field, ...] = forms.variants(FIELDS)
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("object")] = "object"
+    fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
 
 
 Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Object
+
+
+def field_definitions() -> dict[str, Any]:
+    """The definition that the schema of ``JSON_FIELDS`` refers to; it belongs under ``$defs``."""
+    found = []
+    for named, kind in FIELDS.items():
+        made = table_of(kind).schema
+        properties = {**made["properties"], "type": {"const": named}}
+        found.append({**made, "properties": properties, "required": [*made["required"], "type"]})
+    return {"field": {"oneOf": found}}
 
 
 def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:

@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import operator
-import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -121,18 +120,9 @@ def require_pyarrow() -> None:
 @cache
 def codec_versions() -> str:
     """The versions that the bytes of a segment depend on, as JSON with sorted keys: the generator's and the codecs'."""
-    import cramjam
-    import lz4
-    import zstandard
+    from kfuzz.records.codecs import library_versions
 
-    versions = {
-        "generator": GENERATOR,
-        "zlib": zlib.ZLIB_RUNTIME_VERSION,
-        "snappy": f"cramjam-{cramjam.__version__}",
-        "lz4": lz4.library_version_string(),
-        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
-    }
-    return json.dumps(versions, sort_keys=True)
+    return json.dumps({"generator": GENERATOR, **library_versions()}, sort_keys=True)
 
 
 def corpus_fingerprint(rows: Iterable[Row]) -> str:

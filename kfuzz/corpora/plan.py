@@ -29,13 +29,13 @@ from kfuzz.corpora.workload import (
     Range,
     Topic,
     Workload,
-    show_size,
 )
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.snapshot import snapshot_name
 from kfuzz.records.compaction import DELETE_RETENTION_MS
+from kfuzz.units import show_size
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
 __all__ = [

@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from kfuzz.corpora.forms import relative_ms
 from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
+from kfuzz.corpora.layout import WORKLOAD
 from kfuzz.corpora.plan import Plan, Segment, decided
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.targets import Target
@@ -31,12 +31,11 @@ from kfuzz.corpora.workload import (
     parse,
 )
 from kfuzz.errors import UsageError
+from kfuzz.units import relative_ms
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
-__all__ = ["WORKLOAD", "held", "resolve"]
+__all__ = ["held", "resolve"]
 
-# The corpus' own copy of its workload.
-WORKLOAD = "_workload.toml"
 SAMPLE_BATCHES = 4
 SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX = MIB, 16 * MIB
 # The sample's ratio must come so near to the asked one. The rest of the promised 10 % is for the other batches.

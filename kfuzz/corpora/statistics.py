@@ -31,9 +31,8 @@ from kfuzz.corpora.distributions import (
     moved,
     weighed,
 )
-from kfuzz.corpora.generation import STATISTICS
+from kfuzz.corpora.layout import STATISTICS, WORKLOAD
 from kfuzz.corpora.plan import Segment
-from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
-from kfuzz.corpora.generation import STATISTICS
+from kfuzz.corpora.layout import STATISTICS
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
+from kfuzz.units import date
 
 if TYPE_CHECKING:
     from kfuzz.corpora.installation import Installed
 
-__all__ = ["compared", "date", "generated", "generated_json", "installed", "show_bytes", "verified"]
+__all__ = ["compared", "generated", "generated_json", "installed", "show_bytes", "verified"]
 
 PROBLEMS_SHOWN = 50
-# The end of the year 9999, the last that Python's dates can hold.
-DATE_MS_MAX = 253_402_300_799_999
 
 
 def generated(out: str | Path | Target, rows: Manifest, seconds: float) -> list[str]:
@@ -91,11 +89,6 @@ def installed(out: str | Path | Target, log_dir: Path, done: Installed, *, dry_r
 def _rate(rows: Manifest, seconds: float) -> str:
     megabytes = rows.total("bytes") / 1e6
     return f"{megabytes:.0f} MB in {seconds:.1f} s ({megabytes / max(seconds, 1e-9):.0f} MB/s)"
-
-
-def date(ms: int) -> str:
-    """The date of ``ms`` since 1970 in UTC, to the second."""
-    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ms <= DATE_MS_MAX else f"{ms} ms"
 
 
 def show_bytes(size: int) -> str:

@@ -17,24 +17,16 @@ from pathlib import Path
 
 from kfuzz import records
 from kfuzz.corpora.finished import ROWS
-from kfuzz.corpora.generation import (
-    MANIFEST,
-    STATISTICS,
-    SUCCESS,
-    file_sums,
-    leader_epochs,
-    success_text,
-)
 from kfuzz.corpora.hostile import hostile_of, moved
 from kfuzz.corpora.labels import Label, label_file, labels_of, verdicts
+from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_sums, success_text
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
 from kfuzz.errors import NotRegular, UsageError
 from kfuzz.logs import snapshot
@@ -228,7 +220,7 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
             elif inner != MANIFEST or not fnmatchcase(base, PARTS):
                 unexpected.append(name)
     missing += labels
-    checkpoints = dict(leader_epochs(corpus.plan))
+    topics = {topic.name: topic for topic in corpus.workload.topics}
     aborted = bytearray(len(corpus.plan))
     known = bytearray(len(corpus.plan))
     for batch in corpus.rows.batches(["segment_id", "txnindex_crc32c"]):
@@ -241,11 +233,13 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     contents = in_parallel(partial(_partition, corpus.out, root.others), partitions)
     for directory, (listing, below, checkpoint) in contents:
         expected = {LEADER_EPOCH_CHECKPOINT}
+        bounds = []
         for base in corpus.plan.stems(directory):
+            bounds.append(corpus.plan.bounds(segment_id)[1:])
             if known[segment_id]:
                 suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 4 if aborted[segment_id] else 3]
                 expected.update(base + suffix for suffix in suffixes)
-                expected.add(snapshot_name(corpus.plan.bounds(segment_id)[2]))
+                expected.add(snapshot_name(bounds[-1][1]))
             segment_id += 1
         unexpected += [f"{directory}/{base}" for base in listing.files.keys() - expected]
         unexpected += [f"{directory}/{name}" for name in below]
@@ -253,8 +247,9 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         if directory not in root.others:
             missing += [f"{directory}/{base}" for base in expected - listing.files.keys() - listing.others.keys()]
         text = None if checkpoint is None else checkpoint.decode(errors="replace")
-        if text not in (None, checkpoints[directory]):
-            wrong.append((f"{directory}/{LEADER_EPOCH_CHECKPOINT}", _compare_lines(text, checkpoints[directory])))
+        right = _checkpoint(topics[directory.rpartition("-")[0]], bounds)
+        if text not in (None, right):
+            wrong.append((f"{directory}/{LEADER_EPOCH_CHECKPOINT}", _compare_lines(text, right)))
     for name in sorted(irregular):
         message = f"is {irregular[name]}, and a corpus has regular files only; remove it and generate the corpus again"
         yield Problem(name, None, "file-irregular", message)
@@ -264,6 +259,19 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         yield Problem(name, None, "file-missing", "is missing; generate the corpus again")
     for name, message in wrong:
         yield Problem(name, None, "checkpoint-mismatch", message)
+
+
+def _checkpoint(topic: Topic, segments: Sequence[tuple[int, int]]) -> str:
+    """The leader epochs of a partition, from the first and last offsets of its ``segments``.
+
+    The n-th epoch begins at ``n * leader_epoch_offsets``. Messages of the old formats have none, and come first.
+    """
+    each = topic.leader_epoch_offsets
+    epochs: dict[int, int] = {}
+    for first, last in segments[topic.legacy.magic0_segments + topic.legacy.magic1_segments :]:
+        for epoch in range(first // each, last // each + 1) if each else (0,):
+            epochs.setdefault(epoch, max(first, epoch * each))
+    return "\n".join(["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs.items()), ""])
 
 
 def _label_files(corpus: Corpus) -> set[str]:
@@ -466,7 +474,8 @@ def _check_snapshot(walk: LogWalk, segment: Segment, row: Row, out: Target) -> I
         here = snapshot.Producer(*fields)
         before = expected.get(here.producer_id)
         expected[here.producer_id] = here if before is None else before.followed_by(here)
-    if data != snapshot.encode(expected.values()):
+    # The generator uses `encode` too, so what it wrote is also read.
+    if {producer.producer_id: producer for producer in found} != expected or data != snapshot.encode(expected.values()):
         yield Problem(segment.snapshot_path, None, "snapshot-mismatch", _first_difference(found, expected))
     elif crc32c(data) != row.snapshot_crc32c:
         yield Problem(segment.snapshot_path, None, "manifest-mismatch", wrong_sum)

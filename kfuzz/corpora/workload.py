@@ -1,10 +1,10 @@
 """The workload: a TOML file that describes a corpus, read into frozen dataclasses. Mistakes raise ``UsageError``.
 
-Each key is declared once, below: its type, its default and its allowed values. ``corpora.forms`` makes the validation
+Each key is declared once, below: its type, its default and its allowed values. ``kfuzz.forms`` makes the validation
 and the JSON Schema from these declarations. ``docs/corpora.md`` explains each key.
 """
 
-# ruff: noqa: RUF009 - the calls in these dataclasses return dataclass fields.
+# ruff: noqa: RUF009 - a Range is frozen, so that it can be a default.
 
 from __future__ import annotations
 
@@ -13,15 +13,27 @@ import json
 import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from kfuzz.corpora import forms
-from kfuzz.corpora.forms import GIB, KIB, MIB, Range, Weights, parse_size, show_size
-from kfuzz.corpora.json_values import FIELDS, Field, check_fields
+from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
+from kfuzz.corpora.quantities import (
+    LATER,
+    MOMENT,
+    Range,
+    Share,
+    Weights,
+    byte_size,
+    integers,
+    numbers,
+    ranged,
+    weights,
+)
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
+from kfuzz.forms import Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
+from kfuzz.units import GIB, KIB, MIB
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -46,10 +58,8 @@ __all__ = [
     "Workload",
     "load",
     "parse",
-    "parse_size",
     "render",
     "schema",
-    "show_size",
 ]
 
 SIZE_MAX = 1 << 60
@@ -67,8 +77,15 @@ FRESH_PERIOD_BYTES = 512
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")
 VECTORS_GLOB = "[a-zA-Z0-9*?/._-]{1,200}"
 # The names that org.apache.kafka.common.internals.Topic accepts.
-TOPIC_NAME = "[a-zA-Z0-9._-]{1,249}"
-TOPIC_NAME_RULE = "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+_NAME = matching(
+    "[a-zA-Z0-9._-]{1,249}", "give 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', not . or .."
+)
+_NOT_NAMES = (".", "..")
+TOPIC_NAME = Form(
+    {**_NAME.schema, "not": {"enum": list(_NOT_NAMES)}},
+    _NAME.remedy,
+    lambda value: _NAME.fits(value) and value not in _NOT_NAMES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +96,11 @@ class Keys:
     ``sequential`` keys are decimal numbers that rise with the offset.
     """
 
-    kind: str = forms.choice("uniform", "uniform", "zipf", "sequential")
-    size: Range = forms.ranged(Range(10, 10), 0, MIB)
-    cardinality: int = forms.integer(1_000_000, 1, (1 << 32) - 1)
-    exponent: float = forms.decimal(1.0, 0, 4, places=3)
-    null_share: float = forms.share()
+    kind: Annotated[str, choice("uniform", "zipf", "sequential")] = "uniform"
+    size: Annotated[Range, ranged(0, MIB)] = Range(10, 10)
+    cardinality: Annotated[int, integer(1, (1 << 32) - 1)] = 1_000_000
+    exponent: Annotated[float, number(0, 4, places=3)] = 1.0
+    null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +112,22 @@ class Values:
     Tombstones are null values of records with a key; ``null_share`` counts all records.
     """
 
-    size: Range = forms.ranged(Range(100, 100), 0, 8 * MIB)
-    kind: str = forms.choice("random", "random", "text", "json")
-    fields: tuple[Field, ...] = forms.variants(FIELDS)
-    ratio: float = forms.decimal(0.0, 0, RATIO_MAX, places=2)
-    fresh_bytes: Weights = forms.numbers(CODECS, 0, FRESH_PERIOD_BYTES)
-    tombstone_share: float = forms.share()
-    null_share: float = forms.share()
+    size: Annotated[Range, ranged(0, 8 * MIB)] = Range(100, 100)
+    kind: Annotated[str, choice("random", "text", "json")] = "random"
+    fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
+    ratio: Annotated[float, number(0, RATIO_MAX, places=2)] = 0.0
+    fresh_bytes: Annotated[Weights, numbers(CODECS, 0, FRESH_PERIOD_BYTES)] = ()
+    tombstone_share: Share = 0.0
+    null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Headers:
     """Record headers, on ``share`` of the records."""
 
-    share: float = forms.share()
-    count: Range = forms.ranged(Range(1, 3), 0, 100)
-    size: Range = forms.ranged(Range(8, 16), 0, 64 * KIB)
+    share: Share = 0.0
+    count: Annotated[Range, ranged(0, 100)] = Range(1, 3)
+    size: Annotated[Range, ranged(0, 64 * KIB)] = Range(8, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +138,17 @@ class Timestamps:
     by up to ``jitter_ms``; a ``late_share`` of them is moved back by up to ``late_ms``.
     """
 
-    type: str = forms.choice("create", *(one for one in TIMESTAMP_TYPES if one != "none"))
-    start: int | str = forms.moment(1_700_000_000_000)
-    end: int | str | None = forms.moment(None)
-    records_per_second: int = forms.integer(1000, 1, 10**9)
-    hour_weights: tuple[int, ...] = forms.integers((1,) * DAY_HOURS, 1000)
-    burst_every_s: int = forms.integer(0, 0, DAY_HOURS * 3600)
-    burst_length_s: int = forms.integer(60, 1, DAY_HOURS * 3600)
-    burst_factor: int = forms.integer(10, 1, 1000)
-    jitter_ms: int = forms.integer(0, 0, INT32_MAX)
-    late_share: float = forms.share()
-    late_ms: int = forms.integer(60_000, 1, INT32_MAX)
+    type: Annotated[str, choice(*(one for one in TIMESTAMP_TYPES if one != "none"))] = "create"
+    start: Annotated[int | str, MOMENT] = 1_700_000_000_000
+    end: Annotated[int | str | None, MOMENT] = None
+    records_per_second: Annotated[int, integer(1, 10**9)] = 1000
+    hour_weights: Annotated[tuple[int, ...], integers(DAY_HOURS, 1000)] = (1,) * DAY_HOURS
+    burst_every_s: Annotated[int, integer(0, DAY_HOURS * 3600)] = 0
+    burst_length_s: Annotated[int, integer(1, DAY_HOURS * 3600)] = 60
+    burst_factor: Annotated[int, integer(1, 1000)] = 10
+    jitter_ms: Annotated[int, integer(0, INT32_MAX)] = 0
+    late_share: Share = 0.0
+    late_ms: Annotated[int, integer(1, INT32_MAX)] = 60_000
 
     @property
     def resolved(self) -> bool:
@@ -143,8 +160,8 @@ class Timestamps:
 class Batches:
     """The number of records in a record batch, and the codecs that compress it (weights)."""
 
-    records: Range = forms.ranged(Range(100, 100), 1, 1_000_000)
-    codecs: Weights = forms.weights(CODECS)
+    records: Annotated[Range, ranged(1, 1_000_000)] = Range(100, 100)
+    codecs: Annotated[Weights, weights(*CODECS)] = ((CODECS[0], 1),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +172,10 @@ class Producers:
     ``first_sequence``: the sequence of its first record in a partition.
     """
 
-    count: int = forms.integer(4, 1, PRODUCERS_MAX)
-    share: float = forms.share()
-    epoch_records: int = forms.integer(0, 0, COUNT_MAX)
-    first_sequence: int = forms.integer(0, 0, INT32_MAX)
+    count: Annotated[int, integer(1, PRODUCERS_MAX)] = 4
+    share: Share = 0.0
+    epoch_records: Annotated[int, integer(0, COUNT_MAX)] = 0
+    first_sequence: Annotated[int, integer(0, INT32_MAX)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +188,15 @@ class Transactions:
     ``coordinator_epoch_transactions`` does the same for its coordinator.
     """
 
-    producers: int = forms.integer(4, 1, PRODUCERS_MAX)
-    share: float = forms.share()
-    records: int = forms.integer(500, 1, 1_000_000_000)
-    abort_share: float = forms.share(0.1)
-    partitions: int = forms.integer(1, 1, PARTITIONS_MAX)
-    cross_share: float = forms.share()
-    epoch_transactions: int = forms.integer(0, 0, COUNT_MAX)
-    coordinator_epoch_transactions: int = forms.integer(0, 0, COUNT_MAX)
-    first_sequence: int = forms.integer(0, 0, INT32_MAX)
+    producers: Annotated[int, integer(1, PRODUCERS_MAX)] = 4
+    share: Share = 0.0
+    records: Annotated[int, integer(1, 1_000_000_000)] = 500
+    abort_share: Share = 0.1
+    partitions: Annotated[int, integer(1, PARTITIONS_MAX)] = 1
+    cross_share: Share = 0.0
+    epoch_transactions: Annotated[int, integer(0, COUNT_MAX)] = 0
+    coordinator_epoch_transactions: Annotated[int, integer(0, COUNT_MAX)] = 0
+    first_sequence: Annotated[int, integer(0, INT32_MAX)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +206,11 @@ class Legacy:
     ``magic0_segments``, ``magic1_segments``: so many first segments of each partition have the old format only.
     """
 
-    magic0: float = forms.share()
-    magic1: float = forms.share()
-    magic0_segments: int = forms.integer(0, 0, COUNT_MAX)
-    magic1_segments: int = forms.integer(0, 0, COUNT_MAX)
-    codecs: Weights = forms.weights(LEGACY_CODECS)
+    magic0: Share = 0.0
+    magic1: Share = 0.0
+    magic0_segments: Annotated[int, integer(0, COUNT_MAX)] = 0
+    magic1_segments: Annotated[int, integer(0, COUNT_MAX)] = 0
+    codecs: Annotated[Weights, weights(*LEGACY_CODECS)] = ((LEGACY_CODECS[0], 1),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +220,8 @@ class Compaction:
     ``keep``: the share of the records that have no later record with their key. It is a matter of chance, not of keys.
     """
 
-    segments: int = forms.integer(0, 0, COUNT_MAX)
-    keep: float = forms.share(0.5)
+    segments: Annotated[int, integer(0, COUNT_MAX)] = 0
+    keep: Share = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +232,9 @@ class Adversarial:
     it itself.
     """
 
-    share: float = forms.share()
-    vectors: str = forms.text("*", VECTORS_GLOB, "a glob of vector ids, such as records/v2/count/*")
-    digest: str = forms.text("", "[0-9a-f]{0,64}", "what kfuzz has found, or leave it out")
+    share: Share = 0.0
+    vectors: Annotated[str, matching(VECTORS_GLOB, "give a glob of vector ids, such as records/v2/count/*")] = "*"
+    digest: Annotated[str, matching("[0-9a-f]{0,64}", "give what kfuzz has found, or leave it out")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,20 +244,20 @@ class Topic:
     ``leader_epoch_offsets``: after so many offsets, a partition goes on with the next leader epoch (0: never).
     """
 
-    name: str = forms.name(TOPIC_NAME, TOPIC_NAME_RULE, refused=(".", ".."))
-    partitions: int = forms.integer(1, 1, PARTITIONS_MAX)
-    weight: int = forms.integer(1, 1, 1_000_000)
-    leader_epoch_offsets: int = forms.integer(0, 0, COUNT_MAX)
-    keys: Keys = forms.table(Keys)
-    values: Values = forms.table(Values)
-    headers: Headers = forms.table(Headers)
-    timestamps: Timestamps = forms.table(Timestamps)
-    batches: Batches = forms.table(Batches)
-    producers: Producers = forms.table(Producers)
-    transactions: Transactions = forms.table(Transactions)
-    legacy: Legacy = forms.table(Legacy)
-    compaction: Compaction = forms.table(Compaction)
-    adversarial: Adversarial = forms.table(Adversarial)
+    name: Annotated[str, TOPIC_NAME]
+    partitions: Annotated[int, integer(1, PARTITIONS_MAX)] = 1
+    weight: Annotated[int, integer(1, 1_000_000)] = 1
+    leader_epoch_offsets: Annotated[int, integer(0, COUNT_MAX)] = 0
+    keys: Annotated[Keys, table_of(Keys)] = Keys()
+    values: Annotated[Values, table_of(Values)] = Values()
+    headers: Annotated[Headers, table_of(Headers)] = Headers()
+    timestamps: Annotated[Timestamps, table_of(Timestamps)] = Timestamps()
+    batches: Annotated[Batches, table_of(Batches)] = Batches()
+    producers: Annotated[Producers, table_of(Producers)] = Producers()
+    transactions: Annotated[Transactions, table_of(Transactions)] = Transactions()
+    legacy: Annotated[Legacy, table_of(Legacy)] = Legacy()
+    compaction: Annotated[Compaction, table_of(Compaction)] = Compaction()
+    adversarial: Annotated[Adversarial, table_of(Adversarial)] = Adversarial()
 
     @property
     def compressing_codecs(self) -> list[str]:
@@ -258,11 +275,11 @@ class Workload:
     ``segment_bytes`` is 0 if the file does not give it; then the plan decides it when the corpus is begun.
     """
 
-    topics: tuple[Topic, ...] = forms.tables(Topic)
-    size: int = forms.size(256 * MIB, 1, SIZE_MAX)
-    segment_bytes: int = forms.size(forms.LATER, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
-    index_interval_bytes: int = forms.size(INDEX_INTERVAL_BYTES, 1, GIB)
-    seed: int = forms.integer(0, 0, (1 << 63) - 1)
+    topics: Annotated[tuple[Topic, ...], ListOf(table_of(Topic), "give at least one [[topics]]", least=1)]
+    size: Annotated[int, byte_size(1, SIZE_MAX)] = 256 * MIB
+    segment_bytes: Annotated[int, byte_size(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)] = LATER
+    index_interval_bytes: Annotated[int, byte_size(1, GIB)] = INDEX_INTERVAL_BYTES
+    seed: Annotated[int, integer(0, (1 << 63) - 1)] = 0
 
     def resized(self, size: int | None) -> Workload:
         """The same workload with another ``size``; None changes nothing."""
@@ -291,7 +308,7 @@ def load(path: str | Path) -> Workload:
 
 def parse(text: str, name: str) -> Workload:
     """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
-    workload = forms.read(Workload, forms.Table(load_toml(text, name, remedy="correct it there"), name))
+    workload = read(load_toml(text, name, remedy="correct it there"), name)
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
@@ -305,6 +322,18 @@ def parse(text: str, name: str) -> Workload:
         if names.count(topic_name) > 1:
             raise UsageError(f"{name}: topics has the name {topic_name!r} twice; give each topic its own")
     return workload
+
+
+def read(values: dict[str, Any], name: str) -> Workload:
+    """The workload of a file's ``values``, without the rules about several keys at once."""
+    form = table_of(Workload)
+    try:
+        form.check(values)
+        made: Workload = form.make(values)
+    except Wrong as wrong:
+        wrong.place = wrong.place.replace(".", ": ", 1)
+        raise UsageError(wrong.sentence(name)) from None
+    return made
 
 
 def _check_shares(topic: Topic, place: str) -> None:
@@ -420,8 +449,8 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A workload of kfuzz",
-        **forms.schema(Workload),
-        "$defs": forms.variant_schema(FIELDS),
+        **table_of(Workload).schema,
+        "$defs": field_definitions(),
     }
 
 

@@ -6,6 +6,7 @@ changes the data inside the stream.
 
 from __future__ import annotations
 
+from kfuzz.kafka import MESSAGE_CODECS
 from kfuzz.records import CODECS
 from kfuzz.records.codecs import compress, decompress
 from kfuzz.wire.io.checksum import crc32, crc32c
@@ -71,8 +72,7 @@ def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
         return None
     offset, _, _, attributes, timestamp, key, (value_at, value_length), _ = message
     codec = attributes & CODEC_MASK
-    # Wrapper messages support gzip, snappy and lz4 only.
-    if value_length < 0 or not 0 < codec < CODECS.index("zstd"):
+    if value_length < 0 or not 0 < codec < len(MESSAGE_CODECS):
         return None
     inner = compress(CODECS[codec], _seal(wrapper[value_at : value_at + value_length]), magic=magic)
     return encode_message(magic, offset, attributes, timestamp, key, inner)

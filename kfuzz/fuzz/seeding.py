@@ -15,6 +15,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz.messages import KINDS, selector
 from kfuzz.fuzz.targets import Target
+from kfuzz.kafka import MESSAGE_CODECS
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
@@ -164,7 +165,7 @@ def _unpacked() -> list[bytes]:
             out.append(plain[:at] + bytes([plain[at] | codec]) + plain[at + 1 :])
     for magic in (0, 1):
         inner = b"".join(encode_message(magic, i, 0, TIME_MS + i, b"k", b"v" * i) for i in range(3))
-        for codec in range(1, CODECS.index("zstd")):
+        for codec in range(1, len(MESSAGE_CODECS)):
             out += [encode_message(magic, offset, codec, TIME_MS, None, inner) for offset in (0, 2, 9)]
     return out
 

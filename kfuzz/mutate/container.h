@@ -147,6 +147,8 @@ static int kfuzz_unsnappy(kfuzz_tools *tools, const uint8_t *p, int64_t n)
 }
 
 /* Decompress into `tools`. 0 if the bytes are not what an ordinary writer makes. */
+_Static_assert(KFUZZ_LAST_CODEC == KFUZZ_ZSTD, "kfuzz_open and kfuzz_pack need the new codec");
+
 static int kfuzz_open(kfuzz_tools *tools, int codec, int magic, const uint8_t *p, int64_t n)
 {
     uint32_t crc;
@@ -311,9 +313,11 @@ static int kfuzz_pack(kfuzz_text *packed, int codec, int magic, kfuzz_dice *dice
     case KFUZZ_LZ4:
         packed->n = kfuzz_write_lz4(p, n, packed->p, is_stored, magic == 0 && !is_odd);
         return 1;
-    default:
+    case KFUZZ_ZSTD:
         packed->n = kfuzz_write_zstd(p, n, packed->p, is_stored);
         return 1;
+    default:
+        return 0; /* unreachable: the caller knows the codec */
     }
 }
 

@@ -399,7 +399,7 @@ static int kfuzz_container_of(const kfuzz_text *text, kfuzz_span frame, kfuzz_co
         return 0;
     container->codec = p[KFUZZ_MESSAGE_AT_ATTRIBUTES] & KFUZZ_CODEC_MASK;
     container->at.at = container->length_at + 4;
-    return container->codec > 0 && container->codec < KFUZZ_ZSTD;
+    return container->codec > 0 && container->codec <= KFUZZ_LAST_MESSAGE_CODEC;
 }
 
 /* Decompress the payload into m->payload. A payload that cannot be decompressed is copied: a target may compress its
@@ -577,7 +577,7 @@ static int64_t kfuzz_change_codec(kfuzz_mutator *m, kfuzz_span frame)
     if (!kfuzz_container_of(&m->text, frame, &container) || !kfuzz_open_payload(m, &m->text, &container))
         return INT64_MIN;
     codec = (int) kfuzz_below(&m->dice, KFUZZ_CODEC_MASK + 1);
-    /* Three of the eight codecs do not exist. For those the payload stays as it is. */
+    /* Not all of the eight numbers have a codec. For those the payload stays as it is. */
     grown = codec > KFUZZ_LAST_CODEC ? 0 : kfuzz_close_payload(m, &container, codec);
     if (grown == INT64_MIN)
         return INT64_MIN;
@@ -591,7 +591,7 @@ static int64_t kfuzz_change_codec(kfuzz_mutator *m, kfuzz_span frame)
 static int64_t kfuzz_nest(kfuzz_mutator *m, kfuzz_span frame)
 {
     uint8_t header[KFUZZ_KEY_AT_V1 + KFUZZ_LENGTHS_BYTES];
-    const int magic = kfuzz_chance(&m->dice, 0.5), codec = 1 + (int) kfuzz_below(&m->dice, KFUZZ_LZ4);
+    const int magic = kfuzz_chance(&m->dice, 0.5), codec = 1 + (int) kfuzz_below(&m->dice, KFUZZ_LAST_MESSAGE_CODEC);
     const int64_t before = m->text.n, key_at = magic ? KFUZZ_KEY_AT_V1 : KFUZZ_KEY_AT_V0;
     kfuzz_container container;
     if (kfuzz_container_of(&m->text, frame, &container) && container.magic != KFUZZ_LAST_MAGIC

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kfuzz.java import wrap64
-from kfuzz.kafka import CODECS, Codec
+from kfuzz.kafka import CODECS, Codec, codecs_of
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.model import Record, RecordBatch
 
@@ -26,7 +26,7 @@ def batch(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
     magic = dice.pick(MAGICS)
     base = dice.pick(BASE_OFFSETS)
     v2 = magic == 2
-    compression = dice.pick([codec for codec in codecs if v2 or codec != "zstd"])
+    compression = dice.pick([codec for codec in codecs if codec in codecs_of(magic)])
     # Uncompressed messages of magic 0 and 1 are batches of one record.
     count = dice.pick(COUNTS) if v2 else 1 if compression == "none" else dice.pick(WRAPPED_COUNTS)
     control = v2 and dice.chance(0.1)

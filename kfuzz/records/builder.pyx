@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.java import through_java, wrap64
-from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, codecs_of
 from kfuzz.records.codecs import compress, compress_parts
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import readings
@@ -198,7 +198,7 @@ cdef int _require_format(magic, compression, timestamp_type, transactional, cont
     for name, present in (
         ("a transaction", transactional),
         ("control records", control),
-        ("zstd", compression == "zstd"),
+        (compression, compression not in codecs_of(magic)),
         ("a delete horizon", delete_horizon is not None),
     ):
         if present:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.java import wrap64
-from kfuzz.kafka import CODECS, NO_TIMESTAMP, Codec, TimestampType
+from kfuzz.kafka import CODECS, NO_TIMESTAMP, Codec, TimestampType, codecs_of
 from kfuzz.records.builder import frames, rebuild
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
@@ -144,9 +144,9 @@ def convert(
             losses.append(Loss("control-batch", i, len(batch.records)))
             continue
         codec = compression or batch.compression
-        if magic < 2 and codec == "zstd":
+        if codec not in codecs_of(magic):
             raise EncodeError(
-                f"batch[{i}] is compressed with zstd, which magic {magic} does not know; give another codec"
+                f"batch[{i}] is compressed with {codec}, which magic {magic} does not know; give another codec"
             )
         if batch.magic == magic or (batch.magic < magic < 2):
             made.write(raw)
@@ -235,8 +235,9 @@ def _require(magic: int, compression: Codec | None) -> None:
         raise UsageError(f"magic {magic} does not exist; take 0, 1 or 2")
     if compression is not None and compression not in CODECS:
         raise UsageError(f"compression {compression!r} does not exist; take one of {', '.join(CODECS)}")
-    if compression == "zstd" and magic < 2:
-        raise UsageError(f"compression zstd does not exist in magic {magic}; take none, gzip, snappy or lz4")
+    if compression is not None and compression not in codecs_of(magic):
+        known = ", ".join(codecs_of(magic))
+        raise UsageError(f"compression {compression} does not exist in magic {magic}; take one of {known}")
 
 
 def _require_appendable(batches: list[RecordBatch], i: int, magic: int, timestamp_type: TimestampType) -> None:

@@ -5,11 +5,18 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64
 
 from kfuzz.records.model cimport RecordBatch
 from kfuzz.wire.io.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.io.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LAST_MESSAGE_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.io.scratch cimport Scratch, reserve
 from kfuzz.wire.io.scratch cimport Scratch, reserve
 from kfuzz.wire.io.sink cimport put_bytes
+from kfuzz.wire.io.sink cimport put_bytes
+from kfuzz.wire.records.batch_writer cimport as_record, put_batch, put_payload, put_records
 from kfuzz.wire.records.batch_writer cimport as_record, put_batch, put_payload, put_records
 from kfuzz.wire.records.message_set cimport put_messages
+from kfuzz.wire.records.message_set cimport put_messages
 from kfuzz.wire.records.record cimport Record, is_record
+from kfuzz.wire.records.record cimport Record, is_record
+from kfuzz.wire.records.record_batch cimport header_t
 from kfuzz.wire.records.record_batch cimport header_t
 
 from kfuzz.errors import EncodeError
@@ -199,7 +206,8 @@ cdef int refuse_lost(RecordBatch batch, int codec) except -1:
     """Raise ``EncodeError`` if the batch has something that a message of magic 0 or 1 cannot hold."""
     cdef int64_t producer_id = batch.producer_id
     cdef bint headers = has_headers(batch.records)
-    if not headers and not batch.transactional and not batch.control and producer_id == -1 and codec != LAST_CODEC:
+    cdef bint is_newer = codec > LAST_MESSAGE_CODEC
+    if not headers and not batch.transactional and not batch.control and producer_id == -1 and not is_newer:
         return 0
     lost = [
         name
@@ -208,7 +216,7 @@ cdef int refuse_lost(RecordBatch batch, int codec) except -1:
             ("a transaction", batch.transactional),
             ("control records", batch.control),
             ("a producer id", producer_id != -1),
-            ("zstd", codec == LAST_CODEC),
+            (batch.compression, is_newer),
         )
         if present
     ]

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from kfuzz.client.settings import PLAIN, Address, Security
-from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
-from kfuzz.units import NUMBER, parse_duration
+from kfuzz.units import NUMBER, parse_duration, parse_size
 
 __all__ = [
     "ACKS",

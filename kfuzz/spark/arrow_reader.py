@@ -35,8 +35,8 @@ from pyspark.sql.types import (
 )
 
 from kfuzz import logs
-from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
+from kfuzz.units import parse_size
 
 __all__ = ["ArrowReader", "names_of", "require_known", "size_of", "spark_schema"]
 

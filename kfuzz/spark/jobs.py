@@ -25,13 +25,14 @@ from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus
-from kfuzz.corpora.workload import load, parse_size
+from kfuzz.corpora.workload import load
 from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.spark.progress import Job, job_progress
 from kfuzz.text import printable
+from kfuzz.units import parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

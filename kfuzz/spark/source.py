@@ -18,11 +18,12 @@ from pyspark.sql.types import StructType
 from kfuzz import logs
 from kfuzz.corpora import generated
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import Workload, load, parse_size
+from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.records import Limits
 from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, size_of, spark_schema
+from kfuzz.units import parse_size
 
 __all__ = ["FORMAT", "GENERATED_FORMAT", "GeneratedSource", "KafkaLogSource", "register"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from kfuzz.corpora.generation import MANIFEST
+from kfuzz.corpora.layout import MANIFEST
 from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.targets import Target

@@ -60,11 +60,11 @@ WRONG_HANDSHAKES: list[tuple[dict[str, Any], str]] = [
     ({"protocol": "kfuzz-testee/2"}, "the handshake.protocol is"),
     ({"name": "../../etc/passwd"}, "the handshake.name is"),
     ({"version": ""}, "the handshake.version is"),
-    ({"operations": ["decode-records", "fly"]}, "the handshake.operations is"),
-    ({"magic": [True]}, "the handshake.magic is"),
-    ({"magic": ["2"]}, "the handshake.magic is"),
+    ({"operations": ["decode-records", "fly"]}, "the handshake.operations[1] is"),
+    ({"magic": [True]}, "the handshake.magic[0] is"),
+    ({"magic": ["2"]}, "the handshake.magic[0] is"),
     ({"codecs": "none"}, "the handshake.codecs is"),
-    ({"check_crc": False}, 'the handshake has the unknown field "check_crc"'),
+    ({"check_crc": False}, "the handshake.check_crc is not a key that kfuzz knows; did you mean checks_crc?"),
     ({"control": None}, "the handshake.control is"),
 ]
 
@@ -101,7 +101,7 @@ def test_who_offers_messages_says_which() -> None:
 @pytest.mark.parametrize("name", ["protocol", "name", "version", "language", "operations", "roles", "magic", "codecs"])
 def test_a_handshake_declares_everything_that_it_must(name: str) -> None:
     line = json.dumps({field: value for field, value in HANDSHAKE.items() if field != name}).encode()
-    with pytest.raises(ProtocolError, match=f"lacks {name}"):
+    with pytest.raises(ProtocolError, match=f"the handshake lacks {name}[;:] "):
         parse_handshake(line)
 
 
@@ -120,9 +120,12 @@ WRONG_ANSWERS: list[tuple[dict[str, Any], str]] = [
     ({"hex": "0"}, "the answer.hex"),
     ({"hex": "FF"}, "the answer.hex"),
     ({"batches": {}}, "the answer.batches"),
-    ({"batches": [7]}, "[0] is 7; it must be a JSON object"),
-    ({"batches": [BATCH | {"base_ofset": "0"}]}, '[0] has the unknown field "base_ofset"'),
-    ({"batches": [BATCH | {"base_offset": 0}]}, "[0].base_offset is 0; it must be an integer as a decimal string"),
+    ({"batches": [7]}, "the answer.batches[0] is 7; give a JSON object"),
+    (
+        {"batches": [BATCH | {"base_ofset": "0"}]},
+        "[0].base_ofset is not a key that kfuzz knows; did you mean base_offset?",
+    ),
+    ({"batches": [BATCH | {"base_offset": 0}]}, "[0].base_offset is 0; give an integer as a decimal string"),
     ({"batches": [BATCH | {"base_offset": "-0"}]}, "[0].base_offset"),
     ({"batches": [BATCH | {"compression": "brotli"}]}, "[0].compression"),
     ({"records": [RECORD | {"key": "k"}]}, "[0].key"),
@@ -158,13 +161,13 @@ def test_a_message_is_taken_over_whole() -> None:
 
 
 WRONG_MESSAGES: list[tuple[Any, str]] = [
-    (None, "it is null"),
-    ([], "it is []"),
-    ({"a": [{}, {"Name": 1}]}, 'it.a[1] has the field "Name", whose name is not in camelCase'),
-    ({"a": {"rate": float("nan")}}, "it.a.rate is NaN"),
-    ({"_unknownTaggedFields": []}, "it._unknownTaggedFields is []; leave it out if there are none"),
-    ({"a": {"_unknownTaggedFields": [{"tag": 0}]}}, "it.a._unknownTaggedFields[0] lacks hex"),
-    ({"_unknownTaggedFields": [{"tag": -1, "hex": ""}]}, "it._unknownTaggedFields[0].tag is -1"),
+    (None, "message is null"),
+    ([], "message is []"),
+    ({"a": [{}, {"Name": 1}]}, "message.a[1].Name is not a field's name; write it in camelCase"),
+    ({"a": {"rate": float("nan")}}, "message.a.rate is NaN"),
+    ({"_unknownTaggedFields": []}, "message._unknownTaggedFields is []; leave it out if there are none"),
+    ({"a": {"_unknownTaggedFields": [{"tag": 0}]}}, "message.a._unknownTaggedFields[0] lacks hex"),
+    ({"_unknownTaggedFields": [{"tag": -1, "hex": ""}]}, "message._unknownTaggedFields[0].tag is -1"),
     ({"a": json.loads("[" * 40 + "]" * 40)}, "is nested more than 32 deep"),
 ]
 

@@ -162,7 +162,7 @@ def test_refusing_a_stream_as_a_whole_is_no_answer_of_a_broker() -> None:
         (DECODE_STREAM, {"batches": []}, "records"),
         (APPEND_STREAM, {"steps": [{"outcome": "lost"}]}, r"\[0\]\.outcome"),
         (APPEND_STREAM, {"steps": [{"base_offset": "0"}]}, r"\[0\] lacks outcome"),
-        (APPEND_STREAM, {"steps": [{"outcome": "appended", "offset": "0"}]}, "unknown field"),
+        (APPEND_STREAM, {"steps": [{"outcome": "appended", "offset": "0"}]}, "not a key"),
     ],
 )
 def test_an_answer_without_what_it_is_about_breaks_the_protocol(

@@ -14,6 +14,7 @@ import pytest
 from conftest import counts
 
 from kfuzz import records
+from kfuzz.corpora import generation, segment
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest, write_manifest
@@ -23,6 +24,7 @@ from kfuzz.corpora.verification import Problem, verify, verify_segment
 from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
+from kfuzz.logs import snapshot
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.io.checksum import crc32c
 
@@ -189,6 +191,44 @@ def test_a_missing_file_is_named(corpus: Path, suffix: str) -> None:
 def test_a_file_that_does_not_belong_is_named(corpus: Path, name: str) -> None:
     (corpus / name).write_text("")
     assert [(problem.code, problem.path) for problem in verify(corpus)] == [("file-unexpected", name)]
+
+
+def wrong_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type(Plan(WORKLOAD).topics[0])
+    plain = kind.leader_epochs
+    monkeypatch.setattr(kind, "leader_epochs", lambda topic: [(epoch, at + 1) for epoch, at in plain(topic)])
+
+
+def wrong_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "leader_epoch_text", lambda epochs: f"0\n{len(epochs)}\n")
+
+
+def wrong_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = snapshot.encode
+    for module in (snapshot, segment):
+        monkeypatch.setattr(module, "encode", lambda made: plain(replace(one, timestamp=7) for one in made))
+
+
+@pytest.mark.parametrize(
+    ("break_generator", "code"),
+    [
+        (wrong_epochs, "checkpoint-mismatch"),
+        (wrong_checkpoint, "checkpoint-mismatch"),
+        (wrong_snapshot, "snapshot-mismatch"),
+    ],
+)
+def test_verification_notices_a_mistake_of_the_generators_functions(
+    break_generator: Callable[[pytest.MonkeyPatch], None],
+    code: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = replace(WORKLOAD, topics=(replace(TOPIC, leader_epoch_offsets=300, legacy=Legacy(magic0_segments=1)),))
+    generate(workload, tmp_path / "right")
+    assert verify(tmp_path / "right") == []
+    break_generator(monkeypatch)
+    generate(workload, tmp_path / "wrong")
+    assert set(codes(verify(tmp_path / "wrong"))) == {code}
 
 
 def test_a_changed_checkpoint_is_found(corpus: Path) -> None:

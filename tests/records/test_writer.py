@@ -11,7 +11,10 @@ from hypothesis import given
 
 from kfuzz import records, strategies
 from kfuzz.errors import EncodeError, UsageError
+from kfuzz.kafka import CODECS, codecs_of
 from kfuzz.records import Record, RecordBatch
+from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, CODEC_AT, CODEC_MASK, HEADER_AT
 
 
 @given(strategies.hostile_batches())
@@ -28,6 +31,34 @@ def test_the_json_form_loses_nothing(batch: RecordBatch) -> None:
 
 
 RECORD = Record(0, 1, b"k", b"v")
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_magic_is_read_and_written_with_the_codecs_that_it_knows(magic: int) -> None:
+    """kfuzz.kafka names them; compiled code has their numbers."""
+    at = CODEC_AT[magic]
+    plain = records.encode_batch(RecordBatch(0, 0, [RECORD], magic=magic))
+    known = codecs_of(magic)
+    for number in range(CODEC_MASK + 1):
+        data = plain[:at] + bytes([number]) + plain[at + 1 :]
+        if magic == 2:
+            data = (
+                data[: HEADER_AT["crc"]]
+                + crc32c(data[BATCH_CRC_COVERS_FROM:]).to_bytes(4, "big")
+                + data[BATCH_CRC_COVERS_FROM:]
+            )
+        found = {one.code for one in records.check(data).findings}
+        unknown = (
+            {"codec-unknown"} if number >= len(CODECS) else {"codec-not-allowed"} if number >= len(known) else set()
+        )
+        assert found & {"codec-unknown", "codec-not-allowed"} == unknown, number
+    for codec in CODECS:
+        if codec in known:
+            [batch] = records.decode(records.encode_batch(RecordBatch(0, 0, [RECORD], magic=magic, compression=codec)))
+            assert batch.compression == codec
+        else:
+            with pytest.raises(EncodeError, match=f"cannot carry {codec}"):
+                records.encode_batch(RecordBatch(0, 0, [RECORD], magic=magic, compression=codec))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from conftest import missing
 from kfuzz import kafka
 from kfuzz.vectors.ids import registered
 from tools.coverage.__main__ import UNREACHABLE
-from tools.layers import ROOT, undocumented, upward
+from tools.layers import ROOT, circles, undocumented, upward
 
 # Data that is found by its folder, and files that a tool finds by their names.
 FOUND_BY_FOLDER = (
@@ -218,6 +218,26 @@ def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) ->
     path.write_text(f"\n{line}\n")
     [told] = upward(tmp_path)
     assert told.startswith(f"kfuzz/{file}:2: {file.rpartition('/')[0]}/ may not import ")
+
+
+def test_no_modules_import_each_other() -> None:
+    assert list(circles()) == []
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "told"),
+    [
+        ("one.py: def f():\n    from kfuzz import two", "two.py: from kfuzz.one import f", True),
+        ("one.py: from kfuzz.two import g", "two.pyx: from kfuzz.one cimport (\n    f,\n)", True),
+        ("one.py: if TYPE_CHECKING:\n    from kfuzz import two", "two.py: from kfuzz.one import f", False),
+    ],
+)
+def test_a_circle_is_told_unless_it_is_for_types(tmp_path: Path, here: str, there: str, told: bool) -> None:
+    (tmp_path / "kfuzz").mkdir()
+    for one in (here, there):
+        name, _, text = one.partition(": ")
+        (tmp_path / "kfuzz" / name).write_text(text)
+    assert [sentence.split(": ")[0] for sentence in circles(tmp_path)] == ["these modules import each other"] * told
 
 
 def test_children_that_run_kfuzz_or_pip_import_nothing_from_the_current_folder() -> None:

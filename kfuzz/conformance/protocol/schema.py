@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.conformance.protocol.forms import MessageForm
+from kfuzz.conformance.protocol.contents import DEFINITIONS
 from kfuzz.conformance.protocol.words import ANSWER, BATCHES, HANDSHAKE, PROTOCOL, RECORDS, REQUESTS
 from kfuzz.files import write_whole
 
@@ -20,14 +20,14 @@ COMMITTED: Final = Path(__file__).with_name("testee.schema.json")
 
 def protocol_schema() -> dict[str, Any]:
     """The schema of every line of the protocol: a testee's handshake, its answers, and the requests to it."""
-    requests = {f"request-{operation}": form.schema() for operation, form in REQUESTS.items()}
+    requests = {f"request-{operation}": form.schema for operation, form in REQUESTS.items()}
     messages = {
-        "handshake": HANDSHAKE.schema(),
-        "answer": ANSWER.schema(),
+        "handshake": HANDSHAKE.schema,
+        "answer": ANSWER.schema,
         "request": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in requests]},
         **requests,
     }
-    record, batch = RECORDS.form.schema(), BATCHES.form.schema()
+    record, batch = RECORDS.items.schema, BATCHES.items.schema
     shared = [(record, "record"), (_referring(batch, [(record, "record")]), "batch")]
     for named in shared:
         messages = {name: _referring(schema, [named]) for name, schema in messages.items()}
@@ -37,7 +37,7 @@ def protocol_schema() -> dict[str, Any]:
         "title": f"A line of {PROTOCOL}",
         "description": "docs/testee-protocol.md says what an answer to each operation must have.",
         "anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("handshake", "request", "answer")],
-        "$defs": messages | {name: schema for schema, name in shared} | MessageForm().definitions(),
+        "$defs": messages | {name: schema for schema, name in shared} | DEFINITIONS,
     }
 
 

@@ -13,28 +13,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypedDict
 
-from kfuzz.conformance.protocol.forms import (
+from kfuzz.conformance.protocol.contents import HEADERS, MESSAGE, MESSAGE_NAME, OCTETS, VALUE, VERSION, VERSIONS
+from kfuzz.documents import check_depth
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.forms import (
     BOOLEAN,
     HEX,
     TEXT,
-    HeadersForm,
-    Integer,
     ListOf,
-    Matching,
-    MessageForm,
-    ObjectForm,
-    OctetsForm,
-    OneOf,
-    OrNull,
-    SubsetOf,
-    ValueForm,
-    VersionsForm,
-    Wire,
-    fields_of,
+    Object,
+    Wrong,
+    choice,
+    integer,
+    matching,
+    object_of,
+    optional,
     shown,
 )
-from kfuzz.documents import check_depth
-from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.kafka import CODECS, ISOLATIONS, ROLES
 from kfuzz.text import foreign_text
 
@@ -115,31 +110,30 @@ class ProtocolError(KfuzzError):
 # --- forms ----------------------------------------------------------------------------------------------------------
 
 # Allows more than 64 bits: an impossible offset or timestamp is a wrong reading, not a protocol error.
-_INTEGER_TEXT: Final = Matching("an integer as a decimal string", "0|-?[1-9][0-9]{0,38}")
-_LABEL: Final = Matching("a word of letters, digits and . _ + -", "[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_PRIMITIVE: Final = Matching("a primitive's name", "[a-z0-9-]{1,40}")
-_MESSAGE_NAME: Final = Matching("a message's name", "[A-Z][A-Za-z0-9]{0,99}")
-_SIZE: Final = Integer(0, 2**63 - 1)
-_INT32: Final = Integer(-(2**31), 2**31 - 1)
-_ROLE: Final = OneOf(ROLES)
-_TIMESTAMP_TYPE: Final = OneOf(("create", "log-append", "none"))
+_INTEGER_TEXT: Final = matching("0|-?[1-9][0-9]{0,38}", "give an integer as a decimal string")
+_LABEL: Final = matching("[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "give a word of letters, digits and . _ + -")
+_PRIMITIVE: Final = matching("[a-z0-9-]{1,40}", "give a primitive's name")
+_SIZE: Final = integer(0, 2**63 - 1)
+_INT32: Final = integer(-(2**31), 2**31 - 1)
+_ROLE: Final = choice(*ROLES)
+_TIMESTAMP_TYPE: Final = choice("create", "log-append", "none")
 
-IntegerText = Annotated[str, Wire(_INTEGER_TEXT)]
-Hex = Annotated[str, Wire(HEX)]
-Octets = Annotated["str | dict[str, Any] | None", Wire(OctetsForm())]
+IntegerText = Annotated[str, _INTEGER_TEXT]
+Hex = Annotated[str, HEX]
+Octets = Annotated["str | dict[str, Any] | None", OCTETS]
 
 
 class RecordJson(TypedDict):
     """A record in JSON."""
 
     offset: IntegerText
-    timestamp: Annotated[str | None, Wire(OrNull(_INTEGER_TEXT))]
+    timestamp: Annotated[str | None, optional(_INTEGER_TEXT)]
     key: Octets
     value: Octets
-    headers: Annotated[list[Any], Wire(HeadersForm())]
+    headers: Annotated[list[Any], HEADERS]
 
 
-RECORDS: Final = ListOf("records", fields_of(RecordJson))
+RECORDS: Final = ListOf(object_of(RecordJson), "give a list of records")
 
 
 class BatchJson(TypedDict, total=False):
@@ -149,24 +143,24 @@ class BatchJson(TypedDict, total=False):
     last_offset: IntegerText
     next_offset: IntegerText
     # Any byte: an unknown magic is a wrong reading, not a protocol error.
-    magic: Annotated[int, Wire(Integer(-128, 255))]
-    compression: Annotated[str, Wire(OneOf(CODECS))]
-    timestamp_type: Annotated[str, Wire(_TIMESTAMP_TYPE)]
-    transactional: Annotated[bool, Wire(BOOLEAN)]
-    control: Annotated[bool, Wire(BOOLEAN)]
+    magic: Annotated[int, integer(-128, 255)]
+    compression: Annotated[str, choice(*CODECS)]
+    timestamp_type: Annotated[str, _TIMESTAMP_TYPE]
+    transactional: Annotated[bool, BOOLEAN]
+    control: Annotated[bool, BOOLEAN]
     producer_id: IntegerText
-    producer_epoch: Annotated[int, Wire(Integer(-(2**15), 2**15 - 1))]
-    base_sequence: Annotated[int, Wire(_INT32)]
-    partition_leader_epoch: Annotated[int, Wire(_INT32)]
-    delete_horizon: Annotated[str | None, Wire(OrNull(_INTEGER_TEXT))]
-    records: Annotated[list[RecordJson], Wire(RECORDS)]
+    producer_epoch: Annotated[int, integer(-(2**15), 2**15 - 1)]
+    base_sequence: Annotated[int, _INT32]
+    partition_leader_epoch: Annotated[int, _INT32]
+    delete_horizon: Annotated[str | None, optional(_INTEGER_TEXT)]
+    records: Annotated[list[RecordJson], RECORDS]
 
 
-BATCHES: Final = ListOf("batches", fields_of(BatchJson))
+BATCHES: Final = ListOf(object_of(BatchJson), "give a list of batches")
 
 
 class _StepOutcome(TypedDict):
-    outcome: Annotated[str, Wire(OneOf(("appended", "duplicate", "rejected")))]
+    outcome: Annotated[str, choice("appended", "duplicate", "rejected")]
 
 
 class StepJson(_StepOutcome, total=False):
@@ -174,8 +168,8 @@ class StepJson(_StepOutcome, total=False):
 
     base_offset: IntegerText
     last_stable_offset: IntegerText
-    error: Annotated[str, Wire(TEXT)]
-    finding: Annotated[str, Wire(_LABEL)]
+    error: Annotated[str, TEXT]
+    finding: Annotated[str, _LABEL]
 
 
 class TimestampsJson(TypedDict):
@@ -183,7 +177,7 @@ class TimestampsJson(TypedDict):
 
     low: IntegerText
     high: IntegerText
-    resolution_ms: Annotated[int, Wire(Integer(1, 86_400_000))]
+    resolution_ms: Annotated[int, integer(1, 86_400_000)]
 
 
 # --- from a testee --------------------------------------------------------------------------------------------------
@@ -193,23 +187,23 @@ class TimestampsJson(TypedDict):
 class Handshake:
     """A testee's first line: its name, its version, and what it supports."""
 
-    name: Annotated[str, Wire(_LABEL)]
-    version: Annotated[str, Wire(_LABEL)]
-    language: Annotated[str, Wire(TEXT)]
-    operations: Annotated[frozenset[str], Wire(SubsetOf(OPERATIONS))]
-    roles: Annotated[frozenset[str], Wire(SubsetOf(ROLES))] = frozenset()
-    magic: Annotated[frozenset[int], Wire(SubsetOf((0, 1, 2)))] = frozenset()
-    codecs: Annotated[frozenset[str], Wire(SubsetOf(CODECS))] = frozenset()
-    checks_crc: Annotated[bool, Wire(BOOLEAN)] = True
-    control: Annotated[str, Wire(OneOf(("shown", "hidden")))] = "shown"
+    name: Annotated[str, _LABEL]
+    version: Annotated[str, _LABEL]
+    language: Annotated[str, TEXT]
+    operations: Annotated[frozenset[str], ListOf(choice(*OPERATIONS))]
+    roles: Annotated[frozenset[str], ListOf(choice(*ROLES))] = frozenset()
+    magic: Annotated[frozenset[int], ListOf(choice(0, 1, 2))] = frozenset()
+    codecs: Annotated[frozenset[str], ListOf(choice(*CODECS))] = frozenset()
+    checks_crc: Annotated[bool, BOOLEAN] = True
+    control: Annotated[str, choice("shown", "hidden")] = "shown"
     # The lowest and the highest version of each message, by the definitions' names.
-    messages: Annotated[Mapping[str, tuple[int, int]], Wire(VersionsForm())] = field(default_factory=dict)
-    primitives: Annotated[frozenset[str], Wire(ListOf("primitives by their names", _PRIMITIVE))] = frozenset()
-    outcomes: Annotated[frozenset[str], Wire(SubsetOf(MORE_OUTCOMES))] = frozenset()
-    timestamps: Annotated[Mapping[str, Any] | None, Wire(fields_of(TimestampsJson))] = None
-    headers: Annotated[str, Wire(OneOf(("list", "map")))] = "list"
-    tails: Annotated[str, Wire(OneOf(("ignored", "refused")))] = "ignored"
-    snappy: Annotated[frozenset[str], Wire(SubsetOf(SNAPPY_FRAMINGS))] = frozenset(SNAPPY_FRAMINGS)
+    messages: Annotated[Mapping[str, tuple[int, int]], VERSIONS] = field(default_factory=dict)
+    primitives: Annotated[frozenset[str], ListOf(_PRIMITIVE, "give a list of primitives by their names")] = frozenset()
+    outcomes: Annotated[frozenset[str], ListOf(choice(*MORE_OUTCOMES))] = frozenset()
+    timestamps: Annotated[Mapping[str, Any] | None, object_of(TimestampsJson)] = None
+    headers: Annotated[str, choice("list", "map")] = "list"
+    tails: Annotated[str, choice("ignored", "refused")] = "ignored"
+    snappy: Annotated[frozenset[str], ListOf(choice(*SNAPPY_FRAMINGS))] = frozenset(SNAPPY_FRAMINGS)
 
     @property
     def label(self) -> str:
@@ -224,34 +218,32 @@ class Answer:
     A field that the testee left out is None.
     """
 
-    id: Annotated[str, Wire(TEXT)]
-    outcome: Annotated[str, Wire(OneOf((*OUTCOMES, *MORE_OUTCOMES)))]
-    error: Annotated[str, Wire(TEXT)] = ""
+    id: Annotated[str, TEXT]
+    outcome: Annotated[str, choice(*OUTCOMES, *MORE_OUTCOMES)]
+    error: Annotated[str, TEXT] = ""
     # The library's innermost line of source in the stack of an error: `path/in/library.go:123`.
-    at: Annotated[str, Wire(TEXT)] = ""
-    finding: Annotated[str | None, Wire(_LABEL)] = None
-    consumed: Annotated[int | None, Wire(_SIZE)] = None
-    batches: Annotated[list[dict[str, Any]] | None, Wire(BATCHES)] = None
-    records: Annotated[list[dict[str, Any]] | None, Wire(RECORDS)] = None
-    data: Annotated[bytes | None, Wire(HEX, "hex")] = None
-    message: Annotated[dict[str, Any] | None, Wire(MessageForm())] = None
-    value: Annotated[Any, Wire(ValueForm())] = None
-    allocated_bytes: Annotated[int | None, Wire(_SIZE)] = None
+    at: Annotated[str, TEXT] = ""
+    finding: Annotated[str | None, _LABEL] = None
+    consumed: Annotated[int | None, _SIZE] = None
+    batches: Annotated[list[dict[str, Any]] | None, BATCHES] = None
+    records: Annotated[list[dict[str, Any]] | None, RECORDS] = None
+    data: Annotated[bytes | None, HEX, "hex"] = None
+    message: Annotated[dict[str, Any] | None, MESSAGE] = None
+    value: Annotated[Any, VALUE] = None
+    allocated_bytes: Annotated[int | None, _SIZE] = None
     # The library's line of source that allocated most of it, in the form of ``at``.
-    allocated_at: Annotated[str, Wire(TEXT)] = ""
+    allocated_at: Annotated[str, TEXT] = ""
     # For a stream: the result of each step, and the offsets after the last step.
-    steps: Annotated[list[dict[str, Any]] | None, Wire(ListOf("steps", fields_of(StepJson)))] = None
-    next_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
-    last_stable_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
+    steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
+    next_offset: Annotated[str | None, _INTEGER_TEXT] = None
+    last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
-_DECLARED: Final = fields_of(Handshake)
-HANDSHAKE: Final = ObjectForm(
-    "Handshake", {"protocol": OneOf((PROTOCOL,)), **_DECLARED.forms}, ("protocol", *_DECLARED.required)
-)
-ANSWER: Final = fields_of(Answer)
+_DECLARED: Final = object_of(Handshake)
+HANDSHAKE: Final = Object({"protocol": choice(PROTOCOL), **_DECLARED.keys}, ("protocol", *_DECLARED.required))
+ANSWER: Final = object_of(Answer)
 
 
 # --- to a testee ----------------------------------------------------------------------------------------------------
@@ -260,16 +252,16 @@ ANSWER: Final = fields_of(Answer)
 class TopicJson(TypedDict, total=False):
     """A broker's configuration. A missing field has its default from docs/testee-protocol.md."""
 
-    compacted: Annotated[bool, Wire(BOOLEAN)]
-    compression: Annotated[str, Wire(OneOf(("producer", *CODECS)))]
-    timestamp_type: Annotated[str, Wire(OneOf(("create", "log-append")))]
+    compacted: Annotated[bool, BOOLEAN]
+    compression: Annotated[str, choice("producer", *CODECS)]
+    timestamp_type: Annotated[str, choice("create", "log-append")]
     timestamp_before_max_ms: IntegerText
     timestamp_after_max_ms: IntegerText
-    max_message_bytes: Annotated[int, Wire(_INT32)]
-    max_request_bytes: Annotated[int, Wire(_INT32)]
+    max_message_bytes: Annotated[int, _INT32]
+    max_request_bytes: Annotated[int, _INT32]
     now: IntegerText
     first_offset: IntegerText
-    leader_epoch: Annotated[int, Wire(_INT32)]
+    leader_epoch: Annotated[int, _INT32]
 
 
 class AbortedJson(TypedDict):
@@ -280,97 +272,97 @@ class AbortedJson(TypedDict):
 
 
 class _Request(TypedDict):
-    id: Annotated[str, Wire(TEXT)]
+    id: Annotated[str, TEXT]
 
 
 class _DecodeRecords(_Request):
-    operation: Annotated[str, Wire(OneOf((DECODE,)))]
-    role: Annotated[str, Wire(_ROLE)]
+    operation: Annotated[str, choice(DECODE)]
+    role: Annotated[str, _ROLE]
     hex: Hex
 
 
 class DecodeRecords(_DecodeRecords, total=False):
     """Read record batches; in role broker, the request may have a topic."""
 
-    topic: Annotated[TopicJson, Wire(fields_of(TopicJson))]
+    topic: Annotated[TopicJson, object_of(TopicJson)]
 
 
 class EncodeRecords(_Request):
     """Write these batches."""
 
-    operation: Annotated[str, Wire(OneOf((ENCODE,)))]
-    batches: Annotated[list[BatchJson], Wire(BATCHES)]
+    operation: Annotated[str, choice(ENCODE)]
+    batches: Annotated[list[BatchJson], BATCHES]
 
 
 class _DecodeStream(_Request):
-    operation: Annotated[str, Wire(OneOf((DECODE_STREAM,)))]
-    role: Annotated[str, Wire(_ROLE)]
-    isolation: Annotated[str, Wire(OneOf(ISOLATIONS))]
-    steps: Annotated[list[str], Wire(ListOf("hex texts", HEX))]
+    operation: Annotated[str, choice(DECODE_STREAM)]
+    role: Annotated[str, _ROLE]
+    isolation: Annotated[str, choice(*ISOLATIONS)]
+    steps: Annotated[list[str], ListOf(HEX, "give a list of hex texts")]
 
 
 class DecodeStream(_DecodeStream, total=False):
     """Hand out the records of a stream."""
 
-    aborted: Annotated[list[AbortedJson], Wire(ListOf("aborted transactions", fields_of(AbortedJson)))]
+    aborted: Annotated[list[AbortedJson], ListOf(object_of(AbortedJson), "give a list of aborted transactions")]
     fetch_offset: IntegerText
 
 
 class _AppendStream(_Request):
-    operation: Annotated[str, Wire(OneOf((APPEND_STREAM,)))]
-    role: Annotated[str, Wire(OneOf(("broker",)))]
-    steps: Annotated[list[str], Wire(ListOf("hex texts", HEX))]
+    operation: Annotated[str, choice(APPEND_STREAM)]
+    role: Annotated[str, choice("broker")]
+    steps: Annotated[list[str], ListOf(HEX, "give a list of hex texts")]
 
 
 class AppendStream(_AppendStream, total=False):
     """Append the steps to an empty partition."""
 
-    transaction_version: Annotated[int, Wire(Integer(0, 2))]
+    transaction_version: Annotated[int, integer(0, 2)]
 
 
 class DecodeMessage(_Request):
     """Read a message."""
 
-    operation: Annotated[str, Wire(OneOf((DECODE_MESSAGE,)))]
-    message: Annotated[str, Wire(_MESSAGE_NAME)]
-    version: Annotated[int, Wire(Integer(0, 32767))]
+    operation: Annotated[str, choice(DECODE_MESSAGE)]
+    message: Annotated[str, MESSAGE_NAME]
+    version: Annotated[int, VERSION]
     hex: Hex
 
 
 class EncodeMessage(_Request):
     """Write a message."""
 
-    operation: Annotated[str, Wire(OneOf((ENCODE_MESSAGE,)))]
-    message: Annotated[str, Wire(_MESSAGE_NAME)]
-    version: Annotated[int, Wire(Integer(0, 32767))]
-    body: Annotated[dict[str, Any], Wire(MessageForm())]
+    operation: Annotated[str, choice(ENCODE_MESSAGE)]
+    message: Annotated[str, MESSAGE_NAME]
+    version: Annotated[int, VERSION]
+    body: Annotated[dict[str, Any], MESSAGE]
 
 
 class DecodePrimitive(_Request):
     """Read one value."""
 
-    operation: Annotated[str, Wire(OneOf((DECODE_PRIMITIVE,)))]
-    primitive: Annotated[str, Wire(_PRIMITIVE)]
+    operation: Annotated[str, choice(DECODE_PRIMITIVE)]
+    primitive: Annotated[str, _PRIMITIVE]
     hex: Hex
 
 
 class EncodePrimitive(_Request):
     """Write one value."""
 
-    operation: Annotated[str, Wire(OneOf((ENCODE_PRIMITIVE,)))]
-    primitive: Annotated[str, Wire(_PRIMITIVE)]
-    value: Annotated[Any, Wire(ValueForm())]
+    operation: Annotated[str, choice(ENCODE_PRIMITIVE)]
+    primitive: Annotated[str, _PRIMITIVE]
+    value: Annotated[Any, VALUE]
 
 
-REQUESTS: Final[Mapping[str, ObjectForm]] = {
-    DECODE: fields_of(DecodeRecords),
-    ENCODE: fields_of(EncodeRecords),
-    DECODE_STREAM: fields_of(DecodeStream),
-    APPEND_STREAM: fields_of(AppendStream),
-    DECODE_MESSAGE: fields_of(DecodeMessage),
-    ENCODE_MESSAGE: fields_of(EncodeMessage),
-    DECODE_PRIMITIVE: fields_of(DecodePrimitive),
-    ENCODE_PRIMITIVE: fields_of(EncodePrimitive),
+REQUESTS: Final[Mapping[str, Object]] = {
+    DECODE: object_of(DecodeRecords),
+    ENCODE: object_of(EncodeRecords),
+    DECODE_STREAM: object_of(DecodeStream),
+    APPEND_STREAM: object_of(AppendStream),
+    DECODE_MESSAGE: object_of(DecodeMessage),
+    ENCODE_MESSAGE: object_of(EncodeMessage),
+    DECODE_PRIMITIVE: object_of(DecodePrimitive),
+    ENCODE_PRIMITIVE: object_of(EncodePrimitive),
 }
 
 
@@ -408,6 +400,13 @@ def _parse(line: bytes, what: str) -> Any:
     return value
 
 
+def _check(form: Object, raw: Any, what: str) -> None:
+    try:
+        form.check(raw)
+    except Wrong as wrong:
+        raise ProtocolError(wrong.sentence(what)) from None
+
+
 def _take_in_texts(raw: dict[str, Any]) -> None:
     """Bound the texts of an answer that people read. Its contents stay as they are, because they are compared."""
     for one in (raw, *raw.get("steps", ())):
@@ -442,8 +441,7 @@ _CONTENTS: Final = {
 def parse_handshake(line: bytes) -> Handshake:
     """Parse the first line of a testee; raises ``ProtocolError``."""
     raw = _parse(line, "the handshake")
-    if wrong := HANDSHAKE.wrong(raw):
-        raise ProtocolError(f"the handshake{wrong}")
+    _check(HANDSHAKE, raw, "the handshake")
     operations = frozenset(raw["operations"])
     for name, needing in _DECLARED_FOR:
         if operations & needing and name not in raw:
@@ -459,8 +457,7 @@ def parse_handshake(line: bytes) -> Handshake:
 def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
     """Parse the answer to the request ``id``; ``ProtocolError`` for any other line, also for an answer out of order."""
     raw = _parse(line, "the answer")
-    if wrong := ANSWER.wrong(raw):
-        raise ProtocolError(f"the answer{wrong}")
+    _check(ANSWER, raw, "the answer")
     if raw["id"] != id:
         raise ProtocolError(f"the answer is to {shown(raw['id'])}, but {shown(id)} is next: answer in order")
     if raw["outcome"] == "accepted":

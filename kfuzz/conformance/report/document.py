@@ -18,6 +18,7 @@ from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.conformance.protocol.words import ANSWER
 from kfuzz.errors import UsageError
+from kfuzz.forms import Wrong
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
@@ -144,8 +145,11 @@ def _cell(cell: Json) -> Cell:
     answer = dict(cell.get("answer", {}))
     # Causes depend on these. A broker's observation has other fields.
     for name in ("batches", "records"):
-        if name in answer and (wanted := ANSWER.forms[name].wanted(answer[name])):
-            raise _no_report(f"an answer's {name} must be {foreign_text(wanted, bytes_max=400)}")
+        try:
+            if name in answer:
+                ANSWER.keys[name].check(answer[name])
+        except Wrong as wrong:
+            raise _no_report(f"an answer's {name}{wrong.place} {wrong.problem}") from None
     if "at" in answer:
         answer["at"] = foreign_text(answer["at"])
     return Cell(cell["outcome"], foreign_text(cell.get("text", "")), cell.get("harm", ""), answer=answer)

@@ -31,7 +31,7 @@ ZSTD_LIBRARY = getattr(find_spec("zstandard._cffi"), "origin", None)
 unpack.use(zlib=ZLIB_LIBRARY, lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 pack.use(lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 
-__all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
+__all__ = ["Decompressed", "compress", "compress_parts", "decompress", "library_versions", "open_stream"]
 
 # Walks a container: takes the data, the output and the magic, and returns where the stream ends.
 _Reader = Callable[[memoryview, Output, int], int]
@@ -46,9 +46,17 @@ class _Container(Protocol):
     def read_stream(self) -> _Reader: ...
     @property
     def write_stream(self) -> Callable[[Buffer, int | None, int], list[Buffer]]: ...
+    # The name and version of the library, which the compressed bytes depend on.
+    @property
+    def LIBRARY(self) -> tuple[str, str]: ...
 
 
 _CONTAINERS: Final[Mapping[str, _Container]] = {"gzip": gzip, "snappy": snappy, "lz4": lz4, "zstd": zstd}
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the codecs' libraries, by the library's name."""
+    return dict(container.LIBRARY for container in _CONTAINERS.values())
 
 
 def decompress(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magic: int = 2) -> Decompressed:

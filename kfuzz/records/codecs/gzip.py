@@ -13,7 +13,10 @@ from kfuzz.wire.io.output import Full, Output
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["open_stream", "read_stream", "write_stream"]
+__all__ = ["LIBRARY", "open_stream", "read_stream", "write_stream"]
+
+# Its name and version: the compressed bytes depend on them.
+LIBRARY = ("zlib", zlib.ZLIB_RUNTIME_VERSION)
 
 # Kafka gives java.util.zip.GZIPInputStream a buffer of this size (GzipCompression). The size affects the result: after
 # a member, Java looks for another one only if bytes remain after the buffer, or more than 26 bytes remain in it.

@@ -16,7 +16,10 @@ from kfuzz.wire.io.output import Full, Output
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["open_stream", "read_stream", "write_stream"]
+__all__ = ["LIBRARY", "open_stream", "read_stream", "write_stream"]
+
+# Its name and version: the compressed bytes depend on them.
+LIBRARY = ("lz4", lz4.library_version_string())
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_WORD = struct.Struct("<I")

@@ -15,7 +15,10 @@ from kfuzz.wire.io.output import Full, Output
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["XERIAL_MAGIC", "open_stream", "read_stream", "write_stream"]
+__all__ = ["LIBRARY", "XERIAL_MAGIC", "open_stream", "read_stream", "write_stream"]
+
+# Its name and version: the compressed bytes depend on them.
+LIBRARY = ("snappy", f"cramjam-{cramjam.__version__}")
 
 # org.xerial.snappy: magic, version, and the lowest version that can read it. Then blocks, each preceded by its length.
 XERIAL_MAGIC = b"\x82SNAPPY\x00"

@@ -14,7 +14,10 @@ from kfuzz.wire.io.output import Full, Output
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["open_stream", "read_stream", "write_stream"]
+__all__ = ["LIBRARY", "open_stream", "read_stream", "write_stream"]
+
+# Its name and version: the compressed bytes depend on them.
+LIBRARY = ("zstd", ".".join(map(str, zstandard.ZSTD_VERSION)))
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # The low four bits of the first byte may have any value.

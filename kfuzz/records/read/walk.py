@@ -8,7 +8,7 @@ from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import CODES, from_note
 from kfuzz.java import wrap64
-from kfuzz.kafka import CODECS, ROLES, Codec, Role
+from kfuzz.kafka import CODECS, MESSAGE_CODECS, ROLES, Codec, Role
 from kfuzz.records.codecs import Decompressed, decompress, open_stream
 from kfuzz.records.model import Verdict
 from kfuzz.records.read.limits import Limits
@@ -235,7 +235,7 @@ class Walk:
         scan = self.scan
         offset, _, _ = scan.message_fields()
         at, size = scan.payload
-        if size < 0 or scan.codec >= len(CODECS) or CODECS[scan.codec] == "zstd":
+        if size < 0 or scan.codec >= len(MESSAGE_CODECS):
             return None
         out = decompress(
             CODECS[scan.codec], self.view[at : at + size], self.limits.decompressed_bytes, magic=scan.magic

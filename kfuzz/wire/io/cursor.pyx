@@ -11,7 +11,9 @@ from kfuzz.wire.io.report cimport (
     VARINT_TOO_LONG,
     note,
 )
-from kfuzz.wire.io.sink cimport put_uvarint
+
+cdef extern from "varint.h":
+    uint8_t *put_uvarint "kfuzz_put_uvarint"(uint8_t *p, uint64_t value) nogil
 
 
 cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,

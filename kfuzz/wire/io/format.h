@@ -48,10 +48,19 @@ enum {
     KFUZZ_CONTROL = 0x20,
     KFUZZ_DELETE_HORIZON = 0x40,
     KFUZZ_UNUSED_BITS = 0xff80,
-    KFUZZ_LAST_CODEC = 4, /* none, gzip, snappy, lz4, zstd */
     /* org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
      * version, voters. */
     KFUZZ_LAST_CONTROL_TYPE = 6,
+};
+
+/* The codecs; kfuzz.kafka has their names. */
+enum {
+    KFUZZ_GZIP = 1,
+    KFUZZ_SNAPPY = 2,
+    KFUZZ_LZ4 = 3,
+    KFUZZ_ZSTD = 4,
+    KFUZZ_LAST_CODEC = KFUZZ_ZSTD,
+    KFUZZ_LAST_MESSAGE_CODEC = KFUZZ_LZ4, /* messages of magic 0 and 1 know no later one */
 };
 
 /* The most bytes that a varint and a varlong take. */

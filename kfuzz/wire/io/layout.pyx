@@ -54,3 +54,7 @@ LOG_APPEND_TIME = c.LOG_APPEND_TIME
 TRANSACTIONAL = c.TRANSACTIONAL
 CONTROL = c.CONTROL
 DELETE_HORIZON = c.DELETE_HORIZON
+# By their names in dumps and lists.
+ATTRIBUTE_BITS = {
+    "log-append": LOG_APPEND_TIME, "transactional": TRANSACTIONAL, "control": CONTROL, "delete horizon": DELETE_HORIZON,
+}

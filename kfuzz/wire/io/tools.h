@@ -4,12 +4,7 @@
 
 #include <stdint.h>
 
-enum {
-    KFUZZ_GZIP = 1,
-    KFUZZ_SNAPPY = 2,
-    KFUZZ_LZ4 = 3,
-    KFUZZ_ZSTD = 4,
-};
+#include "format.h"
 
 /* z_stream of zlib.h; its layout is the same in all versions 1.x. */
 typedef struct {

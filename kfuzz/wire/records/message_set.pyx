@@ -19,6 +19,7 @@ from kfuzz.wire.io.format cimport (
     KEY_AT_V0,
     KEY_AT_V1,
     LAST_CODEC,
+    LAST_MESSAGE_CODEC,
     LENGTHS_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -144,8 +145,7 @@ cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *
         note(report, ATTRIBUTES_UNUSED_BITS, F_ATTRIBUTES, MESSAGE_AT_ATTRIBUTES, -1, -1, m.attributes, unused)
     if unlikely(m.offset < 0):
         note(report, BASE_OFFSET_NEGATIVE, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, m.offset, 0)
-    if unlikely(codec >= LAST_CODEC):
-        # The last codec, zstd, is newer than magic 0 and 1 and not allowed in them.
+    if unlikely(codec > LAST_MESSAGE_CODEC):
         note(report, CODEC_UNKNOWN if codec > LAST_CODEC else CODEC_NOT_ALLOWED, F_ATTRIBUTES, MESSAGE_AT_ATTRIBUTES,
              -1, -1, codec, 0)
         return False
