@@ -184,6 +184,10 @@ def test_a_wrong_request_gets_one_sentence_and_leaves_nothing(
         ("check s3a://bucket/log", "s3a://bucket/log is on s3a:, which kfuzz cannot read or write; "),
         ("check /dev/null/x", "/dev/null/x cannot be read: Not a directory\n"),
         ("keep nowhere", "nowhere does not exist; check the name"),
+        (
+            "probe 127.0.0.1:1 --timeout 25d",
+            "Invalid value for '--timeout': '25d' is longer than 24d; see `kfuzz probe",
+        ),
         ("messages show Fetsch", "4.4.0 has no message called 'Fetsch'; did you mean FetchRequest?"),
         ("show records/v2/header/minimal --batch 3", "records/v2/header/minimal: "),
     ],
