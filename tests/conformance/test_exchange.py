@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from conformance.conversation import SETTINGS, Conversation, Exchange, converse, exchange_of, start_producers
-from conftest import require_tool
+from conformance.conversation import Conversation, Exchange, converse, exchange_of, start_producers
 
 from kfuzz import records
 from kfuzz.client.protocol import first_error
@@ -35,14 +34,6 @@ TOO_NEW = ("ApiVersions", 6)
 UNSUPPORTED_VERSION = 35
 # Base offset and leader epoch are the partition's; the CRC covers neither.
 LEADER_EPOCH_END = 16
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or later and Maven")
-    with Broker(SETTINGS) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def _problem(command: Command, place: Path) -> str | None:
 
 
 def _pages() -> list[Any]:
-    """Each page with the commands that every run tries, and each with such as belong to ``make test-all``."""
+    """Each page with the commands that every run tries, and each with those of ``make test-full`` too."""
     made = []
     for page in dict.fromkeys(command.page for command in SHOWN):
         run = [command for command in SHOWN if command.page == page and "skip" not in TABLE.get(command.text, {})]

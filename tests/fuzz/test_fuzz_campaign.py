@@ -66,11 +66,6 @@ def address_build(clang_here: None) -> Build:
     return build("address")
 
 
-@pytest.fixture(scope="module")
-def undefined_build(clang_here: None) -> Build:
-    return build("undefined")
-
-
 @pytest.fixture
 def no_clang(atheris_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_module, "COMPILERS", ("no-such-clang",))
@@ -198,11 +193,9 @@ def test_an_over_read_by_one_byte_is_seen_by_the_address_sanitizer(address_build
     assert find.at in ("kfuzz.fuzz.canary.climb", "kfuzz.fuzz.canary.spring")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.clang
-def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
-    undefined_build: Build, tmp_path: Path
-) -> None:
+def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(clang_here: None, tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.write_bytes(CANARY_INPUT)
     find = once.reproduce("canary", file, sanitizer="undefined")
@@ -211,11 +204,13 @@ def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
     assert "spring" in find.details
 
 
-@pytest.mark.full
 @pytest.mark.clang
-@pytest.mark.parametrize("sanitizer", ["address", "undefined"])
+@pytest.mark.parametrize(
+    "sanitizer",
+    [pytest.param("address", marks=pytest.mark.full), pytest.param("undefined", marks=pytest.mark.nightly)],
+)
 def test_every_known_input_is_clean_under_the_sanitizers(
-    sanitizer: Sanitizer, address_build: Build, undefined_build: Build, tmp_path: Path
+    sanitizer: Sanitizer, clang_here: None, tmp_path: Path
 ) -> None:
     names = [name for name in TARGETS if name != "canary"]
     done = once.replay(names, sanitizer=sanitizer, out=tmp_path)

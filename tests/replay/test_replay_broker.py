@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.conversation import SETTINGS
-from conftest import require_tool
 from replay.hand_made import FIRST_MS, Seen, batch, marker, old, sendable, write_log
 
 from kfuzz.conformance.broker.real import Broker
@@ -79,14 +77,6 @@ def hand_made() -> Iterator[RecordBatch | bytes]:
     yield marker(451, 77, 0, commit=True)
     yield batch(460, 7, **in_6, base_sequence=80)
     yield batch(470, 3)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    with Broker(SETTINGS) as one:
-        yield one
 
 
 def consumed(broker: Broker, places: dict[tuple[str, int], int], isolation: str) -> dict[tuple[str, int], list[Seen]]:
