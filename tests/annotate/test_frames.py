@@ -239,21 +239,6 @@ def test_show_lists_frames_and_opens_one_with_its_answer(tmp_path: Path) -> None
     assert json.loads(kfuzz("show", "--json", "--frames", empty).stdout)["frames"] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--frame 5", "{file} has no frame 5; `kfuzz show --frames {file}` lists them"),
-        ("--frames --offset 3", "--offset and --frames exclude each other; --frame N opens a frame"),
-        ("--responses x", "--responses needs --frames; FILE then has the requests of the same connection"),
-    ],
-)
-def test_wrong_use_of_frames_is_one_sentence(words: str, sentence: str, tmp_path: Path) -> None:
-    file = tmp_path / "sent.bin"
-    file.write_bytes(b"".join(SENT))
-    done = kfuzz("show", file, *words.split())
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=file)}\n")
-
-
 def test_only_the_next_responses_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "WAITING_MAX", 3)
     sent = b"".join(request("ApiVersions", 3, number, {}) for number in range(20))

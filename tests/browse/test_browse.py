@@ -319,23 +319,6 @@ def test_a_field_that_may_be_null_or_is_tagged_says_so() -> None:
 # ------------------------------------------------------------------------------------------------- the verb
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["-"], "kfuzz browse needs standard input for the keys"),
-        (["no-such-file"], "no-such-file is not a file"),
-        (["records/v2/codec/gzip"], "kfuzz browse needs a terminal; `kfuzz show records/v2/codec/gzip` prints"),
-        (["records/v2/codec/gzip", "--version", "3"], "--version needs --message"),
-        (["messages/counts/fetch-request-v18-huge", "--role", "log"], "--role log is about record batches"),
-    ],
-)
-def test_wrong_use_is_one_sentence(arguments: list[str], words: str) -> None:
-    done = kfuzz("browse", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 def test_a_file_without_batches_is_named(tmp_path: Path) -> None:
     index = tmp_path / "00000000000000000000.index"
     index.write_bytes(bytes(8))

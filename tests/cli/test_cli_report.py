@@ -106,25 +106,3 @@ def test_a_full_disk_leaves_nothing_half_written(result: Path, tmp_path: Path, f
     assert len(done.stderr.splitlines()) == 1
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert not (tmp_path / "new" / "place").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["a.json", "b.json", "--site", "site"], "are about one result"),
-        (["a.json", "b.json", "--publish"], "are about one result"),
-        (["a.json", "--publish", "--disclose", "reports"], "leave one out"),
-        (["README.md"], "README.md is not JSON"),
-        (["vectors/schema.json"], "not a report of `kfuzz conform --json`"),
-        (["nowhere.json"], "nowhere.json"),
-        (["deep.json"], "deep.json is nested deeper"),
-        (["a.json", "b.json", "--html", "out.html"], "are about one result"),
-    ],
-)
-def test_wrong_use_is_one_sentence(arguments: list[str], complaint: str, tmp_path: Path) -> None:
-    (tmp_path / "deep.json").write_text("[" * 100_000)
-    arguments = [str(tmp_path / name) if name == "deep.json" else name for name in arguments]
-    done = kfuzz_process("report", *arguments)
-    assert done.returncode == 2
-    assert complaint in done.stderr
-    assert len(done.stderr.splitlines()) == 1

@@ -26,7 +26,7 @@ from kfuzz.control import (
     LeaderChangeVoter,
     encode_control,
 )
-from kfuzz.kafka import KAFKA_3, LATEST
+from kfuzz.kafka import KAFKA_3
 from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.checksum import crc32c
@@ -548,44 +548,11 @@ def test_show_a_message_by_other_definitions_and_in_strict(tmp_path: Path) -> No
     assert "brokerId: 0" in kfuzz("show", *words, stdin=bytes(4)).stdout
 
 
-STRAY = "needs --message; name a message, or leave this option out to read records"
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--version 17", f"--version {STRAY}"),
-        (f"--definitions {KAFKA_3}", f"--definitions {STRAY}"),
-        ("--message Fetch", "--message needs --version; FetchRequest has 4-18"),
-        ("--message Fetch --version 99", "FetchRequest has no version 99; its versions are 4-18"),
-        (
-            "--message Zzz --version 17",
-            f"{LATEST} has no message called 'Zzz'; `kfuzz messages list` shows all, and "
-            f"with --definitions records-{LATEST} the records",
-        ),
-    ],
-)
-def test_what_is_wrong_about_a_message_is_said_before_anything_is_read(
-    words: str, sentence: str, tmp_path: Path
-) -> None:
-    done = kfuzz("show", *words.split(), tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence}\n")
-
-
 def test_show_and_check_call_an_empty_file_an_empty_log(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.touch()
     assert "valid" in kfuzz("show", empty).stdout
     assert kfuzz("check", empty).stdout == f"{empty}: ok, 0 batches, 0 records, 0 bytes\n"
-
-
-@pytest.mark.parametrize(("run", "verb"), [(kfuzz, "show"), (kfuzz, "check"), (kfuzz_process, "show")])
-def test_a_wrong_name_gets_one_sentence_and_exit_2(run: Run, verb: str, tmp_path: Path) -> None:
-    for name in (tmp_path, tmp_path / "nowhere"):
-        done = run(verb, name)
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"kfuzz: {name} ")
-        assert done.stderr.count("\n") == 1
 
 
 def test_no_bytes_make_show_or_check_stumble(good: Path, tmp_path: Path) -> None:

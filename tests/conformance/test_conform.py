@@ -252,27 +252,6 @@ def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
     assert [case["id"] for case in json.loads(done.stdout)["cases"]][:1] == ["toy/empty"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--testee", "nosuch"], "kfuzz: no testee 'nosuch'; known are kfuzz@"),
-        (["--testee", "aiokafak"], "kfuzz: no testee 'aiokafak'; did you mean aiokafka? known are kfuzz@"),
-        (["--start-timeout", "0"], "kfuzz: Invalid value for '--start-timeout'"),
-        (["--command", "/nonexistent/testee"], "kfuzz: --command: '/nonexistent/testee' is not a program"),
-        (["--command", "'"], 'kfuzz: --command "\'": No closing quotation; correct the quotes'),
-        (["--command", ""], "kfuzz: --command is empty"),
-        (["nosuch/*"], "kfuzz: no vector matches 'nosuch/*'"),
-        (["--role", "broker"], "kfuzz: no vector matches"),
-        (["--vectors", "/nonexistent"], "kfuzz: /nonexistent is not a directory of vectors"),
-    ],
-)
-def test_wrong_use_is_one_sentence_and_exits_with_2(good: Path, arguments: list[str], sentence: str) -> None:
-    done = conform(good, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(sentence)
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_a_lone_testee_that_prints_rubbish_first_is_one_sentence(good: Path, tmp_path: Path) -> None:
     html = tmp_path / "report.html"
     done = conform(good, "--html", str(html), testee=["echo", "hello"])

@@ -509,25 +509,5 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     assert (document["agreed"], document["disagreements"], document["restarts"]) == (300, [], 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--count", "3"), "--count belongs to --differential"),
-        (("--differential", "--role", "broker", "--role", "log"), "uses one role"),
-        (("--differential", "--role", "encode"), "uses one role"),
-        (("--differential", "--update-expected"), "--update-expected is about the vectors"),
-        (("--differential", "--testee", "kfuzz", "--command", "true"), "--differential needs one testee"),
-        (("--differential", "--messages", "--role", "log"), "kfuzz: --messages makes its own inputs for every role"),
-        (("--differential", "--streams", "records/*"), "kfuzz: --streams makes its own inputs for every role"),
-        (("--differential", "--streams", "--messages"), "--messages and --streams are two runs"),
-    ],
-)
-def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    done = conform(*arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_an_empty_run_has_found_nothing() -> None:
     assert not Differential("x@1").failed

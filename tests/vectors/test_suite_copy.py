@@ -235,15 +235,6 @@ def test_what_stands_in_the_way_is_told_before_anything_is_written(own: Path, tm
     assert files(tmp_path) == {taken}
 
 
-def test_wrong_use_is_one_sentence(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    assert run(tmp_path / "file", capsys=capsys)[2] == f"kfuzz: {tmp_path / 'file'} is a file; name a folder\n"
-    code, _, err = run(tmp_path / "new", "records/v9/*", "--vectors", own, capsys=capsys)
-    assert code == 2
-    assert "no vector matches 'records/v9/*'" in err
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(
     own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
