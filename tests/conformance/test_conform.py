@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_driver import kfuzz
 from referee_tools import wicked, write_suite
 
 from kfuzz.cli.main import main
@@ -26,12 +27,7 @@ MISREAD = {"id": "toy/misread", "expect": {"consumer": {"verdict": "invalid", "f
 
 def conform(suite: Path, *arguments: str, testee: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     command = ["--command", shlex.join(testee if testee is not None else wicked("dies"))]
-    return subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "conform", "--vectors", str(suite), *command, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return kfuzz("conform", "--vectors", suite, *command, *arguments)
 
 
 @pytest.fixture
@@ -89,8 +85,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
     assert cells[1]["text"] == "the budget of 1 s was over"
     for file in files.values():
         assert sentence in file.read_text()
-    main_again = [sys.executable, "-m", "kfuzz.cli.main", "report", str(files["json"]), "--vectors", str(suite)]
-    again = subprocess.run(main_again, capture_output=True, text=True)
+    again = kfuzz("report", files["json"], "--vectors", suite)
     assert again.returncode == 1
     assert f"hangs@1 was not asked to the end: {sentence}" in again.stdout
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import zlib
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, cast
 
 import lz4.frame
 import pytest
+from cli_driver import kfuzz
 from conftest import counts, require_tool
 
 from kfuzz import records
@@ -58,12 +58,6 @@ def refusing(tmp_path: Path, action: str = "pass") -> Testee:
     script = tmp_path / "refusing.py"
     script.write_text(REFUSING.format(folder=str(Path(__file__).parent / "wicked"), action=action))
     return Testee("refusing", "1", (sys.executable, "-S", str(script)))
-
-
-def conform(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "conform", *arguments], capture_output=True, text=True, timeout=120
-    )
 
 
 def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> bool:
@@ -478,8 +472,9 @@ def test_an_outcome_in_short_tells_contents_apart() -> None:
 
 def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_path: Path) -> None:
     script = refusing(tmp_path).argv
-    done = conform(
-        "--differential", "--count", "200", "--seed", "4", "--command", " ".join(script), "--out", str(tmp_path),
+    done = kfuzz(
+        "conform", "--differential", "--count", "200", "--seed", "4", "--command", " ".join(script),
+        "--out", str(tmp_path),
         "records/v2/header/*", "--json", str(tmp_path / "report.json"),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -503,7 +498,7 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
 
 
 def test_agreement_exits_with_0_and_prints_json_alone() -> None:
-    done = conform("--differential", "--testee", "kfuzz", "--count", "300", "--json", "-")
+    done = kfuzz("conform", "--differential", "--testee", "kfuzz", "--count", "300", "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["agreed"], document["disagreements"], document["restarts"]) == (300, [], 0)

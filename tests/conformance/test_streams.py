@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_driver import kfuzz
 from conftest import counts, require_tool
 from referee_tools import make_vector
 
@@ -333,12 +333,7 @@ def test_the_differential_catches_a_testee_with_another_rule(monkeypatch: pytest
 
 def test_a_stream_that_differs_is_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
     options = ["--differential", "--streams", "--testee", "aiokafka", "--count", "60", "--seed", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "conform", *options, "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = kfuzz("conform", *options, "--out", tmp_path)
     files = sorted((tmp_path / "differential").iterdir())
     assert (done.returncode, "40 unsupported by aiokafka" in done.stdout) == (1, True), done.stdout + done.stderr
     # One for each cause: the smallest.
