@@ -146,7 +146,7 @@ def test_findings_of_batches_inside_are_those_of_the_frame() -> None:
         ),
     ],
 )
-def test_what_is_no_request_says_why(data: bytes, error: str) -> None:
+def test_a_frame_that_is_no_request_says_why(data: bytes, error: str) -> None:
     *before, last = frames_of(SENT[0] + data)
     assert len(before) == 1
     assert (last.at, last.size, last.error) == (len(SENT[0]), len(data), error)

@@ -154,7 +154,7 @@ def test_a_payload_with_very_many_records_is_cut_and_its_bytes_are_whole() -> No
     assert b"v4999" in bytes(data)
 
 
-def test_what_is_no_batch_is_a_line() -> None:
+def test_bytes_that_are_no_batch_are_one_line() -> None:
     seen = browse(Batches("a.log", GOOD + bytes(99) + GOOD + GOOD[:70]), ["down"])
     assert "cannot be read: 99 bytes" in seen.screen
     assert "a partial tail: 70 bytes" in seen.screen

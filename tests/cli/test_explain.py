@@ -35,7 +35,7 @@ def test_every_meaning_belongs_to_an_error() -> None:
         assert one == explain(str(number))[0]
 
 
-def test_what_kafka_did_is_what_the_vectors_say() -> None:
+def test_explain_shows_the_same_verdict_of_kafka_as_the_vectors() -> None:
     [one] = explain("record-count-negative")
     answers = [vector.kafka["4.4.0"]["consumer"] for vector in one.vectors]
     assert f"a consumer 4.4.0: rejected {len(answers)}" in one.kafka

@@ -112,7 +112,7 @@ def test_a_comparison_ends_with_1_where_peers_would_not_understand_one_another(t
     assert (change["code"], change["incompatible"], change["path"]) == ("default-changed", True, "Tree.Count")
 
 
-def test_a_comparison_warns_of_a_tag_that_has_another_name_and_takes_definitions_whose_tags_end(tmp_path: Path) -> None:
+def test_a_comparison_warns_of_a_renamed_tag_and_accepts_tags_that_end(tmp_path: Path) -> None:
     ended = DEFINITION.replace('"taggedVersions": "1+"', '"taggedVersions": "1"').replace('"Count"', '"Tally"')
     for name, text in (("old", DEFINITION), ("new", ended)):
         (tmp_path / f"{name}.json").write_text(text)

@@ -174,7 +174,7 @@ def test_a_file_of_kafkas_own_is_named_by_cat_and_judged_by_check(tmp_path: Path
     assert "is offset index, and has no record batches" in kfuzz("cat", index).stderr
 
 
-def test_what_could_be_the_start_of_a_batch_is_a_tail_and_other_bytes_are_not(good: Path, tmp_path: Path) -> None:
+def test_only_a_possible_start_of_a_batch_counts_as_a_tail(good: Path, tmp_path: Path) -> None:
     whole = good.read_bytes()
     for cut in (1, 8, 12, 40, 70):
         good.write_bytes(whole[:cut])

@@ -205,7 +205,7 @@ def test_a_place_that_is_no_path_is_refused_before_a_folder_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_an_output_that_is_no_regular_file_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)

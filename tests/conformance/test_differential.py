@@ -139,7 +139,7 @@ def test_no_rule_excuses_a_testee_that_is_not_kafka(tmp_path: Path) -> None:
     assert len(found.disagreements) > 60
 
 
-def test_what_a_testee_declares_unsupported_is_not_asked(tmp_path: Path) -> None:
+def test_codecs_and_magics_that_a_testee_declares_unsupported_are_not_asked(tmp_path: Path) -> None:
     script = tmp_path / "nothing.py"
     script.write_text(
         REFUSING.format(folder=str(Path(__file__).parent / "wicked"), action="pass").replace("[0, 1, 2]", "[]")
@@ -448,7 +448,7 @@ def own_outcome(data: bytes, role: Role = "consumer") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
-def test_what_once_differed_is_read_as_kafka_reads_it(file: Path) -> None:
+def test_inputs_that_once_differed_are_read_as_kafka_reads_them(file: Path) -> None:
     comment, text = file.read_text().splitlines()
     assert comment.startswith("# ")
     kafka = json.loads(file.with_suffix(".json").read_text())

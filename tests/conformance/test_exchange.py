@@ -76,7 +76,7 @@ def test_the_one_error_is_that_of_a_version_that_is_too_new_and_is_said_in_versi
 
 
 @pytest.mark.java
-def test_what_was_produced_comes_back_at_every_version_of_fetch(said: Conversation) -> None:
+def test_every_version_of_fetch_returns_the_produced_batches(said: Conversation) -> None:
     stored = set()
     for exchange in said.of("Fetch"):
         partition = exchange.values["responses"][0]["partitions"][0]
@@ -117,9 +117,7 @@ def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
 
 
 @pytest.mark.java
-def test_a_broker_gives_each_producer_its_id_and_each_start_of_a_transactional_one_a_higher_epoch(
-    broker: Broker, said: Conversation
-) -> None:
+def test_each_start_of_a_transactional_producer_gets_a_higher_epoch(broker: Broker, said: Conversation) -> None:
     idempotent = start_producers(broker.port, [None] * 3)
     ((producer_id, first), *later) = start_producers(broker.port, ["again"] * 3)
     assert [epoch for _, epoch in idempotent] == [0, 0, 0]

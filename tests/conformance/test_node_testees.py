@@ -33,7 +33,7 @@ def ready(name: str) -> Testee:
 
 
 @pytest.mark.parametrize("name", ["kafkajs", "platformatic-kafka"])
-def test_the_outcomes_are_as_the_committed_file_says_and_the_handshake_names_the_pinned_version(name: str) -> None:
+def test_outcomes_are_as_expected_and_the_handshake_names_the_pinned_version(name: str) -> None:
     testee = ready(name)
     assert testee.folder
     [judged] = run([testee], cases_of(load_suite(FAMILY)), places=Places.beside(default_root()), whole=False).testees

@@ -382,7 +382,7 @@ def test_a_vector_in_several_roles_leads_from_one_to_the_other(show: Opener) -> 
     page.wait_for_selector("#panel", state="hidden")
 
 
-def test_what_implementations_say_is_never_markup(browser: Any, document: dict[str, Any], tmp_path: Path) -> None:
+def test_texts_of_implementations_are_never_markup(browser: Any, document: dict[str, Any], tmp_path: Path) -> None:
     evil = "<img src=x onerror=\"document.title='evil'\"></script><script>document.title='evil'</script>"
     told = json.loads(json.dumps(document))
     for case in told["cases"]:

@@ -70,7 +70,7 @@ kfuzz_testee.serve({"name": "toy", "version": "1", "outcomes": ["panic"]}, primi
 """
 
 
-def test_the_kit_tells_rejections_faults_and_panics_apart_and_names_the_librarys_innermost_line(tmp_path: Path) -> None:
+def test_the_kit_separates_rejections_faults_and_panics_and_names_the_innermost_line(tmp_path: Path) -> None:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "__init__.py").touch()
     (tmp_path / "toy" / "deep.py").write_text(LIBRARY)

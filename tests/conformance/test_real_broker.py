@@ -243,7 +243,7 @@ def test_no_stream_with_a_marker_that_no_coordinator_writes_is_asked() -> None:
 
 
 @pytest.mark.full
-def test_a_clean_restart_keeps_what_was_stored_and_a_start_that_fails_says_why_and_nothing_remains() -> None:
+def test_a_clean_restart_keeps_batches_and_a_failed_start_says_why_and_leaves_nothing() -> None:
     minimal = vector("records/v2/header/minimal")
     others = set(psutil.Process().children())
     broker = Broker()

@@ -128,7 +128,7 @@ def damage(out: Path) -> None:
 
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize(("resume", "written"), [("sizes", [0, 2, 4]), ("verify", [0, 2, 4, 5])])
-def test_what_is_damaged_is_written_again(
+def test_damaged_segments_are_written_again(
     tmp_path: Path, whole: dict[str, str], writes: Writes, finished: bool, resume: Any, written: list[int]
 ) -> None:
     out = tmp_path / "out"

@@ -159,7 +159,7 @@ def ahead(tmp_path: Path) -> Ahead:
         (b"loop", "timeout", "no end after 2 s"),
     ],
 )
-def test_what_ends_or_hangs_a_child_is_found_and_the_next_input_has_another_child(
+def test_an_input_that_ends_or_hangs_a_child_is_found_and_the_next_has_another_child(
     ahead: Ahead, tmp_path: Path, data: bytes, kind: str, summary: str
 ) -> None:
     assert ahead(b"good") == (None, True)
@@ -193,7 +193,7 @@ def test_exact_bytes_are_a_copy() -> None:
     assert exact_bytes(b"") == b""
 
 
-def test_a_hang_of_a_peer_is_placed_by_its_outermost_function_and_a_crash_by_its_innermost_line() -> None:
+def test_a_hang_is_placed_by_its_outermost_function_a_crash_by_its_innermost_line() -> None:
     stack = [
         "Current thread 0x00007f (most recent call first):",
         '  File "/a/site-packages/lib/inner.py", line 7 in step',

@@ -28,7 +28,7 @@ NOISE = random.Random(1).randbytes(70_000)
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT, NOISE], ids=["empty", "one", "text", "noise"])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_what_is_compressed_comes_back_whole(codec: Codec, data: bytes, magic: int) -> None:
+def test_every_codec_gives_back_the_bytes_that_were_compressed(codec: Codec, data: bytes, magic: int) -> None:
     packed = compress(codec, data, magic=magic)
     assert decompress(codec, packed, len(data) or 1, magic=magic) == (data, len(packed), "whole", "")
 
@@ -128,7 +128,7 @@ def test_concatenated_streams_read_through_but_for_lz4() -> None:
     assert (out.data, out.consumed, out.ended) == (b"one", len(frame), "whole")
 
 
-def test_what_follows_a_gzip_stream_is_left_and_told() -> None:
+def test_bytes_after_a_gzip_stream_are_left_and_reported() -> None:
     packed = gzip.compress(b"x", mtime=0)
     for tail in (b"\0", b"padding of no kind", bytes(100)):
         out = decompress("gzip", packed + tail, 100)
@@ -287,7 +287,7 @@ def test_a_cut_zstd_frame_gives_what_stands_before_the_cut_whatever_its_window(w
     assert sizes[-1] > len(content) // 2
 
 
-def test_what_came_out_of_a_gzip_stream_before_its_fault_is_all_that_comes_out_byte_by_byte() -> None:
+def test_a_broken_gzip_stream_gives_the_same_bytes_whole_and_byte_by_byte() -> None:
     packed = bytearray(compress("gzip", random.Random(2).randbytes(40_000).hex().encode()))
     packed[len(packed) // 2 :] = random.Random(3).randbytes(20_000)
     inflater, expected = zlib.decompressobj(wbits=31), b""
@@ -303,7 +303,7 @@ def test_what_came_out_of_a_gzip_stream_before_its_fault_is_all_that_comes_out_b
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_what_came_out_of_a_stream_before_its_fault_is_kept(codec: Codec) -> None:
+def test_bytes_before_the_fault_of_a_stream_are_kept(codec: Codec) -> None:
     """Kafka reads a stream piece by piece, and acts on what it has got before it comes to the fault."""
     noise = random.Random(2).randbytes(400_000)
     packed = bytearray(compress(codec, noise))

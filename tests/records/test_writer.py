@@ -15,7 +15,7 @@ from kfuzz.records import Record, RecordBatch
 
 
 @given(strategies.hostile_batches())
-def test_what_is_written_reads_the_same(batch: RecordBatch) -> None:
+def test_written_batches_are_read_unchanged(batch: RecordBatch) -> None:
     reading = records.read(records.encode_batch(batch))
     assert reading.fatal is None
     assert records.to_json(reading.batches) == records.to_json([batch])
@@ -56,7 +56,7 @@ RECORD = Record(0, 1, b"k", b"v")
         (RecordBatch(0, 0, [], magic=1, compression="gzip"), "has at least one record; this one has 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
     with pytest.raises(EncodeError, match=sentence):
         records.encode_batch(batch)
 

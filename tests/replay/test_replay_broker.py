@@ -145,7 +145,7 @@ def reports() -> dict[str, Report]:
     return {}
 
 
-def test_what_is_not_sent_is_counted_by_reason(broker: Broker, log: Path, reports: dict[str, Report]) -> None:
+def test_batches_that_are_not_sent_are_counted_by_reason(broker: Broker, log: Path, reports: dict[str, Report]) -> None:
     report = reports.get("as-is") or sent(broker, log, "counted")
     [hand] = [topic for name, topic in report.topics.items() if name.endswith("-hand")]
     counts = {reason: (count.batches, count.records) for reason, count in hand.refused.items()}

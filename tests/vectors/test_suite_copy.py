@@ -226,7 +226,7 @@ def test_every_copy_has_the_license_and_the_version_of_the_suite(own: Path, tmp_
 
 
 @pytest.mark.parametrize("taken", ["README.md/x", "records"])
-def test_what_stands_in_the_way_is_told_before_anything_is_written(own: Path, tmp_path: Path, taken: str) -> None:
+def test_a_name_that_is_taken_is_refused_before_anything_is_written(own: Path, tmp_path: Path, taken: str) -> None:
     path = tmp_path / taken
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")

@@ -37,7 +37,7 @@ def test_the_id_or_glob_that_is_nearest_is_suggested_and_names_a_vector(typed: s
 @pytest.mark.parametrize(
     "typed", ["", "/", "*", "xyzzy", "xyzzy/*", "records/v2/count/xyzzy", "records/v2/cuont/xyzzy-*"]
 )
-def test_what_is_near_nothing_gets_no_suggestion(typed: str) -> None:
+def test_a_name_near_no_other_gets_no_suggestion(typed: str) -> None:
     assert remedy(typed, IDS) == UNKNOWN
 
 
