@@ -38,7 +38,7 @@ def kio() -> Kio:
 PEERS = [kio, KafkaPythonMessages]
 
 
-SMALL = ("verdict-messages-small", "dicts-messages-small", "encode-messages-small")
+SMALL = ("dicts-messages-small",)
 
 
 @pytest.mark.parametrize("paths", [SMALL, pytest.param(tuple(MESSAGE_PATHS), marks=pytest.mark.full)])

@@ -29,7 +29,7 @@ def sample(percent: int) -> list[str]:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("percent", counts(10, 100))
+@pytest.mark.parametrize("percent", counts(4, 100))
 def test_every_testee_does_what_its_expected_outcomes_say(percent: int, tmp_path: Path) -> None:
     for testee in all_testees():
         # Java and the Python libraries must be there. The other toolchains may be missing.

@@ -143,6 +143,7 @@ def test_the_broker_is_the_one_that_the_cells_name() -> None:
     assert artefacts().version == BROKER_RELEASE
 
 
+@pytest.mark.parametrize("vectors", [pytest.param(12, marks=pytest.mark.full)], indirect=True)
 def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vector(vectors: Sequence[Vector]) -> None:
     judgement = judge(vectors)
     said = {vector.id: (cell(vector), dict(sorted(judgement.cells[vector.id].items()))) for vector in vectors}

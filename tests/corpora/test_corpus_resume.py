@@ -254,6 +254,7 @@ def test_ids_are_a_sequence(ids: list[int]) -> None:
         kept[len(ids)]
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_what_resume_continues_and_sigkill_too(tmp_path: Path) -> None:
     (tmp_path / "w.toml").write_text('size = "64MiB"\nsegment_bytes = "64KiB"\n[[topics]]\nname = "t"\n')
     made = [*KFUZZ, "corpus", "generate", tmp_path / "w.toml", "--out", tmp_path / "out", "--jobs", "2"]
