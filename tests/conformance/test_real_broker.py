@@ -264,6 +264,7 @@ def test_a_clean_restart_keeps_batches_and_a_failed_start_says_why_and_leaves_no
     assert not broker.data.parent.exists()
 
 
+@pytest.mark.full
 def test_a_broker_ends_with_the_process_that_started_it() -> None:
     script = (
         "import os, signal\n"
