@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pty
-import random
 import re
 import struct
 import subprocess
@@ -16,8 +15,10 @@ from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz, kfuzz_process
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kfuzz import records
+from kfuzz import records, strategies
 from kfuzz.control import (
     ControlRecord,
     ControlRecordKey,
@@ -555,17 +556,14 @@ def test_show_and_check_call_an_empty_file_an_empty_log(tmp_path: Path) -> None:
     assert kfuzz("check", empty).stdout == f"{empty}: ok, 0 batches, 0 records, 0 bytes\n"
 
 
-def test_no_bytes_make_show_or_check_stumble(good: Path, tmp_path: Path) -> None:
-    source = random.Random(5)
-    data = good.read_bytes()
-    inputs = [source.randbytes(n) for n in (1, 12, 17, 61, 500)] + [data[:n] for n in (5, 16, 20, 62)]
-    for magic in (0, 1, 2):
-        inputs.append(data[:8] + (40).to_bytes(4, "big") + bytes(4) + bytes([magic]) + source.randbytes(60))
-    for i, content in enumerate(inputs):
-        file = tmp_path / f"input{i}"
-        file.write_bytes(content)
-        assert kfuzz("show", file).returncode == 0
-        assert kfuzz("check", file).returncode in (0, 1)
+@given(strategies.batch_bytes(hostile=True, magics=(0, 1, 2)) | st.binary(max_size=500))
+@settings(max_examples=40)
+def test_no_bytes_make_show_or_check_stumble(data: bytes) -> None:
+    shown, checked = kfuzz("show", "-", stdin=data), kfuzz("check", "-", stdin=data)
+    if shown.returncode or checked.returncode > 1:
+        assert (shown.returncode, shown.stderr.count("\n")) == (2, 1)
+        assert " is a text, not record batches; " in shown.stderr
+        assert checked.stderr == shown.stderr
 
 
 # ------------------------------------------------------------------------------------------------- how much is shown
