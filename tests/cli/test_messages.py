@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from cli_driver import kfuzz
 
 from kfuzz.kafka import KAFKA_3, LATEST
@@ -198,18 +197,6 @@ def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_pat
         assert done.stderr.endswith(f"OneResponse.json: {sentence}")
         assert done.stderr.count("\n") == 1
         assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    "words", [["messages", "decode", "Fetch"], ["messages", "encode", "Fetch"], ["messages", "show", "Fetch"]]
-)
-def test_a_version_that_another_release_has_is_named_with_it(words: list[str]) -> None:
-    done = kfuzz(*words, "--version", "0")
-    assert done.returncode == 2
-    assert "FetchRequest has no version 0; its versions are 4-18; --definitions 3.9.2 has it\n" in done.stderr
-    assert kfuzz(*words, "--version", "99").stderr.endswith("its versions are 4-18\n")
-    gone = kfuzz(*words[:2], "LeaderAndIsr", "--version", "2")
-    assert gone.stderr.endswith("; --definitions 3.9.2 has it\n")
 
 
 def test_a_decoded_message_has_no_control_characters() -> None:

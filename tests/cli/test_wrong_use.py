@@ -106,6 +106,8 @@ salvage nowhere --out dir
 salvage log --out .  => …name another folder with --out
 salvage log --out log
 
+explain nonsense  => 'nonsense' is no finding, requirement, flag or error;…
+
 vectors list nothing-like-this
 vectors list records/v9/*  => no vector matches 'records/v9/*'; did you mean 'records/v2/*'?
 vectors list --vectors nowhere  => …is not a directory of vectors…
@@ -127,11 +129,14 @@ conform --command ''  => --command is empty…
 conform --command PYTHON nosuch/*  => no vector matches 'nosuch/*'…
 conform --command PYTHON --vectors toy --role broker  => no vector matches…
 conform --command PYTHON --vectors /nonexistent  => /nonexistent is not a directory of vectors…
+conform --command PYTHON --command PYTHON  => two testees have the same command; name it once
+conform --command PYTHON --testee kfuzz --expected out.txt  => --expected is about one testee;…
+conform --command PYTHON --vectors toy --update-expected toy/*  => --update-expected needs the whole suite…
+conform --command PYTHON --vectors toy --update-expected --role consumer  => --update-expected needs the whole suite…
 conform --testee kfuzz --json dir
 conform --testee kfuzz --html garbage/report.html
 conform --testee kfuzz --junit garbage/report.xml
-conform --count 5
-conform --count 3  => --count belongs to --differential…
+conform --count 5  => --count belongs to --differential…
 conform --differential --testee kfuzz --out garbage
 conform --differential --count 0
 conform --differential --count 20 --testee aiokafka --role broker records/v2/header/*
@@ -209,12 +214,19 @@ messages show Fetch --version seven
 messages diff KAFKA_3
 messages diff KAFKA_3 nowhere
 messages diff garbage LATEST
+messages show Fetch --version 0  => …no version 0; its versions are 4-18; --definitions KAFKA_3 has it
+messages show Fetch --version 99  => …its versions are 4-18
+messages show LeaderAndIsr --version 2  => …; --definitions KAFKA_3 has it
 messages decode Fetch
-messages decode Fetch --version 99
+messages decode Fetch --version 0  => …no version 0; its versions are 4-18; --definitions KAFKA_3 has it
+messages decode Fetch --version 99  => …its versions are 4-18
+messages decode LeaderAndIsr --version 2  => …; --definitions KAFKA_3 has it
 messages decode Fetsch --version 1
 messages decode Fetch --version 17 --profile lax
 messages encode Fetch
-messages encode Fetch --version 99
+messages encode Fetch --version 0  => …no version 0; its versions are 4-18; --definitions KAFKA_3 has it
+messages encode Fetch --version 99  => …its versions are 4-18
+messages encode LeaderAndIsr --version 2  => …; --definitions KAFKA_3 has it
 messages encode Fetch --version 17 --definitions garbage
 messages import --kafka 1 --out out
 messages import nowhere --kafka 1 --out out
@@ -233,6 +245,8 @@ corpus generate WORKLOAD --out .  => …is not empty and holds no corpus; name a
 corpus generate WORKLOAD --out out --size much  => …'much' is not a size; give one like "64MiB"…
 corpus generate WORKLOAD --out out --size 3  => …less than one record…
 corpus generate WORKLOAD --size 1MiB --out garbage/out
+corpus generate WORKLOAD --out out --resume --overwrite  => --overwrite removes what --resume would keep…
+corpus generate WORKLOAD --out out --resume=verify --overwrite  => --overwrite removes what --resume would keep…
 corpus verify dir
 corpus verify nowhere  => nowhere holds no corpus…
 

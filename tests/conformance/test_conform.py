@@ -149,12 +149,6 @@ def test_a_committed_file_is_expected_by_its_name_and_its_seal_counts(tmp_path: 
     assert "has a `withheld` line" in done.stderr
 
 
-def test_an_own_file_belongs_to_one_testee(good: Path) -> None:
-    done = conform(good, "--expected", "out.txt", "--testee", "kfuzz")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kfuzz: --expected is about one testee")
-
-
 def test_lines_with_the_cause_of_an_explained_line_get_its_reason(tmp_path: Path) -> None:
     twice = [{**MISREAD, "id": f"toy/misread-{name}"} for name in ("one", "two")]
     suite = write_suite(tmp_path / "vectors", [ACCEPTED, *twice])
@@ -177,14 +171,6 @@ def test_a_time_limit_for_an_answer_is_kept(tmp_path: Path) -> None:
     done = conform(suite, "--timeout", "1", testee=wicked("hangs"))
     assert done.returncode == 1
     assert "hangs or stalls" in done.stdout
-
-
-@pytest.mark.parametrize("part", [["toy/*"], ["--role", "consumer"]], ids=["glob", "role"])
-def test_updating_the_expected_outcomes_is_refused_on_a_partial_run(bad: Path, part: list[str]) -> None:
-    done = conform(bad, "--update-expected", *part)
-    assert done.returncode == 2
-    assert done.stderr.startswith("kfuzz: --update-expected needs the whole suite")
-    assert not (bad / "expected").exists()
 
 
 def test_a_partial_run_says_nothing_about_lines_beyond_it_and_a_whole_one_does(good: Path) -> None:
@@ -253,12 +239,6 @@ def test_a_lone_testee_that_prints_rubbish_first_is_one_sentence(good: Path, tmp
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kfuzz: echo: the handshake is not a line of JSON: 'hello'")
     assert not html.exists()
-
-
-def test_one_command_twice_is_refused(good: Path) -> None:
-    done = conform(good, "--command", shlex.join(wicked("dies")))
-    assert done.returncode == 2
-    assert "two testees have the same command; name it once" in done.stderr
 
 
 def test_a_testee_that_takes_the_name_of_another_does_not_cost_the_run(good: Path) -> None:
