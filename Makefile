@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Tests start hundreds of Python processes. Clear this variable, or each of them would compile kfuzz's bytecode again.
 export PYTHONDONTWRITEBYTECODE =
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: packages release wheels arm64 docs help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
+.PHONY: packages release wheels arm64 docs help demo test test-all test-full test-newest-python test-other-pythons test-nightly campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -48,13 +48,19 @@ demo: build ## a tour: a vector, the matrix, 20 s of fuzzing, 256 MiB of corpus
 test: build ## all fast tests, with reduced counts; takes minutes
 	$(PYTEST)
 
-test-full: build ## full counts, and tests that are too slow for every commit
-	$(PYTEST) -m full
+test-full: build ## full counts, and tests that are too slow for every commit; CI runs them too
+	$(PYTEST) -m 'full and not nightly'
+
+test-newest-python: build ## the tests of compiled code under the newest other Python that is installed; CI runs them too
+	$(BIN)/python tests/other_pythons.py records wire messages mutate memory
 
 test-other-pythons: build ## the fast tests under Python 3.12 and 3.13, if they are installed
 	$(BIN)/python tests/other_pythons.py
 
-test-all: test test-other-pythons test-full ## test, test-full and test-other-pythons
+test-nightly: build test-other-pythons ## what CI leaves out: foreign fuzzers, QEMU, other Pythons, a Spark cluster, …
+	$(PYTEST) -m nightly
+
+test-all: test test-full test-nightly ## test, test-full and test-nightly
 
 coverage: build ## an HTML page of the compiled lines that tests and corpora run; at least 97 % must
 	$(BIN)/python -m tools.coverage --processes $(JOBS)

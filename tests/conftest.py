@@ -6,8 +6,11 @@ import importlib
 import os
 import shutil
 import signal
+import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +25,67 @@ settings.register_profile(
     "seeded", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("seeded")
+
+# For each -m, the seconds of each group of tests. They only decide what starts first, so none of them is needed.
+DURATIONS: Final = Path(__file__).with_name("durations.toml")
+LEAST_S: Final = 2.0
+# Tests that have one of these as a marker or fixture are one group each: they share a session, a broker or a build.
+GROUPS: Final = ("spark", "broker", "clang")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-durations", action="store_true", help="write tests/durations.toml when the tests end")
+
+
+def group_of(nodeid: str) -> str:
+    """What one process runs as a whole: one of ``GROUPS``, which pytest-xdist writes after the id, or a file."""
+    file, _, rest = nodeid.partition("::")
+    _, at, group = rest.rpartition("@")
+    return group if at and group in GROUPS else file
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a process of pytest-xdist: mark the groups, and put those that take longest first."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    durations = tomllib.loads(DURATIONS.read_text()).get(config.option.markexpr, {})
+    order = {}
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
+        group = next((name for name in GROUPS if name in names), None)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+        order[item] = -durations.get(group or group_of(item.nodeid), 0)
+    items.sort(key=order.__getitem__)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadgroup``, but the tests of a file that are in no group stay together: they share fixtures."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Scheduling(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not config.getoption("--renew-durations"):
+        return
+    durations: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                durations[group_of(report.nodeid)] += report.duration
+    tables = tomllib.loads(DURATIONS.read_text()) | {config.option.markexpr: durations}
+    text = "# Seconds; pytest --renew-durations writes them (tests/README.md).\n"
+    for expression, table in sorted(tables.items()):
+        rows = sorted(((seconds, group) for group, seconds in table.items() if seconds >= LEAST_S), reverse=True)
+        text += f'["{expression}"]\n' + "".join(f'"{group}" = {seconds:.0f}\n' for seconds, group in rows)
+    DURATIONS.write_text(text)
 
 
 def counts(reduced: int, full: int) -> list[Any]:
@@ -78,3 +142,16 @@ def spark() -> Iterator[Any]:
     running = session("local[2,4]", "kfuzz tests")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Any]:
+    """One Apache Kafka broker for all; each test has topics of its own."""
+    from conformance.conversation import SETTINGS
+
+    from kfuzz.conformance.broker.real import Broker
+
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    with Broker(SETTINGS) as running:
+        yield running

@@ -1,5 +1,7 @@
 """``make test-other-pythons``: the fast tests under the other versions of Python that kfuzz promises to run on.
 
+With names of folders in ``tests/``, as in ``make test-newest-python``: the tests there, under the newest of them only.
+
 Each version found gets an environment in ``.venv-<version>`` with the extra ``test``, and compiled modules beside those
 of the main one, for their names carry the version. A version that is not installed is skipped, and the output says so.
 An interpreter counts as installed where ``python3.12`` is on the PATH and runs; pyenv's are found too. PYTHONS names
@@ -18,10 +20,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.12", "3.13")
 # What needs the toolchains that only the main environment has.
-FAST = "not full and not java and not clang and not spark"
+FAST = "not full and not nightly and not java and not clang and not spark"
 # Their subjects are the benchmark, the fuzzer, Spark, the readers in other languages, the wheel, and what only
 # developers run: the tools and the checks of the repository.
 LEFT_OUT = ("benchmarks", "fuzz", "spark", "examples", "test_wheel.py", "tools", "tidy")
+
+# As in the Makefile.
+WORKERS = f"--numprocesses {os.environ.get('JOBS', 'logical')} --maxprocesses 8 --dist loadgroup".split()
+WORKERS.append("--no-loadscope-reorder")
 
 
 def interpreter(name: str) -> tuple[str, str] | None:
@@ -54,20 +60,24 @@ def prepare(python: str, place: Path) -> Path:
     return inside
 
 
-def main() -> int:
-    failed = []
+def main(folders: list[str]) -> int:
+    there = {}
     for name in os.environ.get("PYTHONS", "").split() or [f"python{version}" for version in VERSIONS]:
-        found = interpreter(name)
-        if found is None:
+        if found := interpreter(name):
+            there[found[1]] = found[0]
+        else:
             print(f"{name}: skipped, for no such interpreter runs here; install it, or name one with PYTHONS=…")
-            continue
-        path, version = found
+    if folders:
+        there = dict(list(there.items())[-1:])
+        selected = [f"tests/{name}" for name in folders]
+    else:
+        selected = [f"--ignore=tests/{name}" for name in LEFT_OUT]
+    failed = []
+    for version, path in there.items():
         print(f"Python {version} ({path}): environment and compiled modules", flush=True)
         python = prepare(path, ROOT / f".venv-{version}")
-        ignored = [f"--ignore=tests/{name}" for name in LEFT_OUT]
-        workers = ["--numprocesses", os.environ.get("JOBS", "logical"), "--maxprocesses", "8", "--dist", "loadfile"]
         print(f"Python {version}: the fast tests", flush=True)
-        done = subprocess.run([python, "-m", "pytest", "-m", FAST, *workers, *ignored], cwd=ROOT)
+        done = subprocess.run([python, "-m", "pytest", "-m", FAST, *WORKERS, *selected], cwd=ROOT)
         if done.returncode:
             failed.append(version)
     if failed:
@@ -76,4 +86,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -40,7 +40,7 @@ def here() -> dict[str, str]:
     return digests
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", MODELS)
 def test_results_are_the_same_on_a_processor_without_fast_loops(model: str, here: dict[str, str]) -> None:
     if platform.machine() != "x86_64":

@@ -146,7 +146,7 @@ def test_findings_of_batches_inside_are_those_of_the_frame() -> None:
         ),
     ],
 )
-def test_what_is_no_request_says_why(data: bytes, error: str) -> None:
+def test_a_frame_that_is_no_request_says_why(data: bytes, error: str) -> None:
     *before, last = frames_of(SENT[0] + data)
     assert len(before) == 1
     assert (last.at, last.size, last.error) == (len(SENT[0]), len(data), error)
@@ -237,21 +237,6 @@ def test_show_lists_frames_and_opens_one_with_its_answer(tmp_path: Path) -> None
     empty = tmp_path / "empty"
     empty.touch()
     assert json.loads(kfuzz("show", "--json", "--frames", empty).stdout)["frames"] == []
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--frame 5", "{file} has no frame 5; `kfuzz show --frames {file}` lists them"),
-        ("--frames --offset 3", "--offset and --frames exclude each other; --frame N opens a frame"),
-        ("--responses x", "--responses needs --frames; FILE then has the requests of the same connection"),
-    ],
-)
-def test_wrong_use_of_frames_is_one_sentence(words: str, sentence: str, tmp_path: Path) -> None:
-    file = tmp_path / "sent.bin"
-    file.write_bytes(b"".join(SENT))
-    done = kfuzz("show", file, *words.split())
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=file)}\n")
 
 
 def test_only_the_next_responses_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_two_fields_are_named_together_if_either_is_enough() -> None:
     assert sorted(names(found)) == ["batch[0].records[0].key", "batch[0].records[1].value"]
 
 
-def test_what_every_input_does_has_no_field() -> None:
+def test_a_cause_that_every_input_has_names_no_field() -> None:
     assert killing_fields(two_batches(), lambda changed: True) == ()
     assert killing_fields(b"", lambda changed: True) == ()
 

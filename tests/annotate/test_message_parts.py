@@ -130,7 +130,7 @@ def test_texts_and_nulls_of_a_request_that_is_not_flexible() -> None:
         ),
     ],
 )
-def test_what_a_field_is_said_to_be(
+def test_each_part_of_a_message_names_its_field_and_value(
     message: str, version: int, values: dict[str, object], words: tuple[str, str, str]
 ) -> None:
     assert words in said(message, version, encode(message, version, values))
@@ -246,7 +246,7 @@ def test_so_many_batches_of_each_field_are_shown() -> None:
         ("066b66757a7a02310061ff", 9, "2 bytes after the message", "bytes-after-message"),
     ],
 )
-def test_what_is_not_read_is_the_last_part(data: str, at: int, value: str, code: str) -> None:
+def test_bytes_after_the_fault_are_the_last_part(data: str, at: int, value: str, code: str) -> None:
     made = annotate("ApiVersionsRequest", 3, bytes.fromhex(data))
     last = made.parts[-1]
     assert (last.path, last.field, last.at, last.value) == ("ApiVersionsRequest", "rest", at, value)

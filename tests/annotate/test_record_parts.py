@@ -44,7 +44,7 @@ def test_a_control_records_key_and_value_are_named() -> None:
         ("00000005", "0009ff", ("KRAFT_VERSION", "3 bytes")),
     ],
 )
-def test_what_is_no_control_record_is_said_where_it_is_not(key: str, value: str, texts: tuple[str, str]) -> None:
+def test_bytes_that_are_no_control_record_are_named_at_their_part(key: str, value: str, texts: tuple[str, str]) -> None:
     said = control_parts(bytes.fromhex(key), bytes.fromhex(value))
     assert (said["key"], said["value"]) == texts
 
@@ -93,7 +93,7 @@ def with_many(magic: Any, compression: Codec, count: int = 50) -> bytes:
 
 
 @pytest.mark.parametrize(("magic", "compression"), [(2, "none"), (2, "zstd"), (1, "gzip"), (0, "snappy")])
-def test_what_is_left_out_is_counted_and_the_rest_is_the_same(magic: Any, compression: Codec) -> None:
+def test_records_left_out_are_counted_and_the_others_stay_the_same(magic: Any, compression: Codec) -> None:
     data = with_many(magic, compression)
     whole = {(part.path, part.field): part for part in annotate(data)}
     parts = list(annotate(data, bounds=Bounds(records=5, headers=2)))

@@ -38,7 +38,7 @@ def kio() -> Kio:
 PEERS = [kio, KafkaPythonMessages]
 
 
-SMALL = ("verdict-messages-small", "dicts-messages-small", "encode-messages-small")
+SMALL = ("dicts-messages-small",)
 
 
 @pytest.mark.parametrize("paths", [SMALL, pytest.param(tuple(MESSAGE_PATHS), marks=pytest.mark.full)])
@@ -158,7 +158,7 @@ def with_a_topic_less(values: Message) -> None:
     ("change", "field"),
     [(with_another_offset, r"\.topics\[0\]\.partitions\[0\]\.fetchOffset is "), (with_a_topic_less, r"\.topics has ")],
 )
-def test_who_reads_or_writes_something_else_is_refused_with_the_place(
+def test_a_peer_with_another_result_is_refused_with_the_place_of_the_difference(
     peer: Callable[[], MessagePeer] | None, change: Callable[[Message], None], field: str
 ) -> None:
     messages = MessageSet("medium")

@@ -86,7 +86,7 @@ def test_each_contestant_has_a_process_and_all_end(monkeypatch: pytest.MonkeyPat
         (partial(os._exit, 3), "path: kfuzz: its process has ended with exit code 3"),
     ],
 )
-def test_what_goes_wrong_in_a_process_is_said_in_a_sentence(make: partial[object], said: str) -> None:
+def test_an_error_in_a_process_becomes_one_sentence(make: partial[object], said: str) -> None:
     remote = Remote("path: kfuzz", make)  # type: ignore[arg-type]
     try:
         with pytest.raises(ContestantFailed, match=said) as failed:
@@ -153,7 +153,7 @@ def test_a_log_with_transactions_stands_in_a_log_and_some_are_aborted() -> None:
         call_work.read_committed,
     ],
 )
-def test_what_else_a_broker_does_keeps_every_record_that_it_must(make: partial[object]) -> None:
+def test_each_work_of_a_broker_keeps_every_record_that_it_must(make: partial[object]) -> None:
     work = make(UNIFORM)
     assert work.census() == UNIFORM.census  # type: ignore[attr-defined]
     assert work.run() == UNIFORM.census.records  # type: ignore[attr-defined]

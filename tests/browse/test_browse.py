@@ -154,7 +154,7 @@ def test_a_payload_with_very_many_records_is_cut_and_its_bytes_are_whole() -> No
     assert b"v4999" in bytes(data)
 
 
-def test_what_is_no_batch_is_a_line() -> None:
+def test_bytes_that_are_no_batch_are_one_line() -> None:
     seen = browse(Batches("a.log", GOOD + bytes(99) + GOOD + GOOD[:70]), ["down"])
     assert "cannot be read: 99 bytes" in seen.screen
     assert "a partial tail: 70 bytes" in seen.screen
@@ -317,23 +317,6 @@ def test_a_field_that_may_be_null_or_is_tagged_says_so() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- the verb
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["-"], "kfuzz browse needs standard input for the keys"),
-        (["no-such-file"], "no-such-file is not a file"),
-        (["records/v2/codec/gzip"], "kfuzz browse needs a terminal; `kfuzz show records/v2/codec/gzip` prints"),
-        (["records/v2/codec/gzip", "--version", "3"], "--version needs --message"),
-        (["messages/counts/fetch-request-v18-huge", "--role", "log"], "--role log is about record batches"),
-    ],
-)
-def test_wrong_use_is_one_sentence(arguments: list[str], words: str) -> None:
-    done = kfuzz("browse", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_a_file_without_batches_is_named(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def kfuzz(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess
     )
 
 
+def outcome(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of ``kfuzz WORDS…``."""
+    done = kfuzz(*words)
+    return done.returncode, done.stdout, done.stderr
+
+
 def kfuzz_process(*words: str | Path, stdin: bytes = b"", timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     """The outcome of ``kfuzz WORDS…`` in a process of its own; no traceback ever leaves it."""
     done = subprocess.run(

@@ -70,24 +70,6 @@ def test_damage_exits_with_1_and_names_the_remedy(log: Path) -> None:
     assert "crc-mismatch" in went_on.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("nowhere",), "nowhere does not exist"),
-        (("LOG", "--from", "soon"), "'soon' is neither an offset nor a time"),
-        (("LOG", "--columns", "offset,size"), "column 'size' does not exist"),
-        (("LOG", "--key", "hex:0"), "'hex:0' is not hex"),
-        (("LOG", "--tail", "1", "--records", "1"), "--tail and --records exclude each other"),
-        (("LOG", "--topics", "x*", "--tail", "0"), "0 is not in the range"),
-    ],
-)
-def test_wrong_use_is_one_sentence(log: Path, words: tuple[str, ...], sentence: str) -> None:
-    shown = kfuzz("cat", *(str(log) if word == "LOG" else word for word in words))
-    assert shown.returncode == 2
-    assert sentence in shown.stderr
-    assert len(shown.stderr.splitlines()) == 1
-
-
 def test_a_reader_that_leaves_ends_it_before_the_damage_at_the_end(log: Path) -> None:
     good = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v" * 1000)])])
     log.write_bytes(good * 10_000 + good[:-1] + b"\1")

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from cli_driver import kfuzz
 
 from kfuzz.kafka import KAFKA_3, LATEST
@@ -112,7 +111,7 @@ def test_a_comparison_ends_with_1_where_peers_would_not_understand_one_another(t
     assert (change["code"], change["incompatible"], change["path"]) == ("default-changed", True, "Tree.Count")
 
 
-def test_a_comparison_warns_of_a_tag_that_has_another_name_and_takes_definitions_whose_tags_end(tmp_path: Path) -> None:
+def test_a_comparison_warns_of_a_renamed_tag_and_accepts_tags_that_end(tmp_path: Path) -> None:
     ended = DEFINITION.replace('"taggedVersions": "1+"', '"taggedVersions": "1"').replace('"Count"', '"Tally"')
     for name, text in (("old", DEFINITION), ("new", ended)):
         (tmp_path / f"{name}.json").write_text(text)
@@ -198,18 +197,6 @@ def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_pat
         assert done.stderr.endswith(f"OneResponse.json: {sentence}")
         assert done.stderr.count("\n") == 1
         assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    "words", [["messages", "decode", "Fetch"], ["messages", "encode", "Fetch"], ["messages", "show", "Fetch"]]
-)
-def test_a_version_that_another_release_has_is_named_with_it(words: list[str]) -> None:
-    done = kfuzz(*words, "--version", "0")
-    assert done.returncode == 2
-    assert "FetchRequest has no version 0; its versions are 4-18; --definitions 3.9.2 has it\n" in done.stderr
-    assert kfuzz(*words, "--version", "99").stderr.endswith("its versions are 4-18\n")
-    gone = kfuzz(*words[:2], "LeaderAndIsr", "--version", "2")
-    assert gone.stderr.endswith("; --definitions 3.9.2 has it\n")
 
 
 def test_a_decoded_message_has_no_control_characters() -> None:

@@ -33,18 +33,6 @@ def test_losses_are_listed_and_the_exit_code_tells(tmp_path: Path) -> None:
     assert (one["lost_bytes"], one["first_offset"], one["last_offset"]) == (len(batch(1)), 0, 0)
 
 
-def test_wrong_use_is_one_sentence(tmp_path: Path) -> None:
-    assert kfuzz("salvage", tmp_path / "nothing", "--out", tmp_path).returncode == 2
-    path = tmp_path / "00000000000000000000.log"
-    path.write_bytes(batch(0))
-    shown = kfuzz("salvage", path, "--out", tmp_path)
-    assert shown.returncode == 2
-    assert "name another folder with --out" in shown.stderr
-    shown = kfuzz("salvage", path, "--out", path)
-    assert shown.returncode == 2
-    assert len(shown.stderr.splitlines()) == 1
-
-
 def test_a_copy_inside_the_log_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()

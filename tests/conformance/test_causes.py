@@ -238,7 +238,7 @@ def test_records_that_are_skipped_are_one_cause_with_those_that_stop_a_decoder()
     assert len(causes(skipped | {"error": "accepted bytes"}, stops)) == 2
 
 
-def test_what_is_accepted_in_wrappers_alone_is_one_cause() -> None:
+def test_inputs_accepted_only_in_wrappers_are_one_cause() -> None:
     cut = {"finding": "decompression-failed", "form": "legacy", "holds": "a wrapper", "codec": "gzip"}
     length = {"finding": "length-exceeds-record", "form": "legacy", "holds": "a wrapper"}
     assert len(causes(cut, length)) == 1
@@ -316,7 +316,7 @@ def test_data_that_is_lost_in_two_ways_is_two_causes(one: str, other: str) -> No
     assert len(causes({"harm": "loses", "error": one}, {"harm": "loses", "error": other})) == 2
 
 
-def test_what_is_null_or_empty_is_one_cause_in_records_and_another_in_messages() -> None:
+def test_null_for_empty_is_one_cause_in_records_and_another_in_messages() -> None:
     nullity = {"harm": "loses", "error": "records[0].key is null; expected empty"}
     assert len(causes(nullity | {"form": "v2"}, nullity | {"form": "legacy"})) == 1
     assert len(causes(nullity, nullity | {"message": "FetchRequest"}, nullity | {"message": "FetchResponse"})) == 2
@@ -362,7 +362,7 @@ def test_missing_records_are_one_cause_for_all_formats() -> None:
     assert len(causes(missing | {"form": "v2"}, missing | {"form": "legacy"})) == 1
 
 
-def test_what_concerns_one_message_alone_is_one_cause() -> None:
+def test_deviations_of_one_message_alone_are_one_cause() -> None:
     read = {"harm": "loses", "error": "message.type is null; expected 0", "message": "StopReplicaRequest"}
     write = {"harm": "refuses", "error": "no field type", "message": "StopReplicaRequest"}
     [cause] = causes(read, write)

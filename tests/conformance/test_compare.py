@@ -210,7 +210,7 @@ def test_an_alternative_reading_passes_and_any_other_does_not() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["fault", "unsupported"])
-def test_what_a_testee_says_of_itself_stands(outcome: str) -> None:
+def test_the_outcome_and_the_text_of_a_testee_are_kept_as_it_gave_them(outcome: str) -> None:
     cell = judged(case_of(batch()), outcome=outcome, error="its own words")
     assert (cell.outcome, cell.text, cell.declared) == (outcome, "its own words", False)
 
@@ -347,7 +347,7 @@ def test_a_header_key_that_is_utf8_may_be_given_as_hex_but_not_with_replacement_
     assert accepted(case, records=[record | {"headers": [["\ufffd", ""]]}]).outcome == "fail"
 
 
-def test_a_header_key_that_holds_the_replacement_character_itself_is_text_and_must_be_the_same_text() -> None:
+def test_a_header_key_with_the_replacement_character_must_be_the_same_text() -> None:
     case = case_of(batch(records.Record(0, 1, None, None, (("a\ufffdb".encode(), b""),))))
     (record,) = case.expectation["batches"][0]["records"]
     assert record["headers"] == [["a\ufffdb", ""]]
@@ -390,7 +390,7 @@ def test_bytes_that_say_nothing_need_nothing(data: bytes) -> None:
     assert declared_unsupported(invalid_case(data=data), nothing) is None
 
 
-def test_who_declares_not_to_check_crcs_is_not_asked_about_them_and_about_nothing_else_less() -> None:
+def test_a_testee_that_declares_no_crc_check_is_excused_only_from_wrong_crcs() -> None:
     lax = changed(checks_crc=False)
     assert declared_unsupported(invalid_case("crc-mismatch"), lax) == "does not check CRCs"
     assert declared_unsupported(invalid_case("record-count-negative"), lax) is None
@@ -528,7 +528,7 @@ def test_a_message_that_a_testee_does_not_have_is_unsupported(handshake: Handsha
         ({"verdict": "acceptable", "finding": "tag-repeated"}, {"outcome": "rejected"}, "pass", ""),
     ],
 )
-def test_what_an_answer_about_a_message_is_worth(
+def test_an_answer_about_a_message_is_judged_by_its_contents(
     expect: dict[str, Any], answer: dict[str, Any], outcome: str, text: str
 ) -> None:
     cell = judged(message_case(**expect), handshake=MESSENGER, **answer)

@@ -143,7 +143,7 @@ def unknown(document: Document) -> None:
         (lambda document: document.update(kfuzz="0.0.9"), "kfuzz 0.0.9 judged "),
     ],
 )
-def test_what_one_result_does_not_tell_is_left_out_and_said(
+def test_a_part_that_one_result_lacks_is_left_out_with_a_note(
     tmp_path: Path, change: Callable[[Document], None], note: str
 ) -> None:
     old, new = result("library@1.0"), result("library@1.0")

@@ -113,6 +113,7 @@ def test_kfuzz_treats_every_hostile_batch_as_its_label_says(hostile: tuple[Path,
     assert sum(result.hostile for result in results) > 200
 
 
+@pytest.mark.full
 def test_kafka_treats_every_hostile_batch_as_its_label_says(hostile: tuple[Path, int]) -> None:
     testee = next(one for one in all_testees() if one.label == "kafka-clients@4.4.0")
     if reason := testee.missing():

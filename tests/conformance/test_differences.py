@@ -42,7 +42,7 @@ def input_of(index: int, role: str, answer: dict[str, Any]) -> Deviation:
     return found.deviations[0]
 
 
-def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
+def test_a_difference_is_reported_and_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
     found = found_in_messages()
     files = keep(found, tmp_path, seed=5)
     # The smallest input of each cause.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import zlib
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, cast
 
 import lz4.frame
 import pytest
+from cli_driver import kfuzz
 from conftest import counts, require_tool
 
 from kfuzz import records
@@ -58,15 +58,6 @@ def refusing(tmp_path: Path, action: str = "pass") -> Testee:
     script = tmp_path / "refusing.py"
     script.write_text(REFUSING.format(folder=str(Path(__file__).parent / "wicked"), action=action))
     return Testee("refusing", "1", (sys.executable, "-S", str(script)))
-
-
-def differential(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "differential", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> bool:
@@ -148,7 +139,7 @@ def test_no_rule_excuses_a_testee_that_is_not_kafka(tmp_path: Path) -> None:
     assert len(found.deviations) > 60
 
 
-def test_what_a_testee_declares_unsupported_is_not_asked(tmp_path: Path) -> None:
+def test_codecs_and_magics_that_a_testee_declares_unsupported_are_not_asked(tmp_path: Path) -> None:
     script = tmp_path / "nothing.py"
     script.write_text(
         REFUSING.format(folder=str(Path(__file__).parent / "wicked"), action="pass").replace("[0, 1, 2]", "[]")
@@ -460,7 +451,7 @@ def own_outcome(data: bytes, role: Role = "consumer") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
-def test_what_once_differed_is_read_as_kafka_reads_it(file: Path) -> None:
+def test_inputs_that_once_differed_are_read_as_kafka_reads_them(file: Path) -> None:
     comment, text = file.read_text().splitlines()
     assert comment.startswith("# ")
     kafka = json.loads(file.with_suffix(".json").read_text())
@@ -484,8 +475,9 @@ def test_an_outcome_in_short_tells_contents_apart() -> None:
 
 def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_path: Path) -> None:
     script = refusing(tmp_path).argv
-    done = differential(
-        "--count", "200", "--seed", "4", "--command", " ".join(script), "--out", str(tmp_path),
+    done = kfuzz(
+        "differential", "--count", "200", "--seed", "4", "--command", " ".join(script),
+        "--out", str(tmp_path),
         "records/v2/header/*", "--json", str(tmp_path / "report.json"),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -509,27 +501,10 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
 
 
 def test_agreement_exits_with_0_and_prints_json_alone() -> None:
-    done = differential("--testee", "kfuzz", "--count", "300", "--json", "-")
+    done = kfuzz("differential", "--testee", "kfuzz", "--count", "300", "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--role", "encode"), "'encode' is not one of 'consumer', 'broker', 'log'"),
-        (("--testee", "kfuzz", "--command", "true"), "a differential needs one testee"),
-        (("--what", "messages", "--role", "log"), "kfuzz: --what messages makes its own inputs for every role"),
-        (("--what", "streams", "records/*"), "kfuzz: --what streams makes its own inputs for every role"),
-        (("--what", "streams", "--vectors", "."), "leave out GLOB, --vectors and --role"),
-    ],
-)
-def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    done = differential(*arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_an_empty_run_has_found_nothing() -> None:

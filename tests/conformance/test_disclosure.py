@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_driver import kfuzz_process
+from cli_driver import kfuzz
 from referee_tools import make_vector, wicked
 
 from kfuzz.conformance.judge.compare import cases_of
@@ -150,8 +150,8 @@ def test_reports_do_not_go_where_git_would_commit_them(tmp_path: Path) -> None:
 
 def test_the_verb_writes_reports_of_a_result(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    kfuzz_process("conform", "--command", shlex.join(wicked("rubbish")), "records/v2/count/of-2", "--json", result)
-    told = kfuzz_process("report", result, "--disclose", tmp_path / "out")
+    kfuzz("conform", "--command", shlex.join(wicked("rubbish")), "records/v2/count/of-2", "--json", result)
+    told = kfuzz("report", result, "--disclose", tmp_path / "out")
     reports = list((tmp_path / "out").glob("*/*/report.md"))
     assert reports
     assert f"{len(reports)} reports in {tmp_path / 'out'}; they are not public" in told.stderr

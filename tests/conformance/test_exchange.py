@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from conformance.conversation import SETTINGS, Conversation, Exchange, converse, exchange_of, start_producers
-from conftest import require_tool
+from conformance.conversation import Conversation, Exchange, converse, exchange_of, start_producers
 
 from kfuzz import records
 from kfuzz.client.protocol import first_error
@@ -35,14 +34,6 @@ TOO_NEW = ("ApiVersions", 6)
 UNSUPPORTED_VERSION = 35
 # Base offset and leader epoch are the partition's; the CRC covers neither.
 LEADER_EPOCH_END = 16
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or later and Maven")
-    with Broker(SETTINGS) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +76,7 @@ def test_the_one_error_is_that_of_a_version_that_is_too_new_and_is_said_in_versi
 
 
 @pytest.mark.java
-def test_what_was_produced_comes_back_at_every_version_of_fetch(said: Conversation) -> None:
+def test_every_version_of_fetch_returns_the_produced_batches(said: Conversation) -> None:
     stored = set()
     for exchange in said.of("Fetch"):
         partition = exchange.values["responses"][0]["partitions"][0]
@@ -126,9 +117,7 @@ def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
 
 
 @pytest.mark.java
-def test_a_broker_gives_each_producer_its_id_and_each_start_of_a_transactional_one_a_higher_epoch(
-    broker: Broker, said: Conversation
-) -> None:
+def test_each_start_of_a_transactional_producer_gets_a_higher_epoch(broker: Broker, said: Conversation) -> None:
     idempotent = start_producers(broker.port, [None] * 3)
     ((producer_id, first), *later) = start_producers(broker.port, ["again"] * 3)
     assert [epoch for _, epoch in idempotent] == [0, 0, 0]

@@ -279,7 +279,7 @@ def test_files_that_contradict_each_other_are_refused(
         load("toy@1", tmp_path / "expected", tmp_path / "embargo")
 
 
-def test_what_was_written_is_as_expected_when_read_again(tmp_path: Path) -> None:
+def test_outcomes_that_were_written_are_as_expected_when_read_again(tmp_path: Path) -> None:
     cases = [Case(make_vector(f"toy/{name}"), "consumer") for name in "ab"]
     cells = {cases[0].key: FAIL, cases[1].key: Cell("timeout")}
     expected.update(cases, cells, NONE, tmp_path / "expected", tmp_path / "embargo")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_driver import kfuzz_process
-from conftest import counts, missing
+from conftest import missing
 
-from kfuzz.conformance.protocol.testees import all_testees
+from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
 
@@ -28,24 +30,31 @@ def sample(percent: int) -> list[str]:
     return [*chosen.sample(plain, len(plain) * percent // 100), chosen.choice(bombs)]
 
 
-@pytest.mark.java
-@pytest.mark.parametrize("percent", counts(10, 100))
-def test_every_testee_does_what_its_expected_outcomes_say(percent: int, tmp_path: Path) -> None:
+def runs() -> Iterator[Any]:
+    """Each testee with a part of the suite, and with all of it."""
     for testee in all_testees():
-        # Java and the Python libraries must be there. The other toolchains may be missing.
-        if testee.language in ("python", "java") and (reason := testee.missing()):
-            missing(reason, "install it")
-    # The version of kcat is the system's, so its outcomes may be unknown.
-    there = [testee for testee in all_testees() if not testee.missing() and testee.name != "kcat"]
-    if percent < 100:
+        # The version of kcat is the system's, so its outcomes may be unknown.
+        if testee.name == "kcat":
+            continue
+        java = [pytest.mark.java] if testee.language == "java" else []
         # The testees in other languages have a test each; all of them together take minutes.
-        there = [one for one in there if one.language in ("", "python", "java") and one.name not in SLOW]
-    names = [word for testee in there for word in ("--testee", testee.label)]
+        if testee.language in ("", "python", "java") and testee.name not in SLOW:
+            yield pytest.param(testee, 4, id=f"{testee.label}-4", marks=java)
+        yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*java, pytest.mark.full])
+
+
+@pytest.mark.parametrize(("testee", "percent"), list(runs()))
+def test_a_testee_does_what_its_expected_outcomes_say(testee: Testee, percent: int, tmp_path: Path) -> None:
+    if reason := testee.missing():
+        # Java and the Python libraries must be there. The other toolchains may be missing.
+        if testee.language in ("python", "java"):
+            missing(reason, "install it")
+        pytest.skip(reason)
     report = tmp_path / "report.json"
     words = [] if percent == 100 else sample(percent)
-    # All testees and all vectors take minutes, and so does building them for the first time.
-    done = kfuzz_process("conform", "--json", report, *names, *words, timeout_s=1800)
-    assert done.returncode == 0, done.stdout[-3000:]
-    testees = json.loads(report.read_text())["testees"]
-    assert [entry["unexpected"] for entry in testees] == [0] * len(there)
-    assert next(entry["totals"] for entry in testees if entry["name"] == "kfuzz").keys() == {"pass"}
+    # A testee and all vectors take minutes, and so does building it for the first time.
+    done = kfuzz_process("conform", "--json", report, "--testee", testee.label, *words, timeout_s=1800)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    [entry] = json.loads(report.read_text())["testees"]
+    assert entry["unexpected"] == 0
+    assert testee.name != "kfuzz" or entry["totals"].keys() == {"pass"}

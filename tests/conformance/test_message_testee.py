@@ -221,7 +221,7 @@ def test_bytes_behind_a_message_are_left_alone(kafka: MessageTestee) -> None:
     assert (read.outcome, read.consumed, read.message) == ("accepted", 4, {"correlationId": 7})
 
 
-def test_what_reading_allocates_is_told(kafka: MessageTestee) -> None:
+def test_an_answer_reports_how_much_reading_allocated(kafka: MessageTestee) -> None:
     kafka.decode("MetadataRequest", 1, "00000000")
     small = kafka.decode("MetadataRequest", 1, "00000000").allocated_bytes
     large = kafka.decode("MetadataRequest", 1, "00002000" + "0000" * 0x2000).allocated_bytes
@@ -364,7 +364,7 @@ REFUSED_TO_WRITE: dict[str, tuple[str, int, Message, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED_TO_WRITE)
-def test_what_cannot_be_written_is_rejected(kafka: MessageTestee, case: str) -> None:
+def test_a_value_that_cannot_be_written_is_rejected(kafka: MessageTestee, case: str) -> None:
     name, version, body, error = REFUSED_TO_WRITE[case]
     written = kafka.encode(name, version, body)
     assert (written.outcome, written.error[: len(error)]) == ("rejected", error)
@@ -400,7 +400,7 @@ def test_a_message_whose_versions_were_all_removed_is_unsupported(kafka: Message
 # Each message of each version
 
 
-def test_what_is_left_out_takes_the_default_that_its_definition_gives(kafka: MessageTestee) -> None:
+def test_a_field_that_is_left_out_takes_the_default_of_its_definition(kafka: MessageTestee) -> None:
     asked = 0
     for definition, version in kafka.of_every_version():
         written = kafka.encode(definition.name, version, {})
@@ -414,7 +414,7 @@ def test_what_is_left_out_takes_the_default_that_its_definition_gives(kafka: Mes
 
 
 @pytest.mark.parametrize("filling", [Definition.filled, Definition.nulled])
-def test_what_is_written_is_read_again_and_kafkas_converters_agree(kafka: MessageTestee, filling: Any) -> None:
+def test_written_messages_are_read_again_and_kafkas_converters_agree(kafka: MessageTestee, filling: Any) -> None:
     for definition, version in kafka.of_every_version():
         message = filling(definition, version)
         written = kafka.encode(definition.name, version, message)

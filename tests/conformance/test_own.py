@@ -77,7 +77,7 @@ def test_a_bomb_is_rejected_for_its_size() -> None:
     assert parse_answer(line, id="a", operation=DECODE).finding == "decompressed-size-exceeded"
 
 
-def test_what_is_encoded_is_what_was_asked_for() -> None:
+def test_encoded_bytes_have_the_requested_contents() -> None:
     [line] = answers({"id": "a", "operation": ENCODE, "batches": records.to_json([BATCH])})
     answer = parse_answer(line, id="a", operation=ENCODE)
     assert answer.data is not None

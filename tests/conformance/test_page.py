@@ -130,7 +130,7 @@ def answers(document: dict[str, Any]) -> list[tuple[str, str, str, dict[str, Any
 # ----------------------------------------------------------------------------------------------------- the first screen
 
 
-@pytest.mark.parametrize("form", ["file", "site"])
+@pytest.mark.parametrize("form", ["file", pytest.param("site", marks=pytest.mark.full)])
 def test_the_first_screen_says_who_fails_what_and_how_badly(show: Opener, document: dict[str, Any], form: str) -> None:
     page = show(form=form)
     assert "3 of 4 implementations give wrong answers" in page.inner_text(".lead")
@@ -173,6 +173,7 @@ def test_the_script_draws_the_matrix_that_stands_in_the_page(show: Opener) -> No
 # -------------------------------------------------------------------------------------------------------------- filters
 
 
+@pytest.mark.full
 def test_filters_keep_what_they_say_and_count_it(show: Opener, document: dict[str, Any]) -> None:
     page = show("#tab=questions")
     everything = answers(document)
@@ -248,6 +249,7 @@ def test_a_search_finds_ids_summaries_findings_flags_and_causes(show: Opener) ->
 # ---------------------------------------------------------------------------------------------------------------- links
 
 
+@pytest.mark.full
 def test_every_state_has_an_address_that_gives_it_again(show: Opener, document: dict[str, Any]) -> None:
     page = show()
     page.select_option("#impl", "beta@2.0+more")
@@ -314,7 +316,7 @@ def test_an_address_that_leads_nowhere_says_so(show: Opener) -> None:
 # ------------------------------------------------------------------------------------------------------------ the panel
 
 
-@pytest.mark.parametrize("form", ["file", "site"])
+@pytest.mark.parametrize("form", ["file", pytest.param("site", marks=pytest.mark.full)])
 def test_a_vector_shows_its_trap_its_expectation_all_answers_and_its_threads(
     show: Opener, document: dict[str, Any], form: str
 ) -> None:
@@ -382,7 +384,7 @@ def test_a_vector_in_several_roles_leads_from_one_to_the_other(show: Opener) -> 
     page.wait_for_selector("#panel", state="hidden")
 
 
-def test_what_implementations_say_is_never_markup(browser: Any, document: dict[str, Any], tmp_path: Path) -> None:
+def test_texts_of_implementations_are_never_markup(browser: Any, document: dict[str, Any], tmp_path: Path) -> None:
     evil = "<img src=x onerror=\"document.title='evil'\"></script><script>document.title='evil'</script>"
     told = json.loads(json.dumps(document))
     for case in told["cases"]:

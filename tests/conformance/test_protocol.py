@@ -51,7 +51,7 @@ def refused(line: bytes, operation: str = DECODE) -> str:
     return str(caught.value)
 
 
-def test_what_a_handshake_leaves_out_has_the_documented_meaning() -> None:
+def test_a_field_that_a_handshake_leaves_out_has_its_documented_meaning() -> None:
     handshake = parse_handshake(json.dumps(HANDSHAKE).encode())
     assert (handshake.label, handshake.checks_crc, handshake.control) == ("toy@1.0", True, "shown")
 
@@ -76,7 +76,7 @@ def test_a_wrong_handshake_is_refused_with_the_field(changes: dict[str, Any], se
     assert str(caught.value).startswith(sentence)
 
 
-def test_who_speaks_of_messages_alone_declares_neither_roles_nor_codecs() -> None:
+def test_a_testee_for_messages_alone_declares_neither_roles_nor_codecs() -> None:
     whole = HANDSHAKE | {"operations": [DECODE_MESSAGE, ENCODE_MESSAGE]}
     whole["messages"] = {"FetchRequest": [4, 17]}
     line = json.dumps({name: value for name, value in whole.items() if name not in ("roles", "magic", "codecs")})
@@ -92,7 +92,7 @@ def test_the_versions_of_a_message_are_a_pair(versions: Any) -> None:
         parse_handshake(line)
 
 
-def test_who_offers_messages_says_which() -> None:
+def test_a_testee_that_offers_messages_lists_them() -> None:
     line = json.dumps(HANDSHAKE | {"operations": [DECODE_MESSAGE]}).encode()
     with pytest.raises(ProtocolError, match="lacks messages"):
         parse_handshake(line)
@@ -178,7 +178,7 @@ def test_a_wrong_message_is_refused_with_the_place(message: Any, place: str) -> 
 
 
 @pytest.mark.parametrize(("operation", "lacking"), [(DECODE_MESSAGE, "message"), (ENCODE_MESSAGE, "hex")])
-def test_who_accepts_a_message_gives_what_was_asked_for(operation: str, lacking: str) -> None:
+def test_an_answer_that_accepts_a_message_has_the_requested_fields(operation: str, lacking: str) -> None:
     assert refused(answer(), operation).startswith(f"the answer lacks {lacking}: ")
 
 
@@ -232,7 +232,7 @@ def test_the_schema_refuses_what_the_check_refuses() -> None:
         assert not fits({"id": "a", "outcome": "accepted"} | fields, "answer"), place
 
 
-def test_what_the_referee_asks_and_kfuzz_answers_fits_the_schema() -> None:
+def test_requests_and_the_answers_of_kfuzz_fit_the_schema() -> None:
     asked: dict[str, list[dict[str, Any]]] = {}
     for case in cases_of([vector for vector in load_suite(kinds=KINDS) if not vector.budget]):
         known = asked.setdefault(case.operation, [])

@@ -143,6 +143,7 @@ def test_the_broker_is_the_one_that_the_cells_name() -> None:
     assert artefacts().version == BROKER_RELEASE
 
 
+@pytest.mark.parametrize("vectors", [pytest.param(12, marks=pytest.mark.full)], indirect=True)
 def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vector(vectors: Sequence[Vector]) -> None:
     judgement = judge(vectors)
     said = {vector.id: (cell(vector), dict(sorted(judgement.cells[vector.id].items()))) for vector in vectors}
@@ -243,7 +244,7 @@ def test_no_stream_with_a_marker_that_no_coordinator_writes_is_asked() -> None:
 
 
 @pytest.mark.full
-def test_a_clean_restart_keeps_what_was_stored_and_a_start_that_fails_says_why_and_nothing_remains() -> None:
+def test_a_clean_restart_keeps_batches_and_a_failed_start_says_why_and_leaves_nothing() -> None:
     minimal = vector("records/v2/header/minimal")
     others = set(psutil.Process().children())
     broker = Broker()
@@ -263,6 +264,7 @@ def test_a_clean_restart_keeps_what_was_stored_and_a_start_that_fails_says_why_a
     assert not broker.data.parent.exists()
 
 
+@pytest.mark.full
 def test_a_broker_ends_with_the_process_that_started_it() -> None:
     script = (
         "import os, signal\n"

@@ -188,7 +188,7 @@ def test_the_page_says_first_who_gives_wrong_answers(done: Run) -> None:
     assert worst == [("K", "dies@1"), ("P", "rubbish@1")], "the implementation with the worst class comes first"
 
 
-def test_what_is_withheld_counts_as_the_worst(published: Run) -> None:
+def test_a_withheld_cell_counts_as_the_worst_harm(published: Run) -> None:
     text = report.to_html(published)
     worst = re.findall(r'<td class="h-(.)"><a href="#impl=(.*?)&amp;family=toy"', text)
     assert worst == [("W", "dies@1"), ("P", "rubbish@1")]
@@ -368,7 +368,7 @@ def test_causes_come_worst_first_and_count_each_deviation_once(done: Run) -> Non
     }
 
 
-def test_what_is_unexpected_is_a_sentence_each(done: Run) -> None:
+def test_each_unexpected_outcome_is_one_sentence(done: Run) -> None:
     accepted = "fail: accepted bytes that must be refused (crc-mismatch)"
     # The testee rubbish has no file of expected outcomes, so no line is spoken of.
     assert report.sentences(done) == [

@@ -39,6 +39,9 @@ def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Judged:
     return found
 
 
+@pytest.mark.parametrize(
+    "testee", ["librdkafka", "kcat", pytest.param("kafka-consumer", marks=pytest.mark.full)], indirect=True
+)
 def test_some_families_are_as_expected(testee: Testee) -> None:
     found = judged(testee, cases_of(load_suite(SOME), ("consumer",)), choose=False)
     assert found.expectations.exist

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_driver import kfuzz
 from conftest import counts, require_tool
 from referee_tools import make_vector
 
@@ -88,7 +88,7 @@ def test_the_question_says_all_that_the_vector_says() -> None:
         ({"magic": frozenset({1})}, "magic 2"),
     ],
 )
-def test_what_the_handshake_does_not_declare_is_not_asked(changes: dict[str, Any], why: str) -> None:
+def test_streams_that_the_handshake_does_not_declare_are_not_asked(changes: dict[str, Any], why: str) -> None:
     handshake = Handshake(**({name: getattr(FULL, name) for name in Handshake.__slots__} | changes))
     assert why in str(declared_unsupported(case("sequence/goes-on", "broker"), handshake))
     assert declared_unsupported(case("sequence/goes-on", "broker"), FULL) is None
@@ -142,7 +142,7 @@ def test_a_step_that_was_not_answered_fails() -> None:
     assert judged(asked, answer).text == "answered too few steps: 2; expected 3"
 
 
-def test_who_decides_otherwise_where_either_is_fine_is_not_judged_by_what_follows() -> None:
+def test_after_a_free_choice_that_differs_the_later_steps_are_not_judged() -> None:
     asked = case("sequence/unknown-producer-then-gap", "broker")
     refusing = {"outcome": "rejected", "last_stable_offset": "0"}
     assert judged(asked, {"outcome": "accepted", "steps": [refusing, refusing]}).outcome == "pass"
@@ -333,12 +333,7 @@ def test_the_differential_catches_a_testee_with_another_rule(monkeypatch: pytest
 
 def test_a_stream_that_differs_is_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
     options = ["--what", "streams", "--testee", "aiokafka", "--count", "60", "--seed", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", "differential", *options, "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = kfuzz("differential", *options, "--out", tmp_path)
     files = sorted((tmp_path / "differential").iterdir())
     assert (done.returncode, "40 unsupported by aiokafka" in done.stdout) == (1, True), done.stdout + done.stderr
     # One for each cause: the smallest.

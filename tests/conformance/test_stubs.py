@@ -65,13 +65,6 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {"README.md", "kit", "testee.py"}
 
 
-def test_an_unknown_language_is_one_sentence(tmp_path: Path) -> None:
-    done = kfuzz("testee", "new", "--language", "cobol", tmp_path / "mine")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "'cobol' is not one of 'go', 'rust', 'node', 'python'" in done.stderr
-
-
 def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*paths: Path) -> None:
         raise OSError(28, "No space left on device")

@@ -57,7 +57,7 @@ def test_a_stall_counts_only_if_it_is_seen_again_alone(tmp_path: Path) -> None:
     assert once.outcome == "pass"
 
 
-def test_what_was_a_stall_only_once_is_still_a_memory_fault(tmp_path: Path) -> None:
+def test_a_stall_that_happens_only_once_is_still_a_memory_fault(tmp_path: Path) -> None:
     cell = outcome_of(wicked("stalls", str(tmp_path / "seen"), "large"), budget={"memory_bytes": 1 << 28}).cells[TRAP]
     assert cell.outcome == "memory"
 
@@ -85,7 +85,7 @@ def test_an_allocation_beyond_the_budget_is_a_memory_fault_even_if_it_is_never_t
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can bound the address space of another process")
-def test_what_a_testee_does_with_enough_memory_counts_where_that_is_as_bad() -> None:
+def test_the_outcome_with_enough_memory_counts_where_it_is_as_bad() -> None:
     budget = {"memory_bytes": 16 * MIB, "cpu_ms": 200}
     assert outcome_of(wicked("allocates", "burns"), budget=budget).cells[TRAP].outcome == "timeout"
 
@@ -164,7 +164,7 @@ def test_somebody_who_waits_for_a_handshake_is_told_what_for_and_how_long() -> N
     assert "it must print its handshake before it reads" in outcome.broken
 
 
-def test_a_testee_that_dies_after_closing_its_standard_error_is_a_crash_though_a_child_holds_its_output() -> None:
+def test_a_testee_that_dies_is_a_crash_though_a_child_holds_its_output() -> None:
     """The end of standard error must not look like news for ever, or the death goes unseen."""
     child = "import time; time.sleep(600)"
     program = (
@@ -176,7 +176,7 @@ def test_a_testee_that_dies_after_closing_its_standard_error_is_a_crash_though_a
     assert outcome.broken == "no handshake: the testee ended with status 3"
 
 
-def test_what_java_says_of_its_options_is_not_among_a_testees_last_words() -> None:
+def test_javas_note_about_its_options_is_not_among_the_last_words_of_a_testee() -> None:
     said = "print('Picked up JAVA_TOOL_OPTIONS: -Xmx1g', 'wild pointer', '', sep=chr(10), file=sys.stderr)"
     with Session([sys.executable, "-c", f"import sys; {said}; sys.exit(1)"]) as session:
         with pytest.raises(NoHandshake):
@@ -240,7 +240,7 @@ def test_two_testees_at_once_do_not_end_each_other(tmp_path: Path) -> None:
         assert isinstance(first.next_line(SMALL_LIMITS.budget(None)), bytes)
 
 
-def test_what_a_testee_leaves_in_its_temporary_folder_goes_with_it(tmp_path: Path) -> None:
+def test_the_temporary_folder_of_a_testee_is_removed_with_its_files(tmp_path: Path) -> None:
     """It may be killed at any time, and then cannot tidy up by itself."""
     told = tmp_path / "told"
     program = f"import os, sys, tempfile; open({str(told)!r}, 'w').write(tempfile.mkdtemp()); sys.stdin.read()"

@@ -180,39 +180,6 @@ def test_a_change_of_a_rust_library_is_shown_and_the_pinned_one_stays(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--testee", "kio", "--path", "nowhere"], "--path nowhere is not a folder; name a working copy of kio"),
-        (["--testee", "kio", "--path", "."], "has no package kio; name a working copy of kio"),
-        (["--testee", "franz-go", "--path", "."], "has no go.mod that can be read; name a working copy of github.com"),
-        (["--testee", "franz-go", "--path", "other"], "has the module example.com/other; name a working copy of"),
-        (["--testee", "rskafka", "--path", "other"], "has the crate other; name a working copy of rskafka"),
-        (["--testee", "kafkajs", "--path", "other"], "has the package other; name a working copy of kafkajs"),
-        (["--testee", "kfuzz", "--path", "."], "cannot be built with a working copy; leave out --path"),
-        (
-            ["--testee", "kio", "--testee", "rskafka", "--path", "."],
-            "--path is about one testee; name it with --testee",
-        ),
-        (["--command", "cat", "--path", "."], "--path is about one testee; name it with --testee"),
-        (["--path", "."], "--path is about one testee; name it with --testee"),
-    ],
-)
-def test_wrong_use_is_one_sentence(
-    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "go.mod").write_text("module example.com/other\n\ngo 1.26\n")
-    (other / "Cargo.toml").write_text('[package]\nname = "other"\nversion = "1.0.0"\n')
-    (other / "package.json").write_text('{"name": "other"}')
-    monkeypatch.setattr(Testee, "missing", lambda testee: None)
-    monkeypatch.chdir(tmp_path)
-    done = kfuzz("conform", *words)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert sentence in done.stderr
-
-
-@pytest.mark.parametrize(
     ("files", "compared", "worse"),
     [
         ({"dies@0.9.txt": "toy/trap consumer crash  # x\n"}, "compared with the outcomes of dies@0.9, the pinned", 0),

@@ -176,7 +176,7 @@ def test_a_known_type_has_a_value_of_a_version_from_0(kind: ControlRecordType) -
         ),
     ],
 )
-def test_what_kafka_refuses_inside_a_value_is_refused(kind: int, data: str, says: str) -> None:
+def test_values_that_kafka_refuses_are_refused(kind: int, data: str, says: str) -> None:
     with pytest.raises(RecordsError, match=re.escape(says)):
         decode_control(b"\0\0" + kind.to_bytes(2, "big"), bytes.fromhex(data))
 
@@ -291,7 +291,7 @@ RECORDS = st.sampled_from(list(ControlRecordType)).flatmap(
 
 
 @given(RECORDS, st.binary(max_size=3))
-def test_what_is_written_is_read_again(record: ControlRecord, rest: bytes) -> None:
+def test_written_control_records_are_read_again(record: ControlRecord, rest: bytes) -> None:
     record = replace(record, rest=rest)
     assert decode_control(*encode_control(record)) == record
 

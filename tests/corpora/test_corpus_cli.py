@@ -141,33 +141,3 @@ def test_size_replaces_the_workloads(workload: Path, tmp_path: Path, capsys: pyt
     printed = capsys.readouterr().out
     assert f"segments: {(1 << 40) // (64 << 10)}" in printed
     assert "topic t: 1 partitions" in printed
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["generate", "absent.toml", "--out", "out"], "absent.toml does not exist; check the name"),
-        (["generate", "small.toml", "--out", "small.toml"], "small.toml is not a directory; name a new or empty one"),
-        (["generate", "small.toml", "--out", "."], "is not empty and holds no corpus; name a new or empty directory"),
-        (["generate", "small.toml", "--out", "out", "--size", "much"], "'much' is not a size; give one like \"64MiB\""),
-        (["generate", "small.toml", "--out", "out", "--size", "3"], "less than one record"),
-        (["verify", "absent"], "absent holds no corpus"),
-        (["describe", "."], "holds no corpus"),
-        (["describe", "absent"], "absent does not exist; check the name"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_is_one_sentence_and_exit_code_2(
-    workload: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    sentence: str,
-) -> None:
-    monkeypatch.chdir(workload.parent)
-    assert run(*arguments) == 2
-    printed = capsys.readouterr()
-    assert sentence in printed.err
-    assert "Traceback" not in printed.err
-    assert printed.out == ""
-    assert [path.name for path in workload.parent.iterdir()] == ["small.toml"]

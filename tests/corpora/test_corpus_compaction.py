@@ -253,7 +253,7 @@ def of_producer(batch: records.RecordBatch) -> bool:
     ],
     ids=["sequence", "key", "empty", "horizon", "marker"],
 )
-def test_what_the_cleaner_never_leaves_is_found(
+def test_verify_finds_records_that_the_cleaner_never_leaves(
     tmp_path: Path,
     find: Callable[[records.RecordBatch], bool],
     change: Callable[[records.RecordBatch], None],

@@ -110,7 +110,7 @@ def said(out: Path) -> set[tuple[str, str]]:
     return {(problem.path, problem.code) for problem in verify(out)}
 
 
-def test_what_is_wrong_with_a_label_or_its_batch_is_found(made: tuple[Path, list[Row]]) -> None:
+def test_verify_finds_a_wrong_label_and_a_wrong_batch(made: tuple[Path, list[Row]]) -> None:
     out, _ = made
     assert said(out) == set()
     file = sorted(out.glob("_labels/*.parquet"))[0]

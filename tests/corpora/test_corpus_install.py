@@ -288,7 +288,7 @@ def test_after_an_error_every_partition_is_as_it_was(
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
 @pytest.mark.parametrize("way", ["changed", "linked"])
-def test_what_the_manifest_does_not_say_is_not_copied(
+def test_files_that_the_manifest_lacks_are_not_copied(
     corpus: Corpus, log_dir: Path, tmp_path: Path, suffix: str, way: str
 ) -> None:
     before = contents(log_dir)

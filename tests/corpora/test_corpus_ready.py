@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from cli_driver import kfuzz
 from ready_workloads import READY, clean, small
 
-from kfuzz.cli.main import main
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import load
@@ -35,14 +35,12 @@ def test_no_two_have_a_topic_or_a_seed_in_common() -> None:
 
 
 @pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
-def test_each_says_whom_it_serves_and_is_described(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_says_whom_it_serves_and_is_described(path: Path) -> None:
     schema, about, *_ = path.read_text().splitlines()
     assert schema.startswith("#:schema ")
     assert re.fullmatch(r"# [A-Z].{40,}", about)
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", "describe", str(path)])
-    assert caught.value.code == 0
-    assert "segments: " in capsys.readouterr().out
+    done = kfuzz("corpus", "describe", path)
+    assert (done.returncode, "segments: " in done.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)

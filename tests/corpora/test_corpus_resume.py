@@ -15,8 +15,6 @@ from s3_server import s3
 from signals import KFUZZ, interrupt_when, start
 from test_corpus_manifest import ROW
 
-from kfuzz.cli.main import main
-from kfuzz.corpora import finished as rows_module
 from kfuzz.corpora import generation
 from kfuzz.corpora.finished import Ids, KeptRows, RowWriter, directory_of
 from kfuzz.corpora.generation import generate, prepare
@@ -128,7 +126,7 @@ def damage(out: Path) -> None:
 
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize(("resume", "written"), [("sizes", [0, 2, 4]), ("verify", [0, 2, 4, 5])])
-def test_what_is_damaged_is_written_again(
+def test_damaged_segments_are_written_again(
     tmp_path: Path, whole: dict[str, str], writes: Writes, finished: bool, resume: Any, written: list[int]
 ) -> None:
     out = tmp_path / "out"
@@ -254,6 +252,7 @@ def test_ids_are_a_sequence(ids: list[int]) -> None:
         kept[len(ids)]
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_what_resume_continues_and_sigkill_too(tmp_path: Path) -> None:
     (tmp_path / "w.toml").write_text('size = "64MiB"\nsegment_bytes = "64KiB"\n[[topics]]\nname = "t"\n')
     made = [*KFUZZ, "corpus", "generate", tmp_path / "w.toml", "--out", tmp_path / "out", "--jobs", "2"]
@@ -270,17 +269,6 @@ def test_ctrl_c_leaves_what_resume_continues_and_sigkill_too(tmp_path: Path) -> 
     assert sum(path.stat().st_mtime_ns == at for path, at in written.items()) >= len(kept)
     generate(generation.held_workload(Target.of(tmp_path / "out")), tmp_path / "whole")
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("words", [["--resume", "--overwrite"], ["--resume=verify", "--overwrite"]])
-def test_resume_and_overwrite_contradict_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
-    (tmp_path / "w.toml").write_text('[[topics]]\nname = "t"\n')
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", "generate", str(tmp_path / "w.toml"), "--out", str(tmp_path / "out"), *words])
-    assert caught.value.code == 2
-    assert "--overwrite removes what --resume would keep; give one of them" in capsys.readouterr().err
 
 
 def test_a_corpus_of_another_version_is_refused_and_never_removed(tmp_path: Path) -> None:

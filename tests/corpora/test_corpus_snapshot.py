@@ -172,7 +172,7 @@ def test_a_missing_and_a_foreign_producer_are_named(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\1", struct.pack(">hIi", 2, crc32c(bytes(4)), 0), bytes(10)])
-def test_what_is_no_snapshot_is_none(data: bytes) -> None:
+def test_a_broken_snapshot_is_read_as_none(data: bytes) -> None:
     assert decode(data) is None
 
 

@@ -167,7 +167,7 @@ def test_a_sweep_removes_what_dead_attempts_left_but_no_other_file(place: str) -
     stage.__exit__(None, None, None)
 
 
-def test_what_the_driver_does_not_see_is_named_on_every_target(place: str, tmp_path: Path) -> None:
+def test_segments_that_the_driver_does_not_see_are_named_on_every_target(place: str, tmp_path: Path) -> None:
     """Executors with disks of their own: their files are not where the driver looks."""
     from kfuzz.corpora.generation import prepare, publish
 

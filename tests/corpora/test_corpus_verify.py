@@ -453,7 +453,7 @@ def test_a_corpus_without_timestamps_is_whole_and_its_rows_have_none(tmp_path: P
     assert verify(tmp_path / "out") == []
 
 
-def test_what_cannot_be_verified_at_all_is_one_sentence(corpus: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_verified_is_refused_in_one_sentence(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no corpus"):
         verify(tmp_path)
     (corpus / "_manifest/part-00000.parquet").write_bytes(b"PAR1 no")

@@ -236,7 +236,7 @@ def test_a_batch_with_very_many_records_is_read_some_at_a_time(
     assert [line["offset"] for line in printed(folder, tail=70)] == list(range(530, 600))
 
 
-def test_what_a_terminal_could_obey_is_escaped_without_loss() -> None:
+def test_terminal_controls_are_escaped_without_loss() -> None:
     text = "".join(map(chr, [*range(0x2100), *range(0xFE00, 0x10000), *range(0x1F600, 0x1F650), 0xE0001, 0x10FFFF]))
     made = as_json(text.encode()).decode()
     assert made.isprintable()

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from cli_driver import kfuzz
 from conftest import require_tool
 from docs.pages import ROOT, Command, commands, shows
 from docs.samples import environment, make_place
@@ -25,6 +28,8 @@ TABLE: Final[dict[str, Any]] = {
 }
 KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
+# What a shell would do something with, outside of quotes or even inside.
+SHELL: Final = set("|&;<>$`*?~#(){}\\\n")
 # A line of progress without a terminal: `conform: 512 of 1280`.
 PROGRESS: Final = re.compile(r"^[a-z ]+: [\d,]+ of [\d,]+.*\n", re.MULTILINE)
 
@@ -56,6 +61,23 @@ def place(tmp_path: Path) -> Path:
     return make_place(tmp_path)
 
 
+def _done(line: str, place: Path) -> subprocess.CompletedProcess[str]:
+    """The outcome of a line of shell. A plain call of kfuzz is made in this process, which saves a start of Python."""
+    if line.startswith("kfuzz ") and not SHELL & set(line):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(place)
+            patch.setattr(os, "environ", environment())
+            return kfuzz(*shlex.split(line)[1:])
+    return subprocess.run(
+        [shutil.which("bash") or "bash", "-c", line],
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
 def _problem(command: Command, place: Path) -> str | None:
     """What is wrong when the command is run; None where nothing is."""
     entry = TABLE.get(command.text, {})
@@ -63,14 +85,7 @@ def _problem(command: Command, place: Path) -> str | None:
         # clang has its version in its name on some systems.
         named = next(filter(shutil.which, COMPILERS), program) if program == "clang" else program
         require_tool(named, "install it")
-    done = subprocess.run(
-        [shutil.which("bash") or "bash", "-c", entry.get("run", command.text)],
-        cwd=place,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = _done(entry.get("run", command.text), place)
     told = done.stdout + done.stderr
     if done.returncode != entry.get("exit", 0) or ("Traceback" in told and not entry.get("traceback")):
         return f"{command.text}: exit {done.returncode}: {told[-1500:]}"
@@ -86,7 +101,7 @@ def _problem(command: Command, place: Path) -> str | None:
 
 
 def _pages() -> list[Any]:
-    """Each page with the commands that every run tries, and each with such as belong to ``make test-all``."""
+    """Each page with the commands that every run tries, and each with those of ``make test-full`` too."""
     made = []
     for page in dict.fromkeys(command.page for command in SHOWN):
         run = [command for command in SHOWN if command.page == page and "skip" not in TABLE.get(command.text, {})]

@@ -166,32 +166,6 @@ def test_messages_come_without_the_mutator(tmp_path: Path, capsys: pytest.Captur
     assert document["dictionary"].endswith("kfuzz.dict")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["honggfuzz", "kit"], "'honggfuzz' is not one of 'libfuzzer', 'afl', 'go'"),
-        (["afl", "kit", "--target", "record-bach"], "did you mean record-batch?"),
-        (["afl", __file__], "test_export.py is not a directory; name another place"),
-        (["afl", "kit", "--inputs", "nowhere"], "nowhere is not a folder"),
-    ],
-)
-def test_wrong_use_is_one_sentence(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    sentence: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main(["export", *arguments])
-    assert stop.value.code == 2
-    captured = capsys.readouterr()
-    assert sentence in captured.err
-    assert captured.out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_without_a_compiler_there_is_a_sentence_and_no_half_of_a_library(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

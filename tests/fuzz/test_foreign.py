@@ -64,7 +64,7 @@ def statistics_of(decoder: Decoder, place: Path, options: Sequence[str]) -> tupl
     return int(found[1]), int(found[2]), int(found[3])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_libfuzzer_of_a_rust_crate_calls_the_mutator(built: Path, tmp_path: Path) -> None:
     calls, structured, crossed = statistics_of(prepared(KafkaProtocol, built), tmp_path, ["-runs=20000"])
     assert calls > 15_000
@@ -73,13 +73,13 @@ def test_libfuzzer_of_a_rust_crate_calls_the_mutator(built: Path, tmp_path: Path
     assert crossed > 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_afl_calls_the_mutator(built: Path, tmp_path: Path) -> None:
     calls, structured, _ = statistics_of(prepared(Librdkafka, built), tmp_path, ["-E", "20000"])
     assert structured == calls > 1000
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_go_begins_with_the_exported_seeds(built: Path, tmp_path: Path) -> None:
     decoder = prepared(FranzGo, built)
     decoder.export(tmp_path, KIT)
@@ -101,7 +101,7 @@ def test_go_begins_with_the_exported_seeds(built: Path, tmp_path: Path) -> None:
     assert "now fuzzing with 1 workers" in fuzzed
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", DECODERS)
 def test_the_kit_reaches_more_than_one_batch(kind: type[Decoder], built: Path, tmp_path: Path) -> None:
     decoder = prepared(kind, built)
@@ -141,7 +141,7 @@ class Stub(Decoder):
         return int((place / "log").read_text().split()[0])
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_fuzzer_that_stops_at_a_find_is_started_again_with_another_seed(tmp_path: Path) -> None:
     assert list(measure(Stub(tmp_path), ONE_BATCH, [7, 3], 0.5, tmp_path)) == [
         1,
@@ -162,7 +162,7 @@ def test_a_cell_is_a_median_with_its_range() -> None:
     assert str(Cell("franz-go", KIT, (1500, 900, 1000), 0)) == "1,000 (900 to 1,500)"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_table_has_a_dash_where_a_fuzzer_has_no_such_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "DECODERS", (Stub,))
     monkeypatch.setattr(Stub, "starts", (ONE_BATCH,))

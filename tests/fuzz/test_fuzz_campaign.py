@@ -29,7 +29,7 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
 from kfuzz.fuzz import campaign, crashes, once, running, seeding
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
-from kfuzz.fuzz.seeding import inputs, seeds
+from kfuzz.fuzz.seeding import inputs
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
@@ -66,16 +66,12 @@ def address_build(clang_here: None) -> Build:
     return build("address")
 
 
-@pytest.fixture(scope="module")
-def undefined_build(clang_here: None) -> Build:
-    return build("undefined")
-
-
 @pytest.fixture
 def no_clang(atheris_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_module, "COMPILERS", ("no-such-clang",))
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_is_called(
     native_build: Build, tmp_path: Path
@@ -110,14 +106,13 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     assert "inline 8-bit counters" in (tmp_path / "record-batch" / "log.txt").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.clang
-@pytest.mark.parametrize("step", [pytest.param(8), pytest.param(1, marks=pytest.mark.full)])
 def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_structure(
-    native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: int
+    native_build: Build, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(campaign, "seeds", lambda target, say: seeds(target, say=say)[::step])
     # Enough for the seeds, of which most are run a second time, to be a small part.
-    [result] = campaign.run(["messages"], 60, runs=16_000 // step, out=tmp_path)
+    [result] = campaign.run(["messages"], 60, runs=16_000, out=tmp_path)
     assert result.causes == []
     assert result.coverage >= COVERAGE_LEAST
     assert result.mutator_calls is not None
@@ -174,6 +169,7 @@ def test_the_timer_does_not_kill_a_process_that_ends(atheris_here: None, stop: b
     assert (done.returncode, done.stderr) == (code, "")
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_equal_seeds_give_equal_campaigns(native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     results = []
@@ -198,11 +194,9 @@ def test_an_over_read_by_one_byte_is_seen_by_the_address_sanitizer(address_build
     assert find.at in ("kfuzz.fuzz.canary.climb", "kfuzz.fuzz.canary.spring")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.clang
-def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
-    undefined_build: Build, tmp_path: Path
-) -> None:
+def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(clang_here: None, tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.write_bytes(CANARY_INPUT)
     find = once.reproduce("canary", file, sanitizer="undefined")
@@ -211,11 +205,13 @@ def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
     assert "spring" in find.details
 
 
-@pytest.mark.full
 @pytest.mark.clang
-@pytest.mark.parametrize("sanitizer", ["address", "undefined"])
+@pytest.mark.parametrize(
+    "sanitizer",
+    [pytest.param("address", marks=pytest.mark.full), pytest.param("undefined", marks=pytest.mark.nightly)],
+)
 def test_every_known_input_is_clean_under_the_sanitizers(
-    sanitizer: Sanitizer, address_build: Build, undefined_build: Build, tmp_path: Path
+    sanitizer: Sanitizer, clang_here: None, tmp_path: Path
 ) -> None:
     names = [name for name in TARGETS if name != "canary"]
     done = once.replay(names, sanitizer=sanitizer, out=tmp_path)
@@ -242,6 +238,7 @@ def test_a_replay_names_the_input_that_breaks_a_target(
     assert Path(cause.file).read_bytes() == CANARY_INPUT
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_a_build_is_made_once_and_never_touches_the_modules_that_others_import(native_build: Build) -> None:
     modules = sorted((Path(build_module.PACKAGE) / "wire").glob("*.so"))
@@ -334,6 +331,7 @@ def test_a_change_compiles_the_modules_that_depend_on_it_alone_and_each_state_on
     assert compiled() == set()
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_a_merge_starts_the_executable_again(native_build: Build, tmp_path: Path) -> None:
     (tmp_path / "from").mkdir()
@@ -612,6 +610,7 @@ def test_with_more_jobs_than_targets_a_target_has_several_processes_with_seeds_o
     assert names == ["log-2.txt", "log-3.txt", "log.txt"]
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_a_seed_that_breaks_the_target_is_named_and_set_aside(
     native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -34,30 +34,6 @@ def test_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["targets"][0]["name"] == "record-batch"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "name a target: record-batch"),
-        (["record-bach"], "did you mean record-batch?"),
-        (["record-batch", "--seconds", "0"], "0 is not in the range"),
-        (["record-batch", "--seconds", "604801"], "604801 is not in the range"),
-        (["record-batch", "--jobs", "0"], "0 is not in the range"),
-        (["record-batch", "--corpus", __file__], "test_fuzz_cli.py is not a directory; name another place"),
-        (["record-batch", "--sanitize", "thread"], "'thread' is not one of"),
-        (["record-batch", "--reproduce", "no-such-file"], "no-such-file does not exist"),
-        (["record-batch", "canary", "--reproduce", "x"], "--reproduce runs one target, not 2"),
-    ],
-)
-def test_wrong_use_is_one_sentence_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
-) -> None:
-    assert kfuzz(*arguments) == 2
-    captured = capsys.readouterr()
-    assert sentence in captured.err
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-
-
 def test_reproducing_an_input_that_breaks_nothing_exits_with_0(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -351,7 +351,7 @@ def test_inputs_of_kfuzzs_own_tools_are_only_regressions(
         ("compression", b"", "it is empty"),
     ],
 )
-def test_what_tests_nothing_is_not_kept_as_a_regression(
+def test_an_input_that_tests_nothing_is_not_kept_as_a_regression(
     tmp_path: Path, target: str, data: bytes, sentence: str
 ) -> None:
     crash = planted(tmp_path / "out", data, target)

@@ -69,7 +69,7 @@ def test_a_median_says_how_many_seeds_found_it(seconds: tuple[float | None, ...]
 
 
 @pytest.mark.clang
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_campaign_finds_a_planted_bug_and_the_checkout_stays_as_it_is(tmp_path: Path) -> None:
     if not any(shutil.which(name) for name in COMPILERS):
         missing("clang", "apt-get install clang-16")

@@ -243,7 +243,7 @@ def test_the_class_of_harm_is_that_of_kfuzz(harm: str, own_harm: str) -> None:
 
 
 @pytest.mark.parametrize(("target", "data", "questions"), [("record-batch", GOOD, 1), ("messages", MESSAGE, 2)])
-def test_what_another_reader_reads_otherwise_is_a_cause_of_the_campaign(
+def test_an_input_that_another_reader_reads_differently_is_a_cause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee, target: str, data: bytes, questions: int
 ) -> None:
     stub(tmp_path, monkeypatch, "sleep 0.1", target=target)

@@ -37,7 +37,7 @@ def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
 
 
 @pytest.mark.java
-def test_what_a_broker_keeps_in_logs_and_files_is_read_from_its_own_jars() -> None:
+def test_the_definitions_of_stored_records_come_from_the_jars_of_the_broker() -> None:
     """Uses the artefacts of the real broker. Kafka 4.3 names them as 4.4 does."""
     require_tool("mvn", "install Maven and a JDK")
     testee = artefacts()
@@ -54,7 +54,7 @@ def test_what_a_broker_keeps_in_logs_and_files_is_read_from_its_own_jars() -> No
     }
 
 
-def test_what_kafka_has_is_there() -> None:
+def test_the_catalogue_has_the_known_messages_of_kafka() -> None:
     old, new = catalogue(KAFKA_3), catalogue(LATEST)
     kinds = [[sum(one.kind == kind for one in source.messages.values()) for kind in ("request", "response", "header")]
              for source in (old, new)]  # fmt: skip
@@ -83,7 +83,7 @@ def test_each_response_has_the_api_key_and_the_versions_of_its_request(release: 
     assert (header["RequestApiKey"], header["RequestApiVersion"]) == ("int16", "int16")
 
 
-def test_what_a_broker_keeps_is_there() -> None:
+def test_the_catalogue_has_the_records_that_a_broker_stores() -> None:
     kinds = [Counter(one.kind for one in catalogue(name).messages.values()) for name in RECORDS.values()]
     # In Kafka 3.9, records of coordinators have the kind data, and those of share and streams groups do not exist.
     assert kinds == [

@@ -116,7 +116,7 @@ def test_every_version_of_every_message_there_and_back(name: str) -> None:
     assert count == 4 * counted["record_versions" if name.startswith("records-") else "versions"]
 
 
-def test_what_was_the_version_of_a_coordinators_key_is_its_number_now_and_the_bytes_are_the_same() -> None:
+def test_the_number_of_a_coordinators_key_makes_the_bytes_of_its_former_version() -> None:
     old, new = catalogue(RECORDS[KAFKA_3]).messages, catalogue(RECORDS[LATEST]).messages
     renamed = {("OffsetCommitKey", 0): "LegacyOffsetCommitKey"}
     numbers = []
@@ -282,7 +282,7 @@ def test_a_value_that_does_not_fit_is_told_with_its_path(version: int, change: d
         encode(OF_ALL, version, VALUES | change)
 
 
-def test_what_a_version_lacks_may_have_its_default_or_not_matter() -> None:
+def test_a_field_that_a_version_lacks_must_have_its_default_or_be_ignorable() -> None:
     assert encode(OF_ALL, 0, VALUES | {"late": 7, "maybe": None, "later": [1, 2]}).hex() == OLD
 
 
@@ -510,7 +510,7 @@ def shuffled(rng: random.Random, value: Any) -> Any:
     return [shuffled(rng, element) for element in value] if isinstance(value, list) and value != [] else value
 
 
-def test_what_is_read_is_nobody_elses() -> None:
+def test_decoded_values_are_shared_with_no_other_message() -> None:
     data = encode("FetchResponse", 12, {"responses": [{"topic": "t", "partitions": [{"partitionIndex": 1}] * 2}]})
     first, second = (decode("FetchResponse", 12, data)["responses"][0]["partitions"] for _ in range(2))
     first[0]["currentLeader"]["leaderId"] = 8

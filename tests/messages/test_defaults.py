@@ -166,7 +166,7 @@ def test_defaults_are_nobody_elses() -> None:
     assert decode(LATER, 0, data, defaults=True) == {"old": -1} | DEFAULTS
 
 
-def test_what_was_read_with_defaults_is_written_as_it_was_and_a_changed_field_is_refused() -> None:
+def test_a_message_read_with_defaults_is_written_unchanged_and_a_changed_field_is_refused() -> None:
     data = encode(LATER, 0, {"old": 7})
     found = decode(LATER, 0, data, defaults=True)
     assert encode(LATER, 0, found) == data

@@ -253,7 +253,7 @@ def test_an_array_of_structs_with_one_number_each_has_the_bytes_of_an_array_of_n
         (MORE, MORE.replace("More", "Other").replace("int32", "string")),
     ],
 )
-def test_what_only_an_unstable_version_has_may_change(before: str, after: str) -> None:
+def test_fields_of_unstable_versions_may_change(before: str, after: str) -> None:
     frame = """{ "name": "XRequest", "type": "request", "apiKey": 9, "validVersions": "2-3", "flexibleVersions": "3+",
                  "latestVersionUnstable": UNSTABLE, "fields": [FIELDS] }"""
 

@@ -107,7 +107,7 @@ def test_a_record_of_a_keyless_topic_has_no_key() -> None:
     assert decode_internal("__cluster_metadata", None, None).value is None
 
 
-def test_what_members_of_a_group_subscribe_to_is_decoded_if_they_are_consumers() -> None:
+def test_the_subscription_of_a_group_member_is_decoded_if_it_is_a_consumer() -> None:
     subscription = int16(9) + encode("ConsumerProtocolSubscription", 3, {"topics": ["orders"]}) + b"of a later version"
     member = {"memberId": "m", "clientId": "c", "clientHost": "h", "subscription": subscription, "assignment": b"\0"}
     for kind in ("consumer", "connect"):

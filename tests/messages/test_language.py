@@ -563,7 +563,7 @@ def test_there_are_many_ways_to_be_wrong() -> None:
 @pytest.mark.parametrize(
     "text", ["", "  // nothing\n", "[", "{", '{"a"', '{"a":', "nul", "[1,", '"', "{} {}", "[" * 1000]
 )
-def test_what_is_no_json_is_one_sentence(text: str) -> None:
+def test_a_text_that_is_no_json_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(UsageError, match=r"^x\.json:\d+: "):
         parse(text, "x.json")
 

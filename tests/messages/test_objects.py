@@ -177,7 +177,7 @@ def test_tagged_fields_are_there_with_their_defaults_and_written_when_they_have_
     assert not hasattr(fetched(4), "_unknownTaggedFields")
 
 
-def test_what_is_no_struct_is_refused_with_its_path() -> None:
+def test_a_value_that_is_no_struct_is_refused_with_its_path() -> None:
     value = fetched()
     with pytest.raises(EncodeError, match=r"FetchResponse\.responses\[0\] is int; it must be a dict"):
         encode("FetchResponse", 12, {"responses": (1,)})
@@ -318,7 +318,7 @@ def test_a_repeated_tag_leaves_the_last_one_and_nothing_behind() -> None:
     assert left < 100_000
 
 
-def test_what_is_read_goes_when_nobody_has_it() -> None:
+def test_decoded_structs_are_freed_with_their_last_reference() -> None:
     definition = parse_definition(
         """{ "name": "Short", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
         { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [

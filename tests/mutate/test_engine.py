@@ -67,7 +67,7 @@ def test_other_readers_read_what_is_written_back(name: str, codec: Codec, magic:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", PACKED)
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_what_ordinary_writers_made_is_opened(name: str, codec: Codec, magic: int) -> None:
+def test_payloads_of_ordinary_writers_are_opened(name: str, codec: Codec, magic: int) -> None:
     if codec == "zstd" and magic < 2:
         pytest.skip("messages have no zstd")
     packed = compress(codec, PAYLOADS[name], magic=magic)
@@ -75,7 +75,7 @@ def test_what_ordinary_writers_made_is_opened(name: str, codec: Codec, magic: in
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_what_is_broken_is_not_opened(codec: Codec) -> None:
+def test_broken_payloads_are_not_opened(codec: Codec) -> None:
     packed = compress(codec, PAYLOADS["words"])
     engine = Engine()
     assert engine.opened(CODECS.index(codec), 2, packed[: len(packed) // 2]) is None

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import counts
 
 from kfuzz import records
 from kfuzz.fuzz.building import ROOT, compile_mutator
@@ -102,7 +103,7 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["inputs", "messages"])
-@pytest.mark.parametrize("count", [pytest.param(100_000), pytest.param(1_000_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", counts(30_000, 1_000_000))
 def test_the_hooks_keep_within_their_bounds_and_repeat(
     tmp_path: Path, request: pytest.FixtureRequest, count: int, kind: str
 ) -> None:

@@ -72,7 +72,7 @@ def test_messages_of_old_formats_keep_their_crc() -> None:
     assert len(small) < len(data) // 5
 
 
-def test_what_is_wrong_stays_wrong() -> None:
+def test_shrinking_keeps_the_fault() -> None:
     """A wrong count, a wrong length of a record and a wrong CRC are not repaired."""
     good = records.encode([RecordBatch(0, 3, [Record(i, i, b"key", b"value") for i in range(4)])])
     too_many = good[: BATCH_HEADER_SIZE - 1] + b"\x09" + good[BATCH_HEADER_SIZE:]

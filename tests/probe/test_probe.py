@@ -405,34 +405,6 @@ def test_a_broker_that_is_gone_is_told_with_exit_code_1() -> None:
     assert "judged    1 of 2" in output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("nonsense",), "'nonsense' is not the address of a broker"),
-        (("127.0.0.1:70000",), "is not the address of a broker"),
-        (("a..b:9092",), "is not the address of a broker"),
-        (("a" * 64 + ":9092",), "is not the address of a broker"),
-        (("127.0.0.1\n:9092",), "is not the address of a broker"),
-        (
-            ("192.0.2.1:9092", "--yes", "--user", "me"),
-            "the password of me would go to 192.0.2.1:9092 without",
-        ),
-        (("192.0.2.1:9092",), "192.0.2.1:9092 is not this machine; add --yes"),
-        (("127.0.0.1:1", GOOD, "--update-expected"), "--update-expected needs the whole suite"),
-        (("127.0.0.1:1", "--update-expected"), "--update-expected needs a file"),
-        (("127.0.0.1:1", GOOD, "--name", "kafka"), "'kafka' names no broker; give NAME@VERSION"),
-        (("127.0.0.1:1", GOOD, "--prefix", "a b"), "'a b' cannot begin the name of a topic"),
-        (("127.0.0.1:1", "messages/*"), "no vector"),
-        (("127.0.0.1:1", GOOD), "127.0.0.1:1 cannot be reached: Connection refused"),
-    ],
-)
-def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    code, output = run(*arguments)
-    assert code == 2
-    assert sentence in output
-    assert "\n" not in output.strip()
-
-
 def test_a_server_that_never_answers_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         code, output = run(f"127.0.0.1:{server.getsockname()[1]}", GOOD, "--timeout", "1")

@@ -151,13 +151,13 @@ def test_a_partial_tail_is_dropped() -> None:
     assert (appended.consumed, len(appended.data)) == (len(data), len(data))
 
 
-def test_what_a_broker_refuses_is_refused_with_its_finding() -> None:
+def test_batches_that_a_broker_refuses_are_refused_with_their_finding() -> None:
     with pytest.raises(RecordsError) as caught:
         append(produced(base_offset=5, last_offset=7))
     assert caught.value.finding.code == "base-offset-not-zero"
 
 
-def test_what_cannot_be_built_anew_is_refused_only_where_it_has_to_be() -> None:
+def test_a_batch_that_cannot_be_rebuilt_is_refused_only_where_it_must_be() -> None:
     data = produced(producer_id=7, producer_epoch=-1, base_sequence=0)
     assert append(data).in_place
     with pytest.raises(RecordsError, match="no producer epoch") as caught:

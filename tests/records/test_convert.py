@@ -129,7 +129,7 @@ def test_control_and_empty_batches_are_left_out_and_reported() -> None:
         (batch_of(1, 3, compression="gzip"), 1, []),
     ],
 )
-def test_what_is_lost_is_reported(batch: RecordBatch, magic: int, expected: list[Loss]) -> None:
+def test_conversion_reports_what_is_lost(batch: RecordBatch, magic: int, expected: list[Loss]) -> None:
     assert list(convert([batch], magic).losses) == expected
 
 
@@ -244,7 +244,7 @@ def test_zstd_goes_down_only_with_another_codec() -> None:
         (replace(batch_of(5), records=[Record(5, -2, None, b"")]), "it must be -1 or more"),
     ],
 )
-def test_what_kafkas_builder_refuses_is_refused(batch: RecordBatch, says: str) -> None:
+def test_records_that_kafkas_builder_refuses_are_refused(batch: RecordBatch, says: str) -> None:
     with pytest.raises(EncodeError, match=says):
         convert([batch], 1)
 
@@ -284,7 +284,7 @@ def test_messages_that_are_appended_become_one_batch() -> None:
     assert up.losses == (Loss("offsets", 0, 3), Loss("batch-bounds", 0, 3))
 
 
-def test_what_is_appended_to_a_log_append_topic_is_stamped() -> None:
+def test_batches_appended_to_a_log_append_topic_are_stamped() -> None:
     up = convert_appended(
         [batch_of(0, magic=0)], 2, base_offset=0, timestamp_type="log-append", log_append_time=NOW_MS + 5
     )
@@ -323,7 +323,7 @@ def test_log_append_time_from_a_producer_passes_where_kafka_lets_it(
         ([], 2, "no batch"),
     ],
 )
-def test_what_a_broker_does_not_convert_is_refused(batches: list[RecordBatch], magic: int, says: str) -> None:
+def test_batches_that_a_broker_does_not_convert_are_refused(batches: list[RecordBatch], magic: int, says: str) -> None:
     with pytest.raises(EncodeError, match=says):
         convert_appended(batches, magic, base_offset=0)
 
@@ -356,7 +356,7 @@ def kafka_3() -> Any:
 @pytest.mark.parametrize("offsets", [(0, 1, 2), (5, 6, 7), (0, 2, 4), (2, 1, 0)])
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_kafka_3_refuses_no_offsets_of_a_message_set_and_compresses_again_what_does_not_count_from_0(
+def test_kafka_3_accepts_any_offsets_of_a_message_set_and_recompresses_those_not_from_0(
     kafka_3: RunningTestee, magic: int, compression: Codec, offsets: tuple[int, ...]
 ) -> None:
     """Document 001 asks a producer for inner offsets from 0 by one, to save the broker this work."""

@@ -160,7 +160,7 @@ def test_text_is_bytes(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_columns_reads_encode_columns_writes_again(codec: Any) -> None:
+def test_encode_columns_writes_the_tables_of_columns_unchanged(codec: Any) -> None:
     batches = [replace(batch, compression=codec) for batch in batches_of(7)]
     data = records.encode(batches)
     again = records.encode_columns(records.columns(data), like=replace(LIKE, compression=codec))
@@ -280,7 +280,7 @@ def test_other_columns_are_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("other", [None, [1], {"value": BYTES}, b"bytes"])
-def test_what_is_no_table_is_refused_in_a_sentence(other: Any) -> None:
+def test_a_value_that_is_no_table_is_refused_in_one_sentence(other: Any) -> None:
     with pytest.raises(UsageError, match=r"pyarrow\.RecordBatch or pyarrow\.Table"):
         records.encode_columns(other)
 

@@ -140,7 +140,7 @@ def test_the_limits_are_kafkas_by_default() -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-def test_a_large_record_in_a_small_batch_is_accepted_for_the_limit_is_that_of_the_batch_as_it_comes(
+def test_the_size_limit_is_about_the_compressed_batch_not_its_records(
     compression: records.Codec,
 ) -> None:
     data = batch(Record(0, NOW, b"k", bytes(5_000_000)), compression=compression)

@@ -197,7 +197,7 @@ def test_the_strict_profile_does_not_tolerate_old_epochs_in_a_log() -> None:
     [{"role": "consumer"}, {"profile": "lax"}, {"transaction_version": 3}],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_what_no_state_can_be_asked_for_is_refused_at_once(wrong: dict[str, Any]) -> None:
+def test_a_producer_state_refuses_impossible_arguments_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
         ProducerState(**wrong)
 
@@ -312,7 +312,7 @@ def test_an_isolation_that_does_not_exist_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["data", "commit", "abort"])), max_size=40))
-def test_what_is_handed_out_is_what_is_stable_and_not_aborted(deeds: list[tuple[int, str]]) -> None:
+def test_read_committed_gives_the_stable_batches_that_are_not_aborted(deeds: list[tuple[int, str]]) -> None:
     """Against a model that knows each transaction's fate in advance."""
     batches: list[RecordBatch] = []
     fates: dict[int, str] = {}

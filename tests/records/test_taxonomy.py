@@ -79,7 +79,7 @@ def test_read_and_check_raise_nothing_and_decode_raises_what_was_refused(every_i
     assert min(seen["ok"], seen["RecordsError"]) > len(every_input) / 6
 
 
-def test_what_was_read_is_written_or_refused_by_the_encoder(every_input: list[tuple[str, bytes]]) -> None:
+def test_decoded_batches_are_written_or_refused_by_the_encoder(every_input: list[tuple[str, bytes]]) -> None:
     seen: Counter[str] = Counter()
     for _, data in every_input:
         batches = records.read(data, limits=LIMITS).batches
@@ -100,7 +100,7 @@ REWRITERS: dict[str, Callable[[bytes], object]] = {
 
 
 @pytest.mark.parametrize("name", list(REWRITERS))
-def test_what_rewrites_or_judges_bytes_does_so_or_refuses_them(name: str, every_input: list[tuple[str, bytes]]) -> None:
+def test_every_rewriting_or_judging_call_works_or_refuses(name: str, every_input: list[tuple[str, bytes]]) -> None:
     if name == "columns":
         pytest.importorskip("pyarrow")
     seen = Counter(
@@ -112,7 +112,7 @@ def test_what_rewrites_or_judges_bytes_does_so_or_refuses_them(name: str, every_
     assert set(seen) <= {"ok", "RecordsError", "EncodeError", *(["UsageError"] if name == "recompress" else [])}
 
 
-def test_what_was_read_is_the_same_through_json(every_input: list[tuple[str, bytes]]) -> None:
+def test_decoded_batches_are_the_same_through_json(every_input: list[tuple[str, bytes]]) -> None:
     for name, data in every_input:
         batches = records.read(data, limits=LIMITS).batches
         text = json.dumps(records.to_json(batches))
@@ -145,7 +145,7 @@ def spoiled_documents() -> Iterator[list[Any]]:
         yield document
 
 
-def test_a_json_document_with_a_wrong_value_is_refused_in_a_sentence_or_written_or_refused_by_the_encoder() -> None:
+def test_a_json_document_with_a_wrong_value_is_refused_by_the_form_or_the_encoder_or_written() -> None:
     seen: Counter[str] = Counter()
     for document in spoiled_documents():
         seen[outcome(lambda d=document: records.encode(records.from_json(d)), (UsageError, EncodeError))] += 1  # type: ignore[misc]
@@ -154,6 +154,6 @@ def test_a_json_document_with_a_wrong_value_is_refused_in_a_sentence_or_written_
 
 
 @pytest.mark.parametrize("document", [None, 7, "x", {}, [7], [None], [[]], ["x"], [{"records": 7}], [{"records": [7]}]])
-def test_what_is_no_list_of_batches_is_refused_in_a_sentence(document: Any) -> None:
+def test_a_value_that_is_no_list_of_batches_is_refused_in_one_sentence(document: Any) -> None:
     with pytest.raises(UsageError, match=r"^batches"):
         records.from_json(document)

@@ -18,7 +18,7 @@ from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, CODEC_AT, CODEC_MASK, HE
 
 
 @given(strategies.hostile_batches())
-def test_what_is_written_reads_the_same(batch: RecordBatch) -> None:
+def test_written_batches_are_read_unchanged(batch: RecordBatch) -> None:
     reading = records.read(records.encode_batch(batch))
     assert reading.fatal is None
     assert records.to_json(reading.batches) == records.to_json([batch])
@@ -87,7 +87,7 @@ def test_a_magic_is_read_and_written_with_the_codecs_that_it_knows(magic: int) -
         (RecordBatch(0, 0, [], magic=1, compression="gzip"), "has at least one record; this one has 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
     with pytest.raises(EncodeError, match=sentence):
         records.encode_batch(batch)
 

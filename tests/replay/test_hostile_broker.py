@@ -89,7 +89,7 @@ def more_topics(count: int, **topic: Any) -> Callable[[Any], Any]:
         (lambda values: b"\0\0\0\x40\0\0", "no answer within 0.3 s"),
     ],
 )
-def test_what_a_broker_says_of_its_cluster_ends_the_replay_with_a_sentence(
+def test_nonsense_about_the_cluster_ends_the_replay_with_one_sentence(
     log: Path, change: Callable[[Any], Any], sentence: str
 ) -> None:
     with FakeBroker({"t": 1}, rewrite=answering("Metadata", change)) as broker:
@@ -230,7 +230,7 @@ def test_without_acknowledgements_the_last_answer_is_not_waited_for_for_ever(
         *("h:9\x1b", "a..b:9", "a" * 64 + ":9", "a." * 200 + "a:9", "\udcff:9", "x" * 100_000 + ":9"),
     ],
 )
-def test_what_is_no_address_is_refused_in_one_short_sentence(text: str) -> None:
+def test_a_text_that_is_no_address_is_refused_in_one_short_sentence(text: str) -> None:
     with pytest.raises(UsageError, match="is not the address of a broker; give HOST:PORT") as raised:
         Address.parse(text)
     assert len(str(raised.value)) < 700

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.conversation import SETTINGS
-from conftest import require_tool
 from replay.hand_made import FIRST_MS, Seen, batch, marker, old, sendable, write_log
 
 from kfuzz.conformance.broker.real import Broker
@@ -81,14 +79,6 @@ def hand_made() -> Iterator[RecordBatch | bytes]:
     yield batch(470, 3)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    with Broker(SETTINGS) as one:
-        yield one
-
-
 def consumed(broker: Broker, places: dict[tuple[str, int], int], isolation: str) -> dict[tuple[str, int], list[Seen]]:
     """What kafka-python's consumer gets of the partitions. ``places`` says how many records are waited for."""
     from kafka import KafkaConsumer, TopicPartition
@@ -155,7 +145,7 @@ def reports() -> dict[str, Report]:
     return {}
 
 
-def test_what_is_not_sent_is_counted_by_reason(broker: Broker, log: Path, reports: dict[str, Report]) -> None:
+def test_batches_that_are_not_sent_are_counted_by_reason(broker: Broker, log: Path, reports: dict[str, Report]) -> None:
     report = reports.get("as-is") or sent(broker, log, "counted")
     [hand] = [topic for name, topic in report.topics.items() if name.endswith("-hand")]
     counts = {reason: (count.batches, count.records) for reason, count in hand.refused.items()}

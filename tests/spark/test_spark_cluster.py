@@ -14,7 +14,7 @@ from made_corpora import digests
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load, render
 
-pytestmark = [pytest.mark.spark, pytest.mark.full]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
 
 from held_job import HELD  # noqa: E402

@@ -74,6 +74,7 @@ def test_results_are_equal_for_any_number_of_tasks_and_name_what_was_wrong(corpu
         conform(spark, corpus, ["/bin/false"], tasks=2)
 
 
+@pytest.mark.full
 def test_the_entry_point_prints_the_result_and_its_exit_code_says_it(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

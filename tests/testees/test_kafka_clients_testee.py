@@ -274,7 +274,7 @@ ENCODABLE = {
 
 
 @pytest.mark.parametrize("name", ENCODABLE)
-def test_what_kafka_writes_it_reads_as_it_was_asked(testee: RunningTestee, name: str) -> None:
+def test_kafka_reads_its_own_batches_as_they_were_requested(testee: RunningTestee, name: str) -> None:
     encoded = testee.encode(ENCODABLE[name], ENCODABLE[name])
     assert encoded["outcome"] == "accepted"
     assert testee.decode(bytes.fromhex(encoded["hex"]))["batches"] == [ENCODABLE[name]] * 2
@@ -314,7 +314,7 @@ def test_other_readers_agree_on_what_kafka_wrote(testee: RunningTestee, other_re
         (batch([record(7, value=LARGE_VALUE)]), "digest"),
     ],
 )
-def test_what_kafkas_builder_cannot_say_is_unsupported(
+def test_requests_beyond_kafkas_builder_are_unsupported(
     testee: RunningTestee, wish: dict[str, Any], reason: str
 ) -> None:
     answer = testee.encode(wish)
@@ -334,7 +334,9 @@ def test_what_kafkas_builder_cannot_say_is_unsupported(
         (batch([record(7, key="0000")], control=True), "InvalidRecordException: Invalid value size"),
     ],
 )
-def test_what_kafkas_builder_refuses_is_rejected(testee: RunningTestee, wish: dict[str, Any], error: str) -> None:
+def test_requests_that_kafkas_builder_refuses_are_rejected(
+    testee: RunningTestee, wish: dict[str, Any], error: str
+) -> None:
     answer = testee.encode(wish)
     assert answer["outcome"] == "rejected"
     assert answer["error"].startswith(error)
@@ -370,7 +372,9 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, l
 @pytest.mark.parametrize(
     "request_fields", [{"operation": "sing"}, {"operation": "decode-records", "role": "proxy", "hex": ""}]
 )
-def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
+def test_operations_that_a_testee_does_not_offer_are_unsupported(
+    testee: RunningTestee, request_fields: dict[str, Any]
+) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"
 
 

@@ -108,7 +108,9 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, l
     "request_fields",
     [{"operation": "append-stream", "role": "broker", "steps": []}, {"operation": "decode-records", "role": "broker"}],
 )
-def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
+def test_operations_that_a_testee_does_not_offer_are_unsupported(
+    testee: RunningTestee, request_fields: dict[str, Any]
+) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"
 
 

@@ -156,7 +156,7 @@ def test_variables_are_added_and_removed(tmp_path: Path, monkeypatch: pytest.Mon
     assert call(*command, cwd=tmp_path, variables={"CC": "cross", "CFLAGS": None}) == "cross,,\n"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_results_are_the_same_on_arm64() -> None:
     if platform.machine() == "aarch64":
         pytest.skip("this machine is arm64 itself")

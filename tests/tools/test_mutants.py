@@ -75,7 +75,7 @@ def test_types_words_and_assertions_are_left_alone(source: str) -> None:
     assert changes("m.py", source) == []
 
 
-def test_what_is_not_ascii_does_not_move_the_place() -> None:
+def test_characters_beyond_ascii_do_not_move_the_place_of_a_change() -> None:
     assert after('x = "zwölf€", 7') == {'x = "zwölf€", 8', 'x = "zwölf€", 6'}
 
 
@@ -224,7 +224,7 @@ def change(source: str, where: str, text: str) -> Change:
     return found
 
 
-def test_what_tests_hold_is_noticed_and_what_they_do_not_hold_survives(checkout: Path, tmp_path: Path) -> None:
+def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path, tmp_path: Path) -> None:
     told: list[str] = []
     with copies(checkout, 1, FAST) as free:
         tests = mapped(free, checkout, tmp_path / "lines", told.append)

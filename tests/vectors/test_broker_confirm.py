@@ -50,7 +50,7 @@ def test_a_refusal_contradicts_valid_and_an_acceptance_invalid() -> None:
     assert contradiction(judged("valid"), {"outcome": "accepted"}, "broker") is None
 
 
-def test_what_is_stored_must_be_what_is_expected() -> None:
+def test_stored_batches_must_be_the_expected_ones() -> None:
     vector = judged("valid")
     stored = [dict(batch, base_offset="7") for batch in vector.expect["broker"]["batches"]]
     assert contradiction(vector, {"outcome": "accepted", "batches": stored}, "broker") == (

@@ -95,7 +95,7 @@ def test_the_layout_has_each_byte_up_to_the_fault(vector: Vector) -> None:
         assert expect["consumed"] in (end, hostile[0]["at"] if hostile else end)
 
 
-def test_what_is_canonical_is_what_the_contents_are_written_as() -> None:
+def test_canonical_bytes_are_those_that_the_encoder_writes() -> None:
     asked = [vector for vector in SUITE if vector.canonical]
     assert len(asked) > 500
     for vector in asked:

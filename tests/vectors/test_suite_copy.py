@@ -9,8 +9,8 @@ from pathlib import Path
 
 import mini_suite
 import pytest
+from cli_driver import outcome
 
-from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.vectors import copying as copy_module
 from kfuzz.vectors import load_suite, suite_version
@@ -23,13 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def files(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-
-
-def run(*words: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["vectors", "copy", *map(str, words)])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
 
 
 @pytest.fixture(scope="module")
@@ -105,21 +98,19 @@ def test_bombs_are_written_when_asked_for_under_the_name_of_their_recipe(tmp_pat
     assert "bombs/*.bin" in (tmp_path / "README.md").read_text()
 
 
-def test_a_folder_that_holds_anything_is_refused(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_holds_anything_is_refused(own: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    code, out, err = run(tmp_path, "--vectors", own, capsys=capsys)
+    code, out, err = outcome("vectors", "copy", tmp_path, "--vectors", own)
     assert (code, out) == (2, "")
     assert err.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --overwrite")
     assert files(tmp_path) == {"mine.txt"}
 
 
-def test_force_replaces_an_earlier_copy_and_leaves_other_files_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_force_replaces_an_earlier_copy_and_leaves_other_files_alone(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "mine.txt").write_text("mine")
-    assert run(tmp_path, "records/v0/*", "records/v2/count/*", "--overwrite", capsys=capsys)[0] == 0
-    assert run(tmp_path, "records/v2/count/of-2", "--overwrite", capsys=capsys)[0] == 0
+    assert outcome("vectors", "copy", tmp_path, "records/v0/*", "records/v2/count/*", "--overwrite")[0] == 0
+    assert outcome("vectors", "copy", tmp_path, "records/v2/count/of-2", "--overwrite")[0] == 0
     assert not (tmp_path / "records/v0/message.json").exists()
     assert (tmp_path / "records" / "mine.txt").read_text() == "mine"
     assert len(load_suite(root=tmp_path)) == 1
@@ -226,7 +217,7 @@ def test_every_copy_has_the_license_and_the_version_of_the_suite(own: Path, tmp_
 
 
 @pytest.mark.parametrize("taken", ["README.md/x", "records"])
-def test_what_stands_in_the_way_is_told_before_anything_is_written(own: Path, tmp_path: Path, taken: str) -> None:
+def test_a_name_that_is_taken_is_refused_before_anything_is_written(own: Path, tmp_path: Path, taken: str) -> None:
     path = tmp_path / taken
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
@@ -235,19 +226,8 @@ def test_what_stands_in_the_way_is_told_before_anything_is_written(own: Path, tm
     assert files(tmp_path) == {taken}
 
 
-def test_wrong_use_is_one_sentence(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    assert run(tmp_path / "file", capsys=capsys)[2] == f"kfuzz: {tmp_path / 'file'} is a file; name a folder\n"
-    code, _, err = run(tmp_path / "new", "records/v9/*", "--vectors", own, capsys=capsys)
-    assert code == 2
-    assert "no vector matches 'records/v9/*'" in err
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(
-    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(tmp_path / "copy", "--vectors", own, "--json", capsys=capsys)
+def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(own: Path, tmp_path: Path) -> None:
+    code, out, _ = outcome("vectors", "copy", tmp_path / "copy", "--vectors", own, "--json")
     assert code == 0
     report = json.loads(out)
     assert report["vectors"] == sum(report["verdicts"].values()) == len(load_suite(root=own))
@@ -255,10 +235,8 @@ def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(
     assert (tmp_path / "copy/schema.json").read_bytes() == (default_root() / "schema.json").read_bytes()
 
 
-def test_the_text_says_where_to_read_on_and_what_is_left_away(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(tmp_path, "records/v2/bomb/*", capsys=capsys)
+def test_the_text_says_where_to_read_on_and_what_is_left_away(tmp_path: Path) -> None:
+    code, out, _ = outcome("vectors", "copy", tmp_path, "records/v2/bomb/*")
     assert code == 0
     assert "README.md there says how to run them" in out
     assert "bombs, without their bytes" in out

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from cli_driver import outcome
 
-from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.vectors import KINDS, has_vector, load_suite
 from kfuzz.vectors.ids import matching, remedy
@@ -37,7 +37,7 @@ def test_the_id_or_glob_that_is_nearest_is_suggested_and_names_a_vector(typed: s
 @pytest.mark.parametrize(
     "typed", ["", "/", "*", "xyzzy", "xyzzy/*", "records/v2/count/xyzzy", "records/v2/cuont/xyzzy-*"]
 )
-def test_what_is_near_nothing_gets_no_suggestion(typed: str) -> None:
+def test_a_name_near_no_other_gets_no_suggestion(typed: str) -> None:
     assert remedy(typed, IDS) == UNKNOWN
 
 
@@ -58,13 +58,9 @@ def test_every_glob_must_match_an_id() -> None:
     [["show"], ["vectors", "list"], ["vectors", "copy", "nowhere"], ["conform"], ["differential"]],
     ids=" ".join,
 )
-def test_every_command_that_takes_an_id_suggests_the_nearest(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "records/v2/count/negative-on"])
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out) == (2, "")
+def test_every_command_that_takes_an_id_suggests_the_nearest(command: list[str]) -> None:
+    code, out, err = outcome(*command, "records/v2/count/negative-on")
+    assert (code, out) == (2, "")
     assert err.endswith("; did you mean 'records/v2/count/negative-one'?\n")
     assert err.startswith("kfuzz: ")
     assert err.count("\n") == 1

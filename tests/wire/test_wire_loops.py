@@ -165,7 +165,7 @@ def test_a_record_keeps_what_it_was_read_from(kind: type) -> None:
     assert read.key is read.key
 
 
-def test_what_is_set_replaces_what_was_not_read_yet() -> None:
+def test_a_set_field_replaces_one_that_was_not_read_yet() -> None:
     data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"key", b"value", ((b"h", b"1"),))]))
     (read,) = records.decode(data)[0].records
     read.key, read.value, read.headers = None, b"other", ()

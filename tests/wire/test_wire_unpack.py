@@ -36,11 +36,11 @@ def test_the_libraries_are_found() -> None:
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("codec", HERE)
-def test_what_kfuzz_writes_is_decompressed_without_python(codec: Codec, content: bytes) -> None:
+def test_payloads_of_kfuzz_are_decompressed_without_python(codec: Codec, content: bytes) -> None:
     assert unpacked(number(codec), compress(codec, content), LIMIT_BYTES) == content
 
 
-def test_what_other_writers_make_is_decompressed_without_python() -> None:
+def test_payloads_of_other_writers_are_decompressed_without_python() -> None:
     # As zstd-jni writes it: no content size in the header.
     stream = zstandard.ZstdCompressor(write_content_size=False).compress(TEXT)
     for data in (stream, zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)):
@@ -81,7 +81,7 @@ def odd_streams() -> dict[str, tuple[Codec, bytes]]:
 
 
 @pytest.mark.parametrize("name", odd_streams())
-def test_what_is_odd_is_left_to_the_containers(name: str) -> None:
+def test_odd_payloads_are_left_to_the_containers(name: str) -> None:
     codec, data = odd_streams()[name]
     assert unpacked(number(codec), data, LIMIT_BYTES) is None
 

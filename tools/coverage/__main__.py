@@ -24,7 +24,7 @@ LEAST_PERCENT: Final = 97
 # The tests that run compiled code, and take seconds. Those of make test-full, and those that need clang, Java or Spark,
 # add no line.
 TESTS: Final = ("wire", "records", "messages", "mutate", "corpora", "annotate", "control", "memory", "vectors", "fuzz")
-MARKS: Final = "not full and not clang and not java and not spark"
+MARKS: Final = "not full and not nightly and not clang and not java and not spark"
 # A comment that begins with this word at the end of a line gives the reason why nothing can run the line.
 UNREACHABLE: Final = r".*\S +(#|/\*|//) unreachable: \w"
 # What gcov needs of the linker: a fork that ends with os._exit must find this function.

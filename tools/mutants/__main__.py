@@ -17,7 +17,7 @@ from tools.mutants.run import Copy, Result, copies, mapped, spread
 ROOT: Final = Path(__file__).resolve().parents[2]
 OUT: Final = ROOT / "out" / "mutants"
 LISTED: Final = Path(__file__).with_name("listed.toml")
-FAST: Final = "not full and not clang and not spark"
+FAST: Final = "not full and not nightly and not clang and not spark"
 SHARE: Final = 0.9
 
 

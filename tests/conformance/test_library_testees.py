@@ -1,0 +1,75 @@
+"""The testees of libraries: they build, name the exact version of their library, and do what vectors/expected/ says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tomllib
+from importlib.metadata import version
+
+import pytest
+from conftest import missing, require_tool
+
+from kfuzz.conformance.judge.compare import cases_of
+from kfuzz.conformance.judge.matrix import Places, run
+from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.vectors import KINDS, default_root, load_suite
+
+COUNTS = "records/v2/count/*"
+MESSAGES = ("messages/requests/heartbeat-request-*", "messages/responses/heartbeat-response-*")
+# What each testee is asked, and how much of it passes at least. No family needs seconds or a second start.
+ASKED = {
+    "aiokafka": (("records/v2/produce/*",), 5),
+    "kafka-python": (("messages/headers/*", "messages/printed/*", "records/v2/produce/*"), 50),
+    "kio": (("messages/headers/*", "messages/printed/*", "primitives/varints/*", "records/v2/header/*"), 150),
+    "franz-go": ((COUNTS, *MESSAGES), 1),
+    "kafka-go": ((COUNTS, *MESSAGES), 1),
+    "kafka-go-reader": ((COUNTS,), 1),
+    "sarama": ((COUNTS,), 1),
+    "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
+    "rskafka": ((COUNTS,), 1),
+    "kafkajs": ((COUNTS,), 6),
+    "platformatic-kafka": ((COUNTS,), 6),
+}
+GO_MODULES = {
+    "franz-go": "github.com/twmb/franz-go",
+    "kafka-go": "github.com/segmentio/kafka-go",
+    "kafka-go-reader": "github.com/segmentio/kafka-go",
+    "sarama": "github.com/IBM/sarama",
+}
+NPM_PACKAGES = {"kafkajs": "kafkajs", "platformatic-kafka": "@platformatic/kafka"}
+
+
+def pinned(testee: Testee) -> str:
+    """The exact version in go.mod, Cargo.toml or package.json; of a Python library, the installed one."""
+    if testee.language == "python":
+        return version(testee.name)
+    assert testee.folder
+    if testee.language == "go":
+        line = rf"^\s*{re.escape(GO_MODULES[testee.name])} v(\S+)$"
+        (found,) = re.findall(line, (testee.folder / "go.mod").read_text(), re.MULTILINE)
+        return str(found)
+    if testee.language == "rust":
+        dependency = tomllib.loads((testee.folder / "Cargo.toml").read_text())["dependencies"][testee.name]
+        text = dependency if isinstance(dependency, str) else dependency["version"]
+        assert text.startswith("=")
+        return str(text[1:])
+    return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][NPM_PACKAGES[testee.name]])
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_outcomes_are_as_expected_and_the_handshake_names_the_pinned_version(name: str) -> None:
+    (testee,) = [testee for testee in all_testees() if testee.name == name]
+    for tool in testee.requires:
+        require_tool(tool, f"{testee.label} needs it")
+    for module in testee.modules:
+        if importlib.util.find_spec(module) is None:
+            missing(module, "install the extras testees and bench")
+    globs, passed_min = ASKED[name]
+    cases = cases_of(load_suite(globs, kinds=KINDS))
+    (judged,) = run([testee], cases, places=Places.beside(default_root()), whole=False).testees
+    assert judged.broken == ""
+    assert judged.label == f"{name}@{pinned(testee)}"
+    assert {key: (judged.cells[key].text, judged.standings[key].reason) for key in judged.unexpected} == {}
+    assert judged.totals()["pass"] >= passed_min
