@@ -15,6 +15,7 @@ from s3_server import s3
 from signals import KFUZZ, interrupt_when, start
 from test_corpus_manifest import ROW
 
+from kfuzz.corpora import finished as rows_module
 from kfuzz.corpora import generation
 from kfuzz.corpora.finished import Ids, KeptRows, RowWriter, directory_of
 from kfuzz.corpora.generation import generate, prepare
