@@ -18,7 +18,7 @@ from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.layout import MANIFEST
 from kfuzz.corpora.manifest import read_manifest
-from kfuzz.corpora.targets import LocalTarget, as_they_end
+from kfuzz.corpora.storage import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Topic, Workload, load
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from kfuzz.fuzz import campaign
-from kfuzz.fuzz.truth import named_testee
+from kfuzz.fuzz.other_reader import named_testee
 
 
 def main(settings: dict[str, Any]) -> None:

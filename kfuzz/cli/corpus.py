@@ -18,7 +18,7 @@ from kfuzz.corpora.layout import SUCCESS
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.targets import LocalTarget, Target
+from kfuzz.corpora.storage import LocalTarget, Target
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.units import date, show_size

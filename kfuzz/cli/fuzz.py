@@ -16,14 +16,15 @@ from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
-from kfuzz.fuzz import campaign, once, peers
+from kfuzz.fuzz import campaign, peers
+from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Result, Row
 from kfuzz.fuzz.faults import Fault
+from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.fuzz.truth import named_testee
 from kfuzz.text import printable
 
 __all__ = ["command"]

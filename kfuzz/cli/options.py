@@ -194,7 +194,7 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_security(*, tls: bool, tls_ca: Any, user: str | None, plain: Any, password: str, **others: Any) -> Any:
-        from kfuzz.client.settings import Security
+        from kfuzz.client.address import Security
 
         security = Security(tls or tls_ca is not None, tls_ca and str(tls_ca), user, password, plain)
         return command(security=security, **others)

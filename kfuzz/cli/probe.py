@@ -10,7 +10,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import complain, progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
-from kfuzz.client.settings import Address
+from kfuzz.client.address import Address
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.errors import UsageError

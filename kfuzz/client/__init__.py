@@ -4,6 +4,6 @@
 requests and the meaning of errors, and ``settings`` says where the brokers are. It never looks into batches.
 """
 
-from kfuzz.client.settings import Access, Address, Security
+from kfuzz.client.address import Access, Address, Security
 
 __all__ = ["Access", "Address", "Security"]

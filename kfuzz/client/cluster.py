@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kfuzz.client.address import Access, Address
 from kfuzz.client.link import Link, Permit
 from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
-from kfuzz.client.settings import Access, Address
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
 from kfuzz.text import foreign_text

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kfuzz import __version__
+from kfuzz.client.address import Address, Security
 from kfuzz.client.protocol import (
     ANSWER_SIZE_MAX,
     API_VERSIONS,
@@ -32,7 +33,6 @@ from kfuzz.client.protocol import (
     request,
     response,
 )
-from kfuzz.client.settings import Address, Security
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.files import read_small
 from kfuzz.messages.codec import Message

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from kfuzz.conformance.judge.compare import ALL_ROLES, Case, Cell, cases_of
     from kfuzz.conformance.judge.expected import Standing
     from kfuzz.conformance.judge.matrix import Judged, Places, Run, run
+    from kfuzz.conformance.protocol.lines import PROTOCOL
     from kfuzz.conformance.protocol.schema import protocol_schema
     from kfuzz.conformance.protocol.session import Limits
     from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
-    from kfuzz.conformance.protocol.words import PROTOCOL
 
 __all__ = [
     "ALL_ROLES",

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple, overload
 
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.targets import Target, in_parallel
+from kfuzz.corpora.storage import Target, in_parallel
 from kfuzz.corpora.workload import Workload
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError

@@ -23,7 +23,7 @@ from kfuzz.corpora.manifest import Manifest, Row, require_pyarrow, write_manifes
 from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.targets import Listing, Target, as_they_end, in_parallel
+from kfuzz.corpora.storage import Listing, Target, as_they_end, in_parallel
 from kfuzz.corpora.verification import verify_segment
 from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.errors import UsageError

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.targets import LocalTarget
+from kfuzz.corpora.storage import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
 from kfuzz.corpora.workload import MIB
 from kfuzz.errors import UsageError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kfuzz.corpora.manifest import open_parquet, plain
 from kfuzz.corpora.plan import Segment
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
 
 if TYPE_CHECKING:

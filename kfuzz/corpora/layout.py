@@ -12,7 +12,7 @@ from typing import Final
 
 from kfuzz.corpora.fingerprints import fingerprint_lines
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 
 __all__ = ["MANIFEST", "STATISTICS", "SUCCESS", "WORKLOAD", "file_sums", "success_text"]
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 
 import psutil
 
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 

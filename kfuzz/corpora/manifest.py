@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
 from kfuzz.logs.snapshot import snapshot_name
 

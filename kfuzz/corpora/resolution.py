@@ -16,7 +16,7 @@ from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
 from kfuzz.corpora.layout import WORKLOAD
 from kfuzz.corpora.plan import Plan, Segment, decided
 from kfuzz.corpora.segment import synthesiser
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import (
     FRESH_PERIOD_BYTES,
     KIB,

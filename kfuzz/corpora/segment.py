@@ -17,8 +17,8 @@ from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, verdicts
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.synth import Synthesiser
-from kfuzz.corpora.targets import Target
 from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
 from kfuzz.logs.snapshot import Producer, encode, snapshot_name

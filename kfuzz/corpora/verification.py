@@ -24,7 +24,7 @@ from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.targets import Listing, Target, in_parallel
+from kfuzz.corpora.storage import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
 from kfuzz.corpora.writers import HOSTILE

@@ -29,19 +29,19 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
-from kfuzz.fuzz.ahead import cpu_seconds
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
-from kfuzz.fuzz.once import run_alone
+from kfuzz.fuzz.forked import cpu_seconds
+from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, flags
+from kfuzz.fuzz.other_reader import Truth, harm_of
 from kfuzz.fuzz.peer_building import build_peer
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
-from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
-from kfuzz.fuzz.samples import SAMPLES, SAMPLES_WAIT
+from kfuzz.fuzz.reproducing import run_alone
+from kfuzz.fuzz.sample_pipe import SAMPLES, SAMPLES_WAIT
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_faults
 from kfuzz.fuzz.targets import Target
-from kfuzz.fuzz.truth import Truth, harm_of
 
 __all__ = ["Result", "Row", "run"]
 

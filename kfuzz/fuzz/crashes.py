@@ -14,22 +14,22 @@ from typing import Any, Final
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.differential.records import differ
 from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY, RANK
+from kfuzz.conformance.protocol.lines import DECODE_MESSAGE
 from kfuzz.conformance.protocol.testees import only as one_testee
-from kfuzz.conformance.protocol.words import DECODE_MESSAGE
 from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
-from kfuzz.fuzz.bodies import Body, body_of
 from kfuzz.fuzz.building import NoNativeCoverage, build
+from kfuzz.fuzz.decoded_bytes import Body, body_of
 from kfuzz.fuzz.faults import CAUSES_FILE, Faults, load
 from kfuzz.fuzz.messages import selector
-from kfuzz.fuzz.once import breaks_now, read_input
+from kfuzz.fuzz.other_reader import MESSAGES, asked_once
+from kfuzz.fuzz.other_reader import ROLES as ROLE_OF
+from kfuzz.fuzz.reproducing import breaks_now, read_input
 from kfuzz.fuzz.shrinking import killing_fields_again
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.fuzz.truth import MESSAGES, asked_once
-from kfuzz.fuzz.truth import ROLES as ROLE_OF
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import ROLES, Role
 from kfuzz.text import foreign_text

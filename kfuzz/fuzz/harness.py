@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 import atheris
 
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, FINDS, PEER, STACK_AFTER, TRY, Find, Recorder, answer, found_by
-from kfuzz.fuzz.samples import SAMPLES, SAMPLES_WAIT, Sampler
+from kfuzz.fuzz.sample_pipe import SAMPLES, SAMPLES_WAIT, Sampler
 
 if TYPE_CHECKING:
-    from kfuzz.fuzz.ahead import Ahead
+    from kfuzz.fuzz.forked import Ahead
     from kfuzz.fuzz.targets import Target
 
 # Inputs are small, and what they may decompress to is limited.
@@ -89,7 +89,7 @@ def _peer(folder: str) -> Target:
 
 
 def _ahead(testee: str, folder: Path | None = None) -> Ahead:
-    from kfuzz.fuzz.ahead import Ahead
+    from kfuzz.fuzz.forked import Ahead
     from kfuzz.fuzz.peers import in_folder
 
     peer = in_folder(Path(testee))

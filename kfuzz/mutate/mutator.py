@@ -9,7 +9,7 @@ from typing import Final
 
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS, Codec, Role
-from kfuzz.mutate import source
+from kfuzz.mutate import well_formed as source
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import KINDS, Engine
 from kfuzz.records.writer import encode_batch

@@ -18,9 +18,9 @@ Below them, ``asking`` asks about one vector, ``observed`` says what the broker 
 that with Kafka.
 """
 
-from kfuzz.client.settings import Address, Security
+from kfuzz.client.address import Address, Security
 from kfuzz.probe.judging import cases_for_broker, summary
-from kfuzz.probe.running import Probed, probe
+from kfuzz.probe.probing import Probed, probe
 from kfuzz.probe.settings import Settings
 
 __all__ = ["Address", "Probed", "Security", "Settings", "cases_for_broker", "probe", "summary"]

@@ -12,7 +12,7 @@ from kfuzz.conformance.judge.compare import Case, Cell, judge
 from kfuzz.conformance.judge.harm import HARM_OF, worst
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.judge.reference import as_vector, for_broker, verdict
-from kfuzz.conformance.protocol.words import DECODE, Answer, Handshake
+from kfuzz.conformance.protocol.lines import DECODE, Answer, Handshake
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, CODECS
 from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, TOO_LARGE, Observed

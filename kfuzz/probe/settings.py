@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kfuzz.client.settings import PLAIN, Address, Security
+from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.errors import UsageError
 
 __all__ = ["Settings"]

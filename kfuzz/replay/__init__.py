@@ -4,9 +4,8 @@
 is ``pace`` (when); :mod:`kfuzz.client` is the client that they use.
 """
 
-from kfuzz.replay.report import Count, Report, TopicReport
-from kfuzz.replay.running import first_timestamp, prepare_topics, replay
-from kfuzz.replay.settings import (
+from kfuzz.replay.batches import Part, find_parts
+from kfuzz.replay.choices import (
     ACKS,
     Acks,
     Address,
@@ -18,7 +17,8 @@ from kfuzz.replay.settings import (
     parse_rate,
     parse_speed,
 )
-from kfuzz.replay.source import Part, find_parts
+from kfuzz.replay.report import Count, Report, TopicReport
+from kfuzz.replay.running import first_timestamp, prepare_topics, replay
 
 __all__ = [
     "ACKS",

@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Final
 
-from kfuzz.replay.settings import Settings
-from kfuzz.replay.source import Batch
+from kfuzz.replay.batches import Batch
+from kfuzz.replay.choices import Settings
 
 __all__ = ["Pace"]
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.replay.batches import Batch, Part, Step, steps
+from kfuzz.replay.choices import Settings
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Report, require_histogram
 from kfuzz.replay.sending import DRAIN_S, Sender
-from kfuzz.replay.settings import Settings
-from kfuzz.replay.source import Batch, Part, Step, steps
 
 __all__ = ["first_timestamp", "prepare_topics", "replay", "wanted_partitions"]
 

@@ -30,10 +30,10 @@ from kfuzz.client.protocol import (
     throttle_ms,
 )
 from kfuzz.mapped import require_whole
+from kfuzz.replay.batches import EMPTY, Batch, Left, Marker, Step, set_producer
+from kfuzz.replay.choices import Settings
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Count, Report, TopicReport
-from kfuzz.replay.settings import Settings
-from kfuzz.replay.source import EMPTY, Batch, Left, Marker, Step, set_producer
 
 __all__ = ["Sender"]
 

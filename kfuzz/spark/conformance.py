@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kfuzz.conformance.judge.causes import Deviation
 from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import parse, render
 from kfuzz.errors import UsageError

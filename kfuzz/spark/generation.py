@@ -21,7 +21,7 @@ from kfuzz.corpora.locks import Lock
 from kfuzz.corpora.manifest import Manifest, Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.spark.rows import settle, to_batch
 from kfuzz.spark.sessions import collect, default_tasks

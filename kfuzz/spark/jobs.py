@@ -23,7 +23,7 @@ from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load
 from kfuzz.display import progress

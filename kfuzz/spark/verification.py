@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from kfuzz.corpora.layout import MANIFEST
 from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.generation import columns

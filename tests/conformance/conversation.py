@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from kfuzz import __version__, records
+from kfuzz.client.address import PLAIN, Address
 from kfuzz.client.link import Link
 from kfuzz.client.protocol import API_VERSIONS, RETRIABLE, first_error, request
-from kfuzz.client.settings import PLAIN, Address
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, MessageReading, encode, read
 from kfuzz.messages.headers import response_header_version

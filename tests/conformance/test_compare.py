@@ -20,8 +20,8 @@ from kfuzz.conformance.judge.compare import (
     judge,
     request,
 )
+from kfuzz.conformance.protocol.lines import ENCODE, Handshake, parse_answer
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import ENCODE, Handshake, parse_answer
 from kfuzz.vectors import load_suite
 from kfuzz.wire.io.checksum import crc32c
 

@@ -20,8 +20,8 @@ from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.records import RULES, differ
 from kfuzz.conformance.differential.sharing import from_text, to_text
 from kfuzz.conformance.judge.reference import Verdict, verdict
+from kfuzz.conformance.protocol.lines import Answer
 from kfuzz.conformance.protocol.testees import Testee, all_testees, own
-from kfuzz.conformance.protocol.words import Answer
 from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST, Codec

@@ -17,7 +17,7 @@ from referee_tools import make_vector, wicked, write_suite
 
 from kfuzz.conformance.judge.compare import Case, cases_of, judge
 from kfuzz.conformance.judge.expected import load
-from kfuzz.conformance.protocol.words import (
+from kfuzz.conformance.protocol.lines import (
     DECODE,
     ELEMENTS_MAX,
     Handshake,

@@ -17,7 +17,7 @@ from jar_definitions import Definition, definitions
 from release_counts import COUNTS
 from testee_driver import TESTEES, RunningTestee, running
 
-from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, parse_answer
+from kfuzz.conformance.protocol.lines import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, parse_answer
 from kfuzz.kafka import KAFKA_3, LATEST
 
 pytestmark = pytest.mark.java

@@ -10,7 +10,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.conformance.judge.own import serve
-from kfuzz.conformance.protocol.words import DECODE, ENCODE, parse_answer, parse_handshake
+from kfuzz.conformance.protocol.lines import DECODE, ENCODE, parse_answer, parse_handshake
 from kfuzz.wire.io.checksum import crc32c
 
 BATCH = records.RecordBatch(3, 3, [records.Record(3, 4, b"k", b"v" * 100_000)], compression="gzip")

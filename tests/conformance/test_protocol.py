@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from kfuzz.cli.testee import command
 from kfuzz.conformance.judge.compare import cases_of, request
 from kfuzz.conformance.judge.own import serve
-from kfuzz.conformance.protocol.schema import COMMITTED, protocol_schema, schema_text
-from kfuzz.conformance.protocol.words import (
+from kfuzz.conformance.protocol.lines import (
     DECODE,
     DECODE_MESSAGE,
     ENCODE,
@@ -25,6 +24,7 @@ from kfuzz.conformance.protocol.words import (
     parse_handshake,
     to_line,
 )
+from kfuzz.conformance.protocol.schema import COMMITTED, protocol_schema, schema_text
 from kfuzz.vectors.model import KINDS, load_suite
 
 HANDSHAKE: dict[str, Any] = {

@@ -21,8 +21,7 @@ from kfuzz.conformance.differential.streams import differ_streams, random_stream
 from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.judge.confirmation import confirm_streams
 from kfuzz.conformance.judge.own import answer_stream, serve
-from kfuzz.conformance.protocol.testees import Testee, all_testees, own
-from kfuzz.conformance.protocol.words import (
+from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
     DECODE_STREAM,
     Handshake,
@@ -30,6 +29,7 @@ from kfuzz.conformance.protocol.words import (
     parse_answer,
     parse_handshake,
 )
+from kfuzz.conformance.protocol.testees import Testee, all_testees, own
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES
 from kfuzz.vectors.model import load_suite

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from made_corpora import digests
 
-from kfuzz.corpora import generation, targets
+from kfuzz.corpora import generation
+from kfuzz.corpora import storage as targets
 from kfuzz.corpora.generation import generate, prepare, publish
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan

@@ -22,7 +22,7 @@ from kfuzz.cli.main import main
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_script, topic_settings
-from kfuzz.corpora.targets import LocalTarget
+from kfuzz.corpora.storage import LocalTarget
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import KIB, Batches, Range, Timestamps, Topic, Transactions, Values, Workload
 from kfuzz.errors import UsageError

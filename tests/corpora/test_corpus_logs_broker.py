@@ -16,9 +16,9 @@ from conftest import require_tool
 
 from kfuzz import logs, records
 from kfuzz.conformance.broker.real import Broker, Marker
+from kfuzz.conformance.protocol.lines import parse_answer, to_line
 from kfuzz.conformance.protocol.session import Limits, Session
 from kfuzz.conformance.protocol.testees import all_testees
-from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.kafka import CODECS, LATEST
 from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.records import Record, RecordBatch

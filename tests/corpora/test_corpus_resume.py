@@ -21,7 +21,7 @@ from kfuzz.corpora.finished import Ids, KeptRows, RowWriter, directory_of
 from kfuzz.corpora.generation import generate, prepare
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload
 from kfuzz.errors import UsageError

@@ -20,7 +20,7 @@ from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.statistics import FALSE_ALARM, Check, check_statistics, examine
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, verify
 from kfuzz.corpora.workload import (
     KIB,

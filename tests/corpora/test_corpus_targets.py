@@ -13,11 +13,11 @@ import pytest
 from s3_server import s3
 from test_corpus_resume import digests
 
-from kfuzz.corpora import targets
+from kfuzz.corpora import storage as targets
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.targets import RemoteTarget, Target
+from kfuzz.corpora.storage import RemoteTarget, Target
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, MIB, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
@@ -181,7 +181,7 @@ def test_segments_that_the_driver_does_not_see_are_named_on_every_target(place: 
 
 MEASURE = """
 import sys, tracemalloc
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 target = Target.of(sys.argv[1])
 target.write("warm", bytes(100))
 chunk = bytes(1 << 20)

@@ -19,7 +19,7 @@ from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import generate_segment
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import (
     KIB,
     MIB,

@@ -27,7 +27,9 @@ from signals import interrupt_when, start
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
-from kfuzz.fuzz import campaign, crashes, once, running, seeding
+from kfuzz.fuzz import campaign, crashes, seeding
+from kfuzz.fuzz import libfuzzer as running
+from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.seeding import inputs
 from kfuzz.fuzz.targets import TARGETS

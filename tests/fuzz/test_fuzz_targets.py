@@ -12,7 +12,7 @@ import pytest
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import targets
-from kfuzz.fuzz.bodies import skipped
+from kfuzz.fuzz.decoded_bytes import skipped
 from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.seeding import CORPUS, read_hex, regressions, seeds, shapes
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug

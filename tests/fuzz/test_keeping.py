@@ -19,8 +19,9 @@ from kfuzz.annotate.killing import KillingField, killing_fields
 from kfuzz.conformance.broker import is_for_broker
 from kfuzz.conformance.judge.compare import cases_of
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import crashes, keeping, once
-from kfuzz.fuzz.bodies import body_of, killing_fields_of
+from kfuzz.fuzz import crashes, keeping
+from kfuzz.fuzz import reproducing as once
+from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
 from kfuzz.fuzz.faults import Faults
 from kfuzz.fuzz.keeping import AskedKafka
 from kfuzz.fuzz.packing import pack, unpack

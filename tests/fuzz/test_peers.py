@@ -15,10 +15,11 @@ from cli_driver import kfuzz
 from conftest import missing
 
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import building, campaign, once, peer_building, peers
-from kfuzz.fuzz.ahead import Ahead, cpu_seconds
+from kfuzz.fuzz import building, campaign, peer_building, peers
+from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import COMPILERS
 from kfuzz.fuzz.faults import of_end
+from kfuzz.fuzz.forked import Ahead, cpu_seconds
 from kfuzz.fuzz.oracle import exact_bytes
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.seeding import seeds

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kfuzz.fuzz.oracle import OracleFailure
-from kfuzz.fuzz.samples import PIPE_BYTES, SIZE, WHOLE_BYTES, Sampler, Samples
+from kfuzz.fuzz.sample_pipe import PIPE_BYTES, SIZE, WHOLE_BYTES, Sampler, Samples
 from kfuzz.fuzz.tiers import First, Tiers
 
 # One in so many inputs is a sample.

@@ -21,11 +21,11 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign, crashes
 from kfuzz.fuzz.faults import Faults
 from kfuzz.fuzz.messages import selector
+from kfuzz.fuzz.other_reader import Truth, asked_once, harm_of, named_testee
 from kfuzz.fuzz.packing import pack
-from kfuzz.fuzz.samples import Sampler
+from kfuzz.fuzz.sample_pipe import Sampler
 from kfuzz.fuzz.seeding import read_hex, regressions, shapes
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.fuzz.truth import Truth, asked_once, harm_of, named_testee
 from kfuzz.kafka import LATEST
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.schemas import schema

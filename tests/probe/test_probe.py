@@ -171,7 +171,7 @@ def test_a_broker_that_is_gone_ends_the_probe_with_what_was_seen() -> None:
 
 
 def test_a_broker_that_keeps_silent_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kfuzz.probe.running.SILENT_MAX", 2)
+    monkeypatch.setattr("kfuzz.probe.probing.SILENT_MAX", 2)
     odd: dict[bytes, str | int] = {vector.data: odd_broker.KEEP_SILENT for vector in some(GLOB)}
     with OddBroker(odd=odd) as broker:
         done = probed(broker, GLOB, timeout_ms=500)

@@ -10,7 +10,7 @@ from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 from kfuzz import records
 from kfuzz.kafka import LATEST
-from kfuzz.mutate import source
+from kfuzz.mutate import well_formed as source
 from kfuzz.mutate.dice import Dice
 
 pytestmark = pytest.mark.java

@@ -40,8 +40,8 @@ from kfuzz.replay import (
     parse_speed,
     replay,
 )
+from kfuzz.replay.batches import Batch, Left, set_producer, steps
 from kfuzz.replay.pace import Pace
-from kfuzz.replay.source import Batch, Left, set_producer, steps
 
 NOT_LEADER = 6
 TOO_LARGE = 10

@@ -10,7 +10,7 @@ from conftest import require_tool
 from each_vector import each
 
 from kfuzz.conformance.judge.confirmation import ask_kafka
-from kfuzz.conformance.protocol.words import READER
+from kfuzz.conformance.protocol.lines import READER
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES
 from kfuzz.messages import primitives

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kfuzz.conformance.protocol import words
+from kfuzz.conformance.protocol import lines as words
 from kfuzz.kafka import CODECS, ISOLATIONS, ROLES, TIMESTAMP_TYPES
 from kfuzz.vectors import KINDS, load_suite
 from kfuzz.vectors.coverage import CODES, expectations

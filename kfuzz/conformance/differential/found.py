@@ -10,9 +10,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 from kfuzz.conformance.judge.causes import BatchFacts, Cause, Deviation, batch_facts, causes_of
 from kfuzz.conformance.judge.harm import HARM_OF
+from kfuzz.conformance.protocol.lines import Answer
 from kfuzz.conformance.protocol.peer import Peer, Question
 from kfuzz.conformance.protocol.session import Trouble
-from kfuzz.conformance.protocol.words import Answer
 from kfuzz.errors import UsageError
 
 __all__ = ["Asked", "Differential", "compared"]

@@ -19,10 +19,10 @@ from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
+from kfuzz.conformance.protocol.lines import Answer, Handshake
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import Answer, Handshake
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import CODECS
 from kfuzz.mutate.shrinking import shrink

@@ -20,10 +20,10 @@ from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.judge.own import answer_stream
 from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE_STREAM
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import APPEND_STREAM, DECODE_STREAM
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of

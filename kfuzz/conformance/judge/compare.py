@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.conformance.judge.harm import HARM_OF
-from kfuzz.conformance.protocol.words import (
+from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
     DECODE,
     DECODE_MESSAGE,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfuzz.conformance.judge.compare import Case, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.protocol.lines import READER, Answer, Handshake
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
-from kfuzz.conformance.protocol.words import READER, Answer, Handshake
 from kfuzz.errors import UsageError
 from kfuzz.kafka import ROLES
 from kfuzz.messages.catalogues import has_same_names

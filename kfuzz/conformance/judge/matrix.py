@@ -15,9 +15,9 @@ from kfuzz.conformance.judge.choice import chosen_keys
 from kfuzz.conformance.judge.compare import NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.runner import Outcome, run_cases
+from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.testees import CHOSEN, BuildFailed, Testee
-from kfuzz.conformance.protocol.words import Handshake
 from kfuzz.errors import UsageError
 
 __all__ = ["Judged", "Places", "Run", "judged", "published", "run", "update_expected"]

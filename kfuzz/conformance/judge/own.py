@@ -9,7 +9,7 @@ from typing import IO, Any, Final
 
 from kfuzz import __version__, records
 from kfuzz.conformance.judge.reference import verdict
-from kfuzz.conformance.protocol.words import (
+from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
     DECODE,
     DECODE_MESSAGE,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from kfuzz.conformance.judge.compare import NOT_ASKED, Case, Cell, declared_unsupported, judge, request
 from kfuzz.conformance.judge.harm import HARM_OF
+from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.peer import Peer, Question, Result
 from kfuzz.conformance.protocol.session import Limits, NoHandshake, Trouble
-from kfuzz.conformance.protocol.words import Handshake
 
 __all__ = ["Outcome", "cells", "run_cases"]
 

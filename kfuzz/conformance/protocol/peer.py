@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from kfuzz.conformance.protocol.lines import AHEAD, STALLED, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.protocol.session import (
     RESIDENT_SLACK_BYTES,
     Budget,
@@ -29,7 +30,6 @@ from kfuzz.conformance.protocol.session import (
     over_memory,
 )
 from kfuzz.conformance.protocol.stacks import library_line
-from kfuzz.conformance.protocol.words import AHEAD, STALLED, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.text import foreign_text
 
 __all__ = ["Peer", "Question", "Result"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.protocol.contents import DEFINITIONS
-from kfuzz.conformance.protocol.words import ANSWER, BATCHES, HANDSHAKE, PROTOCOL, RECORDS, REQUESTS
+from kfuzz.conformance.protocol.lines import ANSWER, BATCHES, HANDSHAKE, PROTOCOL, RECORDS, REQUESTS
 from kfuzz.files import write_whole
 
 __all__ = ["COMMITTED", "protocol_schema", "schema_text"]

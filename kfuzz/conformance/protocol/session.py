@@ -25,9 +25,9 @@ from typing import IO
 
 import psutil
 
+from kfuzz.conformance.protocol.lines import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
 from kfuzz.conformance.protocol.processes import Family
 from kfuzz.conformance.protocol.stacks import headline
-from kfuzz.conformance.protocol.words import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
 from kfuzz.errors import KfuzzError
 from kfuzz.text import foreign_text
 

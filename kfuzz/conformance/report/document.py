@@ -16,7 +16,7 @@ from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.judge.reference import for_broker
-from kfuzz.conformance.protocol.words import ANSWER
+from kfuzz.conformance.protocol.lines import ANSWER
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
 from kfuzz.text import foreign_text

@@ -21,7 +21,7 @@ from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.making.produced import refusal
 
-__all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
+__all__ = ["SMALL", "Expectation", "Recipe", "Step", "Theme", "accepts", "refuses"]
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ INSIDE_PAYLOAD = frozenset({"batch-length-too-large", "decompression-failed"})
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Expectation:
     """One role's expectation. ``batches`` is the contents that it reads; the default is what the recipe encodes."""
 
     verdict: str
@@ -50,14 +50,14 @@ class Judged:
         return expectation
 
 
-def accepts(*, finding: str | None = None, batches: Sequence[Json] | None = None) -> Judged:
+def accepts(*, finding: str | None = None, batches: Sequence[Json] | None = None) -> Expectation:
     """The role accepts. With a ``finding``, others may refuse for that reason, so the verdict is ``acceptable``."""
-    return Judged("valid" if finding is None else "acceptable", finding, batches)
+    return Expectation("valid" if finding is None else "acceptable", finding, batches)
 
 
-def refuses(finding: str) -> Judged:
+def refuses(finding: str) -> Expectation:
     """The role refuses; ``finding`` names the reason."""
-    return Judged("invalid", finding)
+    return Expectation("invalid", finding)
 
 
 def _entries(raw: Raw) -> int:
@@ -158,8 +158,8 @@ class Theme:
         alternatives: Sequence[Sequence[Json]] = (),
         budget: Json | None = None,
         bomb: str | None = None,
-        broker: Judged | None = None,
-        log: Judged | None = None,
+        broker: Expectation | None = None,
+        log: Expectation | None = None,
         topic: Json | None = None,
     ) -> None:
         raw = raws[0] if len(raws) == 1 else concat(*raws)
@@ -174,7 +174,7 @@ class Theme:
         if broker is None and verdict != "invalid" and (reason := refusal(raw)):
             broker = refuses(reason)
             # A log may hold batches that no producer may send, and it does not open payloads.
-            log = log or (None if finding in INSIDE_PAYLOAD else Judged(verdict, finding))
+            log = log or (None if finding in INSIDE_PAYLOAD else Expectation(verdict, finding))
         others = {"broker": broker, "log": log}
         document: Json = {
             "id": f"{self.path}/{slug}",

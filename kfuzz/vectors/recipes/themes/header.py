@@ -10,7 +10,7 @@ import crc32c
 
 from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts, refuses
+from kfuzz.vectors.recipes.theme import SMALL, Expectation, Theme, accepts, refuses
 
 INT16_MAX = 2**15 - 1
 # In a log, the batch's offset is below the base offset of its segment.
@@ -363,7 +363,7 @@ def _producers(made: Theme) -> None:
     )
 
 
-def _without_id(fields: dict[str, Any]) -> Judged | None:
+def _without_id(fields: dict[str, Any]) -> Expectation | None:
     """A broker stores a batch that has no producer id but other producer fields."""
     return None if fields.get("producer_id", -1) >= 0 else accepts(finding="producer-fields-without-id")
 

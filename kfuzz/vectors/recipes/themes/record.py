@@ -5,7 +5,7 @@ from __future__ import annotations
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
 from kfuzz.vectors.recipes.making.containers import stored
-from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts
+from kfuzz.vectors.recipes.theme import SMALL, Expectation, Theme, accepts
 
 
 def theme() -> Theme:
@@ -107,13 +107,13 @@ def _length(made: Theme) -> None:
     _length_extremes(made, right)
 
 
-def unreadable(raw: Raw, finding: str = "records-unreadable") -> Judged:
+def unreadable(raw: Raw, finding: str = "records-unreadable") -> Expectation:
     """The broker or log may store the unreadable batch, or refuse it for ``finding``; the contents omit the records."""
     stored_only = [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
     return accepts(finding=finding, batches=stored_only)
 
 
-def _skimmed(raw: Raw, length: int) -> Judged | None:
+def _skimmed(raw: Raw, length: int) -> Expectation | None:
     """A broker's expectation for an impossible length in a compressed batch; Kafka before 4.4 stored such batches."""
     if raw.batches[0]["compression"] == "none":
         return None

@@ -22,10 +22,10 @@ from kfuzz.conformance.judge.causes import Deviation
 from kfuzz.conformance.judge.harm import ACCEPTS, REFUSES
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
-from kfuzz.fuzz.bodies import body_of
+from kfuzz.fuzz.decoded_bytes import body_of
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen, selector
 from kfuzz.fuzz.packing import pack, unpack
-from kfuzz.fuzz.samples import Samples
+from kfuzz.fuzz.sample_pipe import Samples
 from kfuzz.fuzz.targets import Target
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Definition

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from kfuzz.client.settings import PLAIN, Address, Security
+from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS

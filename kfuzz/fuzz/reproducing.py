@@ -15,14 +15,14 @@ from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
+from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
+from kfuzz.fuzz.other_reader import Truth, asked_once
 from kfuzz.fuzz.peer_building import build_peer
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, FINDS, STACK_AFTER, Find, found_by, taken
-from kfuzz.fuzz.running import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
 from kfuzz.fuzz.seeding import by_digest, inputs, read_hex
 from kfuzz.fuzz.targets import Target
-from kfuzz.fuzz.truth import Truth, asked_once
-from kfuzz.fuzz.trying import CannotTry, Trier
+from kfuzz.fuzz.trial import CannotTry, Trier
 
 __all__ = ["Replay", "breaks_now", "compare", "read_input", "replay", "reproduce", "reproduce_peer", "run_alone"]
 

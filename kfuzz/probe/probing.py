@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz import records
+from kfuzz.client.address import Address
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
-from kfuzz.client.settings import Address
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.matrix import Places, Run, judged
 from kfuzz.errors import UsageError
