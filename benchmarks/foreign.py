@@ -164,7 +164,7 @@ class KafkaProtocol(Decoder):
         words = [] if start == ONE_BATCH else [f"-dict={place / 'kit' / DICTIONARY}"]
         (place / "corpus").mkdir(exist_ok=True)
         (place / "found").mkdir(exist_ok=True)
-        options = [f"-seed={seed}", "-rss_limit_mb=1024", "-timeout=10", f"-artifact_prefix={place / 'found'}/"]
+        options = [f"-seed={seed}", "-rss_limit_mb=4096", "-timeout=10", f"-artifact_prefix={place / 'found'}/"]
         return [str(self.program), *options, *words, str(place / "corpus"), str(place / "kit" / "seeds")]
 
     def set_aside(self, place: Path, log: str) -> bool:
@@ -175,7 +175,7 @@ class KafkaProtocol(Decoder):
         return bool(found)
 
     def coverage(self, place: Path, start: str) -> int:
-        command = [str(self.program), "-runs=0", "-rss_limit_mb=1024", str(place / "corpus"), str(place / "kit/seeds")]
+        command = [str(self.program), "-runs=0", "-rss_limit_mb=4096", str(place / "corpus"), str(place / "kit/seeds")]
         done = _call(command, place, self.environment)
         if reached := re.search(r"INITED cov: (\d+)", done.stderr):
             return int(reached[1])
