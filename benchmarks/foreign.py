@@ -206,7 +206,7 @@ class FranzGo(Decoder):
         return {"GODEBUG": f"fuzzseed={seed}"}
 
     def command(self, place: Path, start: str, seed: int) -> list[str]:
-        # Go makes each new input smaller for up to a minute before it goes on.
+        # Go makes each new input smaller for up to a minute before it continues.
         options = [f"-test.fuzz={self.function}", "-test.run=^$", "-test.parallel=1", "-test.fuzzminimizetime=10x"]
         return [str(self.folder / "fuzz.test"), *options, f"-test.fuzzcachedir={place / 'cache'}"]
 
@@ -266,7 +266,7 @@ class Librdkafka(Decoder):
         return ["afl-fuzz", *options, *words, "--", str(self.folder / "harness")]
 
     def set_aside(self, place: Path, log: str) -> bool:
-        # AFL++ goes on after a find. If it stops, something else is wrong.
+        # AFL++ continues after a find. If it stops, something else is wrong.
         return False
 
     def coverage(self, place: Path, start: str) -> int:

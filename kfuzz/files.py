@@ -139,7 +139,7 @@ def locked(directory: Path) -> Iterator[None]:
     """Lock the existing ``directory`` against other processes that call this; wait while another process holds it.
 
     For builds: when two processes need the same product at the same time, only one builds it. The lock is on the
-    directory itself, so it leaves no file behind, and it ends with the process.
+    directory itself, so it leaves no file, and it ends with the process.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:

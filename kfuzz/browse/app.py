@@ -104,7 +104,7 @@ class Browser(App[None]):
     ]
     # What a shell takes for Ctrl-C.
     INTERRUPTED: Final = 130
-    # Below this width, the bytes have no room beside the fields, and stand under them.
+    # Below this width, the bytes have no room beside the fields, and are shown under them.
     NARROW: Final = 150
 
     def __init__(self, document: Document, place: str = "") -> None:
@@ -310,7 +310,7 @@ class Browser(App[None]):
                 if marked:
                     self.fields.move_to(marked[0] if step > 0 else marked[-1])
                 return
-        self._say(f"no finding {'behind' if step > 0 else 'before'} this one")
+        self._say(f"no finding {'after' if step > 0 else 'before'} this one")
         self.bell()
 
     def action_explain(self) -> None:

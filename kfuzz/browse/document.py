@@ -218,7 +218,7 @@ class Batches(Document):
 
 def place_of(text: str, document: Document, after: int = -1) -> Place:
     """Where a person's search leads: an offset (``4711``), a byte (``0x88`` or ``@136``), or a finding's code or a part
-    of it, in a row behind ``after`` and then from the first one. ``UsageError`` if it leads nowhere.
+    of it, in a row after row ``after`` and then from the first one. ``UsageError`` if it leads nowhere.
     """
     text = text.strip()
     rows = document.rows

@@ -220,7 +220,7 @@ class Link:
                 continue
             said = self.read(API_VERSIONS, version, answer)
             if said["errorCode"]:
-                raise BrokerError(f"{self.address} does not tell its versions", said["errorCode"])
+                raise BrokerError(f"{self.address} does not report its versions", said["errorCode"])
             self.versions = in_common(said["apiKeys"])
             return
 

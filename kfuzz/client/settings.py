@@ -25,7 +25,7 @@ class Address:
 
     @staticmethod
     def parse(text: str) -> Address:
-        """``HOST:PORT``, where an IPv6 address may stand in brackets. ``UsageError`` for anything else."""
+        """``HOST:PORT``, where an IPv6 address may be in brackets. ``UsageError`` for anything else."""
         host, _, port = text.rpartition(":")
         if port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS_MAX:
             address = Address(host.removeprefix("[").removesuffix("]"), int(port))

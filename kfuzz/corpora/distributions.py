@@ -201,7 +201,7 @@ def _first_shares(keys: Keys, count: int) -> Shares:
 def _steps(cardinality: int) -> tuple[Numbers, Numbers]:
     """The ranks from 1 on in steps: single ones first, then ever more at a time.
 
-    The first rank of each step, and the one behind its last.
+    The first rank of each step, and the one after its last.
     """
     edges = np.arange(1, min(cardinality, RANKS_EXACT) + 2, dtype=np.int64)
     if cardinality > RANKS_EXACT:

@@ -318,7 +318,7 @@ def _batches(window: memoryview, segment: logs.Segment, query: Query, at: int) -
 
 
 def _counts(window: memoryview, heads: BatchHeads, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The number of records in each batch. Only a look into a wrapper of magic 0 or 1 tells how many it has."""
+    """The number of records in each batch. A wrapper of magic 0 or 1 must be opened to count them."""
     counts = np.ones(len(heads.places), np.int64)
     counts[heads.is_new] = heads.new["record_count"]
     for i in np.flatnonzero(~heads.is_new & (heads.values("codec", np.int64) != 0)):

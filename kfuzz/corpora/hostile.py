@@ -1,4 +1,4 @@
-"""Hostile batches: vectors of the golden suite that can stand in the middle of a log.
+"""Hostile batches: vectors of the golden suite that can be in the middle of a log.
 
 Such a vector is one whole frame of magic 2, so that a reader which skips it by its length finds the next batch. The
 suite says what a consumer does with it. Its base offset and leader epoch can be replaced: the CRC does not cover them.

@@ -164,7 +164,7 @@ def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
     """The checks of the workload's topic ``at``. ``alarm`` is the probability that one check of a right topic fails."""
     topic, planned = corpus.workload.topics[at], corpus.plan.topics[at]
     if topic.adversarial.share:
-        # A hostile batch can say anything, and what stands between two of them is too short a stretch.
+        # A hostile batch can say anything, and the records between two of them are too few.
         return []
     sample = _Sample(topic, first_units(topic.timestamps, planned.offsets_per_partition - 1))
     for segment_id in _chosen(corpus, at):
@@ -202,7 +202,7 @@ def _chosen(corpus: Corpus, at: int) -> list[int]:
 
 
 def _take(view: memoryview, segment: Segment, sample: _Sample) -> None:
-    """Read one segment. Reading ends at bad bytes: :func:`kfuzz.corpora.verification.verify_segment` tells them."""
+    """Read one segment. Reading ends at bad bytes, which :func:`kfuzz.corpora.verification.verify_segment` reports."""
     if segment.is_cleaned:
         # Compaction changes everything else: a record without a key is gone, and offsets have gaps.
         sample.cleaned += sum(stream.records for stream in segment.streams if stream.kind in (PLAIN, IDEMPOTENT))

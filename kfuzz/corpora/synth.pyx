@@ -412,7 +412,7 @@ cdef class Synthesiser(Writers):
         return total
 
     cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
-        """Write the value of the batch's record ``i`` behind those before it."""
+        """Write the value of the batch's record ``i`` after those before it."""
         cdef uint8_t *start = self.json_values.out.p
         cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
                                             r.key_size, self.key_kind == KEYS_SEQUENTIAL)

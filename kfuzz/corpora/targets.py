@@ -566,7 +566,7 @@ class RemoteTarget(Target):
         return None
 
     def check_writable(self) -> None:
-        """Only the first put can tell."""
+        """Only the first put can show it."""
 
     def sweep(self, directories: Iterable[str], owner: str = "") -> None:
         """Also abort unfinished uploads of S3, which cost money and which no listing shows.
@@ -590,7 +590,7 @@ class RemoteTarget(Target):
 
     @contextlib.contextmanager
     def told(self, deed: str, name: str) -> Iterator[None]:
-        """Tell any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
+        """Raise any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
         try:
             yield
         except (KfuzzError, CancelledError):

@@ -69,7 +69,7 @@ QUIET = """\
 #include <Python.h>
 #pragma clang attribute pop
 """
-# Each module of kfuzz tells where its counters are (tiers.pyx). In assembly, because clang would give the compiler's
+# Each module of kfuzz reports where its counters are (tiers.pyx). In assembly, because clang would give the compiler's
 # own symbols other names if C code used them.
 COUNTED = """\
 __asm__(".pushsection .data.rel.local,\\"aw\\"\\n"
@@ -121,7 +121,7 @@ class NoNativeCoverage(KfuzzError):
 class Build:
     """The directory with a campaign's executables.
 
-    ``native`` tells whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
+    ``native`` says whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
     """
 
     directory: Path

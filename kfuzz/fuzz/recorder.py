@@ -1,4 +1,4 @@
-"""Records what breaks a target, in the process that fuzzes it, so that the fuzzer goes on.
+"""Records what breaks a target, in the process that fuzzes it, so that the fuzzer continues.
 
 A *find* is all that breaks a target in one way: the same kind of fault at the same line of code. The recorder keeps the
 smallest input of each find in a folder, from which the campaign reads it.
@@ -48,7 +48,7 @@ __all__ = [
 # an input without an end.
 Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
 
-# What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
+# Settings of the fuzzing process in its environment: the folder in which finds are recorded (without it, the first one
 # ends the process), after how many seconds the stack of a process that hangs is printed, whether to end after the
 # first find, whether to run inputs from standard input without fuzzing, and the folder of the testee if it is a peer.
 FINDS: Final = "KFUZZ_FINDS"

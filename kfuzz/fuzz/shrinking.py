@@ -110,5 +110,5 @@ def _killing(trier: Trier, target: Target, faults: Faults, fault: Fault, data: b
     except CannotTry:
         return ()
     except Exception:
-        # What takes the input apart may be what the input breaks. The campaign goes on without the fields.
+        # The input may break the code that takes it apart. The campaign continues without the fields.
         return ()

@@ -64,7 +64,7 @@ cdef enum:
     PAYLOAD_BYTES_MAX = 64 * 1024
     BUFFERS_MAX = 64
     # What an input weighs, and what the inputs weigh between two that meet the second tier. UNJUDGED: the first tier
-    # cannot judge it to its end. DOUBTFUL: only the second tier can tell for sure whether it shows a fault.
+    # cannot judge it to its end. DOUBTFUL: only the second tier can decide whether it shows a fault.
     JUDGED = 1
     UNJUDGED = 2
     DOUBTFUL = 16
@@ -112,7 +112,7 @@ cdef class Coverage:
 
 
 def counters_of(module):
-    """The addresses of the module's first counter and behind its last one. None if it has no counters."""
+    """The addresses of the module's first counter and after its last one. None if it has no counters."""
     path = getattr(module, "__file__", None)
     if not isinstance(path, str) or not path.endswith(".so"):
         return None
@@ -168,7 +168,7 @@ cdef int compare(str what, int state, Scan scan, int expected, Scan rows) except
 
 
 cdef int compare_verdict(str what, Scan whole, int expected, Scan rows) except -1:
-    """The verdict alone goes on to where the rows have stopped, and has counted the same."""
+    """The verdict alone continues to where the rows have stopped, and has counted the same."""
     cdef int state = whole.advance()
     whole.require_memory()
     compare(what, state, whole, expected, rows)

@@ -52,7 +52,7 @@ def _set(config: dict[str, str], name: str, value: str | None) -> None:
 
 
 def _records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The records of the latest snapshot, then those of the log behind it."""
+    """The records of the latest snapshot, then those of the log after it."""
     start = 0
     snapshots = sorted(folder.glob("*.checkpoint"))
     if snapshots:

@@ -1,6 +1,6 @@
 """Judges the files of a log directory: segments, indexes, snapshots, checkpoints. ``kfuzz check DIR`` prints it.
 
-A segment is judged batch by batch, also behind damage. Of each code, the first finding of a file is kept, so that the
+A segment is judged batch by batch, also after damage. Of each code, the first finding of a file is kept, so that the
 memory does not grow with the log. This module needs neither numpy nor pyarrow.
 """
 

@@ -62,7 +62,7 @@ SIGNATURES: Final = (
     (b"\x7fELF", "a program (ELF)", OTHER),
     (b"\xca\xfe\xba\xbe", "a Java class", OTHER),
 )
-# A damaged offset may begin with so few bytes of a signature by chance; then a sound batch tells.
+# A damaged offset may begin with so few bytes of a signature by chance; then a sound batch decides.
 SHORT_BYTES: Final = 2
 TAR_AT: Final = 257
 TAR: Final = b"ustar"

@@ -57,7 +57,7 @@ KINDS = {"int16": NUMBER16, "int32": NUMBER32, "int64": NUMBER64, "timestamp[ms,
 
 cdef struct field_t:
     int kind
-    # The name as JSON, with what stands before and behind it.
+    # The name as JSON, with the text before and after it.
     const uint8_t *name
     int64_t name_bytes
     # Numbers and truth values from the first row on; the bits of those that are not null.

@@ -1,6 +1,6 @@
 """Copies the sound batches of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
 
-A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment goes on behind it. Kept
+A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment continues after it. Kept
 bytes are copied as they are.
 """
 

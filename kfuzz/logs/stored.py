@@ -93,7 +93,7 @@ class Stored:
     """The contents of a file.
 
     ``facts`` describe the whole file, by name. ``columns`` are the names of the values in an entry. ``entries`` yields
-    the byte offset and the values of each entry. ``room`` is the number of zero bytes behind the entries: a broker
+    the byte offset and the values of each entry. ``room`` is the number of zero bytes after the entries: a broker
     makes the index of its active segment as large as it may become.
     """
 
@@ -236,7 +236,7 @@ class _Index:
     def find(self, code: str, at: int, name: str, found: int, allowed: int) -> None:
         number = at // self.layout.size
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
-        # Report only the first entry with this code. All entries behind it are often wrong too.
+        # Report only the first entry with this code. All entries after it are often wrong too.
         if not self.has(code):
             self.made.findings.append(
                 stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
@@ -468,7 +468,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _rows(data: bytes, columns: tuple[str, ...]) -> Iterator[tuple[int, int, tuple[Any, ...] | None]]:
-    """The lines behind the two at the head of a checkpoint: number, byte and values. The last one may be malformed."""
+    """The lines after the two at the head of a checkpoint: number, byte and values. The last one may be malformed."""
     for number, (at, line) in enumerate(islice(_lines(data), 2, None), 2):
         cells = line.split()
         if len(cells) != len(columns) or not all(map(NUMBER.fullmatch, cells[columns[0] == "topic" :])):

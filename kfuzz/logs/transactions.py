@@ -166,7 +166,7 @@ class FileAhead(Ahead):
                     moved = self.took(view)
             require_whole(view)
             if moved == 0:
-                # Bad bytes: go on where the offset index knows a batch.
+                # Bad bytes: continue where the offset index knows a batch.
                 known = Starts(self.segment, file).next(self.at)
                 moved = (self.segment.size if known is None else known) - self.at
             self.at += moved

@@ -161,7 +161,7 @@ async def _fetched(cluster: Cluster, place: Place, offset: int) -> Any:
 
 
 def _end(data: bytes) -> int:
-    """The offset behind the last whole entry."""
+    """The offset after the last whole entry."""
     end = 0
     for at, _, magic in frames(data):
         end = int.from_bytes(data[at : at + 8], "big", signed=True) + 1

@@ -217,7 +217,7 @@ class _Reader:
             at = after
 
     def _after(self, bad: int, end: int) -> int:
-        """Where the first batch behind bad bytes begins, as the offset index says."""
+        """Where the first batch after bad bytes begins, as the offset index says."""
         if self.starts is None:
             self.starts = Starts(self.segment, self.file)
         known = self.starts.next(bad)

@@ -261,7 +261,7 @@ class Broker:
 
     def _Fetch(self, asked: Asked) -> tuple[Values, int]:
         values = asked.values
-        # The answers below open no session, so a client has none to go on with.
+        # The answers below open no session, so a client has none to continue.
         if values["sessionId"]:
             return {"errorCode": FETCH_SESSION_ID_NOT_FOUND}, 0
         room, given, failed = min(values["maxBytes"], RECORDS_BYTES_MAX), 0, False

@@ -46,7 +46,7 @@ Tell = Callable[[str], None]
 
 
 def shown_address(host: str, port: int | str) -> str:
-    """``HOST:PORT`` as clients take it: an IPv6 address stands in brackets."""
+    """``HOST:PORT`` as clients take it: an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -52,7 +52,7 @@ BESIDE: Final = (
     ("conformance", "kits"),
 )
 SUFFIXES: Final = (".zip", ".tar.gz", ".tgz")
-# The first moment that a zip file can tell.
+# The first moment that a zip file can store.
 ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -216,7 +216,7 @@ def _write_zip(file: IO[bytes], entries: Iterable[tuple[str, bytes]]) -> None:
             about = zipfile.ZipInfo(name, ZIP_DATE)
             about.compress_type = zipfile.ZIP_DEFLATED
             about.external_attr = 0o644 << 16
-            # Otherwise this byte tells the system that made the archive.
+            # Otherwise this byte names the system that made the archive.
             about.create_system = 3
             archive.writestr(about, data)
 

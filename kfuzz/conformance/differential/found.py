@@ -140,7 +140,7 @@ def compared(
 ) -> None:
     """Ask ``questions`` and give each answer to ``compare``.
 
-    A question that breaks the testee becomes a deviation in ``found``; ``finding_of`` tells what kfuzz finds in it.
+    A question that breaks the testee becomes a deviation in ``found``; ``finding_of`` gives kfuzz's finding in it.
     """
     breaks, unexplained = peer.breaks, len(peer.unexplained)
     for question, result in peer.answers(questions):

@@ -47,7 +47,7 @@ _MISSING_RECORDS = re.compile(
     r"(?:\S++ has |read )?too few records\b.*|handed out \d+ of \d+ records, without an error.*"
 )
 _NO_HEADERS = re.compile(r" has too few headers: 0;")
-# How the referee says that it takes too much CPU time, and the kit for clients behind `kfuzz serve`.
+# How the referee says that it takes too much CPU time, and the kit for clients of `kfuzz serve`.
 _COMPUTES = re.compile(r"took more than its \d+ ms of CPU time|computes without an end")
 # How runtimes say that an allocation failed, before they end the process.
 _ALLOCATION = re.compile(r"out of memory|memory allocation|MiB of memory")

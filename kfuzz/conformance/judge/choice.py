@@ -1,6 +1,6 @@
 """Which vectors a testee is asked whose ``testee.toml`` says ``vectors = "chosen"``: about 280 that stand for all.
 
-A client behind a broker needs a connection, and often a time limit, for each vector. Asked about all vectors, it would
+A client of a broker needs a connection, and often a time limit, for each vector. Asked about all vectors, it would
 take most of the time of a run.
 """
 

@@ -651,7 +651,7 @@ def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
 
 
 def _amount(got: Sequence[Any], expected: Sequence[Any], what: str) -> str:
-    """Which way the numbers differ is told in words, because causes are grouped by the text without its numbers."""
+    """Say in words which way the numbers differ, because causes are grouped by the text without its numbers."""
     return f"too {'few' if len(got) < len(expected) else 'many'} {what}: {len(got)}; expected {len(expected)}"
 
 

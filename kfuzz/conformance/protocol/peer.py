@@ -1,4 +1,4 @@
-"""A testee that goes on: asks ahead, finds the question that broke the process, and starts the process again.
+"""A testee that survives crashes: asks ahead, finds the question that broke the process, and starts the process again.
 
 Only this module sends requests to a testee. Whoever asks (the matrix, a differential, a corpus, the confirmation by
 Kafka) gives questions, and gets each of them back once, with the answer or with how the process ended.

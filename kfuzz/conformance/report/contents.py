@@ -37,7 +37,7 @@ UNSUPPORTED: Final = "u"
 UNASKED: Final = "-"
 OTHER: Final = "?"
 LETTERS: Final = {harm.name: harm.name[0].upper() for harm in HARMS}
-# What is withheld counts as the worst: on a published page, nobody can tell that it is better than that.
+# A withheld outcome counts as the worst: a published page does not show that it is better than that.
 _WORST_FIRST: Final = (WITHHELD, *(LETTERS[harm.name] for harm in HARMS))
 WITHHELD_TITLE: Final = "withheld"
 WITHHELD_WHY: Final = "a crash, a panic, a hang or a memory fault that is not public yet; it counts as the worst"

@@ -297,7 +297,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        # A text of a testee stays on its line, and does not reorder what stands around it.
+        # A text of a testee stays on its line, and does not reorder the text around it.
         finalize=lambda value: "\n".join(map(printable, value.split("\n"))) if type(value) is str else value,
     )
     return environment.get_template("disclosure.md.j2")

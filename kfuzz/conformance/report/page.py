@@ -1,6 +1,6 @@
 """A run as a page: one self-contained HTML file, or a folder for a web server. Both work from a disk, offline.
 
-The first screen stands in the HTML: the matrix, and the causes. The script ``page.js`` adds filters, questions and
+The first screen is in the HTML: the matrix, and the causes. The script ``page.js`` adds filters, questions and
 vectors, and opens the packs of data that these need (``contents.py``). In the file the packs are in the page; in the
 folder each has a file, which is loaded when it is needed.
 """
