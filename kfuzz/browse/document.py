@@ -1,4 +1,4 @@
-"""What a browser shows: the batches of a file or one message, and of what is open each field with its bytes."""
+"""The contents of a browser: the batches of a file or one message, and each field of the open one with its bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INSIDE_MAX: Final = 1_000
 
 @dataclass(frozen=True)
 class Page:
-    """What is open: the parts of a batch or of a message, in order.
+    """The open page: the parts of a batch or of a message, in order.
 
     ``findings`` has, by the index of a part, the findings about it. ``killing`` are the indices of the parts without
     which a crash goes away. ``is_cut`` says that there are more parts.
@@ -101,7 +101,7 @@ class Place:
 
 
 class Document:
-    """What is browsed. ``rows`` are its batches, as far as they are known; a message is one row."""
+    """The file or message in a browser. ``rows`` are its batches, as far as they are known; a message is one row."""
 
     title: str
     rows: list[Entry]

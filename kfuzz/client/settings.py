@@ -77,7 +77,7 @@ PLAIN: Final = Security()
 
 
 class Access(Protocol):
-    """What a :class:`kfuzz.client.cluster.Cluster` must know. ``kfuzz.replay.Settings`` is one.
+    """The settings of a :class:`kfuzz.client.cluster.Cluster`. ``kfuzz.replay.Settings`` is one.
 
     - ``in_flight``: how many requests of a connection may wait for their answers.
     - ``timeout_ms``: how long an answer may take.

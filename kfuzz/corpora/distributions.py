@@ -1,4 +1,4 @@
-"""What a workload's random numbers are like: the exact probabilities that ``kfuzz.corpora.statistics`` compares with.
+"""Distributions of a workload's random numbers: exact probabilities that ``kfuzz.corpora.statistics`` compares with.
 
 The generator makes every number from 32 random bits, in whole numbers. So the probabilities here count those bits.
 """

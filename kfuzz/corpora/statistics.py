@@ -103,7 +103,7 @@ class _Wrong:
 
 @dataclass(slots=True)
 class _Sample:
-    """What was read of one topic. Lists have an array for each window or segment.
+    """The counts from reading one topic. Lists have an array for each window or segment.
 
     ``partition_units`` are the clock's units at offset 0. ``offsets`` and ``segments`` leave out segments of an old
     format. ``last_segments`` counts those that are the last one of their partition.

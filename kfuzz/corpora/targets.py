@@ -46,7 +46,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
-# What to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
+# The package to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
 PACKAGES: Final = {
     "s3": ("s3fs", "pip install 'kfuzz[s3]'"),
     "s3a": ("s3fs", "pip install 'kfuzz[s3]'"),
@@ -128,7 +128,7 @@ class Target(ABC):
 
     @abstractmethod
     def list(self, directory: str = "") -> Listing:
-        """What is directly in ``directory``; nothing if it does not exist."""
+        """The entries directly in ``directory``; nothing if it does not exist."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:

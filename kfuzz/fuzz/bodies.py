@@ -1,4 +1,4 @@
-"""What the bytes of a target's input are: record batches, or a message. Dumps, vectors and the search for the fields
+"""The format of a target's input: record batches, or a message. Dumps, vectors and the search for the fields
 that kill need to know.
 """
 

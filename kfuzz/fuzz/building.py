@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Sanitizer = Literal["none", "address", "undefined"]
-# What a build may lack in a benchmark.
+# Parts that a build may lack in a benchmark.
 Part = Literal["coverage", "structure"]
 SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 
@@ -96,7 +96,7 @@ RUNTIMES: dict[Sanitizer, str] = {
 # Cython's own functions and the start of a module say nothing about an input either. They are most of the branches, and
 # libFuzzer looks at each counter after each input.
 UNCOUNTED = "fun:__Pyx_*\nfun:__pyx_pymod_*\nfun:PyInit_*\n"
-# What compares the loops with each other is no part of what is fuzzed either.
+# The code that compares the loops with each other is not fuzzed either.
 UNWATCHED = "kfuzz.fuzz.tiers"
 # The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.
 MUTATOR_FLAGS = (

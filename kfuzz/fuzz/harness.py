@@ -35,7 +35,7 @@ OF_PEERS: Final = (
     f"-report_slow_units={2 * CHILD_TIMEOUT_S}",
     f"-malloc_limit_mb={1 << 20}",
 )
-# What compiled code reads beyond its memory differs each time.
+# An input runs so many times, because bytes that compiled code reads beyond its memory differ each time.
 TIMES: Final = 4
 
 

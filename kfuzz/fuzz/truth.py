@@ -88,7 +88,7 @@ class Truth:
         return unpack(item.data) if self._target.compresses else item.data
 
     def told(self, item: Deviation) -> str:
-        """The fault of kfuzz's reading, if the testee is right. A deviation has the fault of the testee's."""
+        """The fault of kfuzz's reading, if the testee is right. A deviation states the fault of the testee's."""
         rest = item.reason.removeprefix(f"{item.error}; ")
         if rest == item.reason or item.harm in SWAPPED:
             return rest

@@ -1,4 +1,4 @@
-"""What a stopped broker's own copy of the cluster's metadata says of its topics: their settings.
+"""The settings of topics in a stopped broker's own copy of the cluster's metadata.
 
 Each KRaft broker keeps that copy in the partition ``__cluster_metadata-0`` of one of its log directories: a snapshot
 (``.checkpoint``) and the log of the records since.

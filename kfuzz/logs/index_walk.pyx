@@ -23,7 +23,7 @@ cdef enum:
     ABORTED_ENTRY = 34
     EPOCH_ENTRY = 16
 
-# What Kafka's ProducerStateEntry keeps of a producer. The last offset is -1 if its last epoch has no data.
+# The fields of Kafka's ProducerStateEntry. The last offset is -1 if its last epoch has no data.
 cdef struct state_t:
     int64_t id
     int64_t last_offset

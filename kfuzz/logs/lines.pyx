@@ -48,7 +48,7 @@ cdef enum:
     # A row that takes more room than this is written in pieces, each of which has so many bytes of a text.
     LARGE_BYTES = 8 << 20
     PIECE_BYTES = 128 << 10
-    # What is left of a row that is cut: so many bytes of each text, and so many headers.
+    # The parts of a cut row that are shown: so many bytes of each text, and so many headers.
     CUT_BYTES = 256
     CUT_HEADERS = 64
 
@@ -311,7 +311,7 @@ cdef class Lines:
 
     cdef list names
     cdef list kinds
-    # What keeps the columns of the current batch in memory.
+    # Keeps the columns of the current batch in memory.
     cdef list held
     cdef field_t *fields
     cdef int64_t count

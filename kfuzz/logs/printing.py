@@ -49,7 +49,7 @@ OnDamage = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to print of the log directory, partition folder or segment file ``path``.
+    """The part of the log directory, partition folder or segment file ``path`` to print.
 
     - ``columns``: some of ``kfuzz.logs.COLUMNS``. None means those of ``DEFAULT_COLUMNS`` that the path gives:
       a file that is in no partition folder has no topic and no partition.
@@ -154,7 +154,7 @@ def _decoded(
 
 
 def key_like(wanted: Request) -> str:
-    """What to say if no record has the key that was asked for, but keys are objects; otherwise an empty text."""
+    """A hint if no record has the key that was asked for, but keys are objects; otherwise an empty text."""
     if wanted.key is None:
         return ""
     any_key = replace(wanted, key=None, most=KEYS_TRIED, tail=None, columns=("topic", "key"))

@@ -259,7 +259,7 @@ class _Reader:
                 yield self.rows.of_damage(told, bad)
 
     def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
-        """The finding of the bytes after ``made``, where they begin, and where reading continues.
+        """The finding in the bytes after ``made``, where they begin, and where reading continues.
 
         The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
         length is wrong too. If the index knows none, right CRCs show where the next one is. ``at`` is where ``view``

@@ -79,7 +79,7 @@ METADATA_LINE: Final = re.compile(r"(\S+):\s+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is: its name for people, and what reads it from its path and bytes. Wrong bytes are findings.
+    """A kind of file: its name for people, and a function that reads it, by path and bytes. Wrong bytes are findings.
 
     ``read`` raises ``UsageError`` for a file that is larger than Kafka's can be.
     """
@@ -128,7 +128,7 @@ class Stored:
 
 
 def kind_of(name: str) -> Kind | None:
-    """What Kafka keeps in a file with this name; None for segments and all others."""
+    """The kind of file that Kafka gives this name; None for segments and all others."""
     base = Path(name).name
     while base.endswith(LATER):
         base = base.rpartition(".")[0]
@@ -153,7 +153,7 @@ def left_out(folders: Iterable[Path]) -> str:
 
 
 def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:
-    """What bytes without a telling name are, if they say so: a snapshot with a right CRC, or a checkpoint."""
+    """The kind of a file whose name says nothing, if its bytes show it: a snapshot with a right CRC, or a checkpoint."""
     if PREFIX.size <= len(data) <= OTHER_BYTES_MAX:
         version, crc = PREFIX.unpack_from(data)
         if version == VERSION and crc == crc32c(data[PREFIX.size :]):

@@ -34,7 +34,7 @@ SNAPSHOT: Final = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
 FRAME_VERSION: Final = 1
 VARINT_BYTES_MAX: Final = 5
 VERSION_BYTES: Final = 2
-# What the members of a group of consumers say in bytes. Mirrors ``ConsumerProtocol``.
+# The messages that members of a consumer group send as bytes. Mirrors ``ConsumerProtocol``.
 CONSUMER: Final = "consumer"
 MEMBER_BYTES: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 # The names of the definitions that begin so belong to a topic of their own.

@@ -47,7 +47,7 @@ def is_transactional(data: bytes) -> bool:
 
 
 async def ask(cluster: Cluster, place: Place, data: bytes) -> Observed:
-    """What the broker does with ``data``. The way in which a connection is lost is an observation too.
+    """The broker's reaction to ``data``. The way in which a connection is lost is an observation too.
 
     ``ConnectionLost`` if the broker cannot be reached before the request.
     """

@@ -70,7 +70,7 @@ def depends_on_limit(case: Case) -> bool:
 
 
 def handshake_of(name: str) -> Handshake:
-    """What a testee would say of itself. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
+    """The broker as a testee. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
     who, _, version = name.partition("@")
     return Handshake(
         name=who,
@@ -134,7 +134,7 @@ def _answer(case: Case, seen: Observed) -> Answer:
 
 
 def _trouble_after(case: Case, seen: Observed) -> Cell | None:
-    """What is wrong with what is served, whatever the answer was."""
+    """The fault of the served bytes, whatever the answer was."""
     if seen.outcome != ACCEPTED:
         return Cell("fail", f"answered {seen.error}, but serves the batch", "accepts") if seen.stored else None
     if seen.fetch in OUTCOME_OF:

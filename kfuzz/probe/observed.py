@@ -1,4 +1,4 @@
-"""What a broker did with the bytes of one vector: its answer, what it stored, and what a consumer makes of that."""
+"""A broker's reaction to the bytes of one vector: its answer, what it stored, and what a consumer makes of that."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NOTHING: Final = "nothing"
 
 @dataclass(frozen=True)
 class Observed:
-    """What happened to one vector.
+    """The observations about one vector.
 
     - ``outcome``: ``accepted`` or ``rejected``; ``closed``, ``silent`` or ``garbled`` as in :mod:`kfuzz.client.link`;
       ``gone`` or ``not judged``.

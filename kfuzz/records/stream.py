@@ -165,7 +165,7 @@ class _Problem:
 
 
 class ProducerState:
-    """What one partition remembers about its producers: sequences, epochs and open transactions.
+    """The state of one partition's producers: sequences, epochs and open transactions.
 
     - With role ``broker`` it checks every rule and assigns offsets, starting at ``log_end_offset``. It treats data
       batches as sent by a client, and control batches as sent by a transaction coordinator.
@@ -363,7 +363,7 @@ def _sequence_problem(batch: RecordBatch, producer: _Producer) -> _Problem | Non
     wanted = next_sequence(producer.kept[-1].last_sequence) if producer.kept else 0
     if first == wanted:
         return None
-    # Sequences wrap around: half of them count as ahead of the wanted one, and half as below it.
+    # Sequences wrap around: half of them count as above the wanted one, and half as below it.
     is_below = (first - wanted) & INT32_MAX > INT32_MAX // 2
     return _Problem("sequence-overlap" if is_below else "sequence-gap", "base_sequence", first, wanted, error)
 

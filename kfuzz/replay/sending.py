@@ -118,7 +118,7 @@ class Sender:
         """Replay the partition to its end, or to the end of the replay."""
         for number, step in enumerate(self.steps):
             if number % YIELD_STEPS == 0:
-                # What is not sent waits for nothing, so nothing else would run.
+                # Steps that send nothing wait for nothing, so nothing else would run.
                 await asyncio.sleep(0)
             if isinstance(step, Batch):
                 if not await self.pace.turn(step) or not await self._take(step):

@@ -1,4 +1,4 @@
-"""What a replay is asked to do, and the words for it on the command line: rates, speeds and times."""
+"""The settings of a replay, and the words for them on the command line: rates, speeds and times."""
 
 from __future__ import annotations
 

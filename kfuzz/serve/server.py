@@ -82,7 +82,7 @@ class Server:
 
     @property
     def report(self) -> Report:
-        """What clients have asked for so far."""
+        """Counts of the clients' requests so far."""
         return self.broker.report
 
     async def __aenter__(self) -> Server:
@@ -149,7 +149,7 @@ class Server:
         finally:
             self._forget(one)
             if one.evicted is not None or one.is_slow:
-                # What the client does not take would stay in memory.
+                # Answers that the client does not take would stay in memory.
                 writer.transport.abort()
             writer.close()
 

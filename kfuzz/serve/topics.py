@@ -40,7 +40,7 @@ class Topic:
 
     @property
     def data(self) -> bytes:
-        """What a fetch returns."""
+        """The bytes that a fetch returns."""
         raise NotImplementedError
 
     @property
@@ -50,7 +50,7 @@ class Topic:
 
     @property
     def high_watermark(self) -> int:
-        """What an answer to Fetch or ListOffsets says."""
+        """The high watermark in answers to Fetch and ListOffsets."""
         return self.end
 
     @cached_property

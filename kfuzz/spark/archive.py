@@ -33,7 +33,7 @@ __all__ = ["Archive", "make_archive", "submit_lines"]
 FOLDER: Final = "kfuzz_env"
 ABOUT: Final = "kfuzz-archive.json"
 ROOT: Final = "kfuzz[corpus]"
-# What only a command line, a report or a check of the suite imports.
+# Packages that only a command line, a report or a check of the suite imports.
 NOT_FOR_WORKERS: Final = frozenset({"click", "jinja2", "jsonschema", "packaging", "rich"})
 # Sources, headers and stubs. Nothing imports them.
 LEFT_OUT: Final = frozenset(

@@ -23,7 +23,7 @@ PLAIN_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job has to do; ``bytes`` is about the size of all segments."""
+    """The size of a job; ``bytes`` is about the size of all segments."""
 
     verb: str
     tasks: int

@@ -1,4 +1,4 @@
-"""What a task hands to Spark: rows as an Arrow batch, without the import of pandas."""
+"""The rows that a task hands to Spark, as an Arrow batch, without the import of pandas."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 COVERAGE_FILE = "coverage.json"
-# What a vector of each kind may find. Some words are in both tables.
+# The findings that a vector of each kind may have. Some words are in both tables.
 TABLES: Mapping[str, Mapping[str, Code]] = {"records": RECORD_CODES, "messages": MESSAGE_CODES}
 CODES = {kind.name: TABLES[kind.findings] for kind in KINDS.values()}
 # Findings of messages that no vector has, with the reason.
@@ -88,7 +88,7 @@ def is_plainly_valid(vector: Vector) -> bool:
 
 
 def measure(root: Path, files: Sequence[SuiteFile] | None = None, *, planned: bool = True) -> Coverage:
-    """What the suite under ``root`` covers; raises ``UsageError`` where its tables cannot be read.
+    """The coverage of the suite under ``root``; raises ``UsageError`` where its tables cannot be read.
 
     Without ``planned``, the families and incidents that the suite plans to cover are left out: a user's own suite has
     no table of them.

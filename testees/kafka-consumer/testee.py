@@ -53,7 +53,7 @@ class Client:
 
     def __init__(self, address: str, topic: str) -> None:
         if Client.java is None:
-            # The first poll of a process loads most of the client's classes. What that takes is not the vector's.
+            # The first poll of a process loads most of the client's classes. That time is not the vector's.
             Client.java = Java(sys.argv[1])
             Client.java.ask(f"open {address} {WARM_UP}")
             Client.java.ask("poll 100")

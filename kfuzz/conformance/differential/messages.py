@@ -182,7 +182,7 @@ def differ_inputs(
         for definition, version, data in inputs:
             for asked in _both_ways("inputs", definition, version, data):
                 index = next(number)
-                # What is written again comes from these bytes, and its request does not have them.
+                # The values to write come from these bytes, and the request does not have them.
                 yield Question({"id": str(index), **asked.request}, Asked(index, asked, data))
 
     with started(testee) as peer:

@@ -32,7 +32,7 @@ def chosen_keys(cases: Iterable[Case]) -> frozenset[Key]:
 
 
 def _about(case: Case) -> Iterator[tuple[str, ...]]:
-    """What a case can be the first of."""
+    """The groups in which a case can be the first."""
     family = case.vector.id.rpartition("/")[0]
     verdict = case.expectation["verdict"]
     yield case.role, family, verdict, "finding", case.expectation.get("finding", "")

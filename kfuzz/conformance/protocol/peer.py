@@ -293,7 +293,7 @@ class Peer:
         return _receive(session, question.request, self._budget(question))
 
     def _seen(self, question: Question[T], result: Result) -> Result:
-        """What an answer means besides its words."""
+        """The consequences of an answer besides its words."""
         if isinstance(result, Answer) and result.outcome == STALLED:
             # On a busy machine, waiting can look like a stall: only one that is seen twice counts.
             result = self._trial(question)
