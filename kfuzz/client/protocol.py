@@ -175,7 +175,7 @@ class ProduceForm:
         body = encode(_definition("ProduceRequest"), version, values)
         self.header = _header("Produce", version, 0)
         self.compact = version in _definition("ProduceRequest").flexible_versions
-        # Behind an empty batch: the ends of partition, topic and request, without tagged fields.
+        # After an empty batch: the ends of partition, topic and request, without tagged fields.
         self.after = bytes(3) if self.compact else b""
         length = 1 if self.compact else SIZE.size
         self.before = body[: len(body) - len(self.after) - length]

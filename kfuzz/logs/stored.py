@@ -153,7 +153,7 @@ def left_out(folders: Iterable[Path]) -> str:
 
 
 def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:
-    """The kind of a file whose name says nothing, if its bytes show it: a snapshot with a right CRC, or a checkpoint."""
+    """The kind of file whose name says nothing, if the bytes show it: a snapshot with a right CRC, or a checkpoint."""
     if PREFIX.size <= len(data) <= OTHER_BYTES_MAX:
         version, crc = PREFIX.unpack_from(data)
         if version == VERSION and crc == crc32c(data[PREFIX.size :]):

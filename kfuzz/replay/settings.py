@@ -49,7 +49,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to send, where, and how fast.
+    """The log to send, the broker, and the speed.
 
     - ``connections``: the number of connections for batches to each broker.
     - ``in_flight``: how many requests of a connection may wait for their answers.
