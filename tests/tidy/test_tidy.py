@@ -16,6 +16,7 @@ from conftest import missing
 from kfuzz import kafka
 from kfuzz.vectors.ids import registered
 from tools.coverage.__main__ import UNREACHABLE
+from tools import words as prose
 from tools.layers import ROOT, undocumented, upward
 
 # Data that is found by its folder, and files that a tool finds by their names.
@@ -218,6 +219,26 @@ def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) ->
     path.write_text(f"\n{line}\n")
     [told] = upward(tmp_path)
     assert told.startswith(f"kfuzz/{file}:2: {file.rpartition('/')[0]}/ may not import ")
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "asks"),
+    [
+        ("docs/a.md", "It stands behind the batch.", "instead of `behind`"),
+        ("docs/a.md", "Read it. What a broker stores is equal.", "the thing that acts"),
+        ("docs/a.md", "* **Who writes** must read.", "the thing that acts"),
+        ("kfuzz/a.py", '    """What the reader gives."""', "the thing that acts"),
+        ("kfuzz/a.pyx", "    n = 0  # Who is first waits", "the thing that acts"),
+        ("kfuzz/a.h", "/* What the loop keeps. */", "the thing that acts"),
+        ("docs/a.md", "## What never changes", ""),
+        ("docs/a.md", "What is in the file?", ""),
+        ("docs/a.md", "`crc-of-length-behind`", ""),
+        ("kfuzz/a.py", "# Says what the reader gives.", ""),
+    ],
+)
+def test_lint_finds_words_that_a_newcomer_stumbles_over(file: str, line: str, asks: str) -> None:
+    found = list(prose.problems(file, f"\n{line}\n"))
+    assert len(found) == bool(asks) and all(one.startswith(f"{file}:2: ") and asks in one for one in found)
 
 
 def test_children_that_run_kfuzz_or_pip_import_nothing_from_the_current_folder() -> None:
