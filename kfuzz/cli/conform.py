@@ -94,7 +94,7 @@ ABOUT_VECTORS = {
     "--all",
     "ask_all",
     is_flag=True,
-    help="Ask all vectors. Without this and without GLOBs, clients behind `kfuzz serve` are asked about 280.",
+    help="Ask all vectors. Without this and without GLOBs, clients of `kfuzz serve` are asked about 280.",
 )
 @click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ from the outcomes of a whole run.")
 @click.option(
@@ -278,7 +278,7 @@ def command(
             f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "
             "leave out --expected, or name another file"
         )
-    # Who names vectors wants answers about these.
+    # A person who names vectors wants answers about these.
     choose = not ask_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):
         raise UsageError(f"{few[0]} is asked only chosen vectors, and lines would be lost; add --all")

@@ -198,7 +198,7 @@ class Asked:
 
     @property
     def limits(self) -> Limits:
-        """What a decoder may take."""
+        """The limits of a decoder."""
         return limits_of(self.limit_bytes)
 
     @property
@@ -457,7 +457,7 @@ def wanted(asked: Asked) -> Callable[[Entry], bool]:
 
 
 def missing(title: str, listing: Listing, asked: Asked) -> str:
-    """What to say if no entry is the one that is asked for."""
+    """The error if no entry is the one that is asked for."""
     if asked.index is not None:
         most = f"; --batch takes 0 to {listing.batches - 1}" if listing.batches else ""
         return f"{title} has {counted(listing.batches, 'batch', 'batches')}{most}"
