@@ -605,12 +605,12 @@ def integers(default: Sequence[int], high: int) -> tuple[int, ...]:
 
 
 def moment(default: int | None) -> Any:
-    """A moment: milliseconds since 1970, or a text that begins with ``now``. A None stands for no moment."""
+    """A moment: milliseconds since 1970, or a text that begins with ``now``. A None means no moment."""
     return _field(_Moment(), default)
 
 
 def relative_ms(text: str) -> int | None:
-    """What a text such as ``now-6h`` adds to now, in ms; None if it is no such text."""
+    """The ms that a text such as ``now-6h`` adds to now; None if it is no such text."""
     match = re.fullmatch(rf"now(?:([+-])(\d{{1,9}})({'|'.join(RELATIVE_MS)}))?", text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Collects the facts for verification while the reader's walk goes over a log; the interface is described in log_walk.pyi.
+"""Collects facts for verification while the reader's walk goes over a log; the interface is described in log_walk.pyi.
 
 The reader has checked the CRC of each batch that comes here. So the sums over whole files and payloads are computed
 from those CRCs, and most bytes are summed once. Nothing here is shared with the generator but the formats of Kafka and
