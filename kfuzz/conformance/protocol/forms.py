@@ -45,7 +45,7 @@ VERSION_MAX: Final = 32767
 
 
 class Form(Protocol):
-    """What a value may be."""
+    """The values that a form allows."""
 
     def wanted(self, value: Any) -> str | None:
         """None if the value is right; otherwise what the value must be, worded to follow "it must be"."""
