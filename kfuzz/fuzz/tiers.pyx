@@ -479,7 +479,7 @@ cdef class Packed(Records):
 
 
 cdef class Messages(First):
-    """The promises for messages: the check and the reader end at the same byte with the same notes, and a message without
+    """The promises for messages: check and the reader end at the same byte with the same notes, and a message without
     notes (but of unknown tags) is written as the bytes that it was read from.
 
     ``schema_of`` returns the schema of the message that an input selects, or None.
