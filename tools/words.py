@@ -48,8 +48,8 @@ def problems(name: str, text: str) -> Iterator[str]:
 
 def main(root: Path = ROOT) -> int:
     """Print the problems of all files that git tracks. Returns 1 if there are any."""
-    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
-    read = [one for one in listed if one.endswith(PROSE) and not one.startswith(NOT_READ + EXEMPT)]
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
+    read = [one for one in listed.splitlines() if one.endswith(PROSE) and not one.startswith(NOT_READ + EXEMPT)]
     found = [problem for one in read if (root / one).is_file() for problem in problems(one, (root / one).read_text())]
     print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
     return bool(found)

@@ -15,8 +15,8 @@ from conftest import missing
 
 from kfuzz import kafka
 from kfuzz.vectors.ids import registered
-from tools.coverage.__main__ import UNREACHABLE
 from tools import words as prose
+from tools.coverage.__main__ import UNREACHABLE
 from tools.layers import ROOT, undocumented, upward
 
 # Data that is found by its folder, and files that a tool finds by their names.
@@ -238,7 +238,7 @@ def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) ->
 )
 def test_lint_finds_words_that_a_newcomer_stumbles_over(file: str, line: str, asks: str) -> None:
     found = list(prose.problems(file, f"\n{line}\n"))
-    assert len(found) == bool(asks) and all(one.startswith(f"{file}:2: ") and asks in one for one in found)
+    assert [(one.startswith(f"{file}:2: "), asks in one) for one in found] == [(True, True)] * bool(asks)
 
 
 def test_children_that_run_kfuzz_or_pip_import_nothing_from_the_current_folder() -> None:
