@@ -49,7 +49,7 @@ FINDINGS_MAX = 1_000
 
 @dataclass(frozen=True)
 class Dump:
-    """The parts to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: there are more parts.
+    """Parts to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: more parts follow.
 
     ``more_findings`` is the number of findings that are not in ``findings``.
     """

@@ -98,7 +98,7 @@ RUNTIMES: dict[Sanitizer, str] = {
 UNCOUNTED = "fun:__Pyx_*\nfun:__pyx_pymod_*\nfun:PyInit_*\n"
 # The code that compares the loops with each other is not fuzzed either.
 UNWATCHED = "kfuzz.fuzz.tiers"
-# The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.
+# The mutator is not fuzzed, so it has no coverage and no sanitizer.
 MUTATOR_FLAGS = (
     *("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-shared", "-fPIC"),
     *("-fvisibility=hidden", *(f"-I{PACKAGE.name}/{folder}" for folder in ("wire/io", "wire/messages", "mutate"))),

@@ -20,7 +20,7 @@ class OracleFailure(Exception):
 
 
 class MemoryRefused(MemoryError):
-    """An input made the target ask for more memory at once than the input justifies, and it went on without."""
+    """An input made the target ask for more memory at once than the input justifies, and it continued without."""
 
 
 class Undeclared(Exception):

@@ -1,6 +1,6 @@
 """Answers to requests: bytes of a frame to bytes of a frame, without a socket.
 
-Nothing here depends on chance or on time. Commits of consumer groups are not kept, so each consumer begins anew.
+Nothing here depends on chance or on time. Commits of consumer groups are not kept, so consumers begin at the start.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import kfuzz_serving
 import kfuzz_testee
 from kfuzz_serving import Record, Stopped
 
-# -Xmx makes a huge allocation fail alike on every machine. A runner that needs a smaller heap sets _JAVA_OPTIONS.
+# -Xmx makes a huge allocation fail on every machine. A runner that needs a smaller heap sets _JAVA_OPTIONS.
 # The second compiler would cost more time than it saves.
 OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-OmitStackTraceInFastThrow")
 

@@ -255,7 +255,7 @@ def answer(broker: Broker, start: Start, forks: bool, request: dict[str, Any], t
 
 
 def _in_fresh_process(make: Callable[[], Client], work: Callable[[Client], dict[str, Any]]) -> dict[str, Any]:
-    """The result of ``work`` for a new client in a copy of this process. If the copy dies, this process dies alike.
+    """The result of ``work`` for a new client in a copy of this process. If it dies, this process dies the same way.
 
     A client that cannot be closed has stalled, whatever it has said before.
     """

@@ -138,7 +138,7 @@ def record_of(record: dict[str, Any]) -> tuple[int, int | None, bytes | None, by
 def producer_writer(
     builder: Callable[..., Any], legacy_builder: Callable[..., Any], lacks_codec: tuple[type[Exception], ...] = ()
 ) -> Writer:
-    """A writer with the builders of a producer, which aiokafka and kafka-python have alike: of magic 2, and of 0 and 1.
+    """A writer with the builders of a producer, which aiokafka and kafka-python both have: of magic 2, and of 0 and 1.
 
     A broker puts offsets and the leader epoch into the bytes that a producer sends, without a new CRC. This writer does
     the same. Anything else that only brokers set raises ``Unsupported``. So does an exception of ``lacks_codec``, by

@@ -1,4 +1,4 @@
-"""The differential of messages: kfuzz and a testee must read and write each message and version of a catalogue alike.
+"""The differential of messages: kfuzz and a testee must agree on each message and version of a catalogue.
 
 Each message is asked with its defaults, with filled fields, and as mutants of those. Equal seeds give equal inputs.
 """
