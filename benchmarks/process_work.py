@@ -47,7 +47,7 @@ class Mode(NamedTuple):
 MODES: Final = {
     # Both read every record: kfuzz judges it, and DumpLogSegments prints a line about it, without key and value.
     "show": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", ("--deep-iteration",), "batches"),
-    # Keys and values too.
+    # The same, with keys and values.
     "cat": Mode(("cat",), "DumpLogSegments", ("--print-data-log",), "records"),
     # DumpLogSegments reads only headers and CRCs; kfuzz does the same as in `show`.
     "headers": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", (), "batches"),

@@ -72,7 +72,7 @@ class Security:
     plain_hosts: tuple[str, ...] = ()
 
 
-# No encryption, no user.
+# A connection without encryption and user.
 PLAIN: Final = Security()
 
 

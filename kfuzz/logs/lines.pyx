@@ -315,7 +315,7 @@ cdef class Lines:
     cdef list held
     cdef field_t *fields
     cdef int64_t count
-    # The first columns, which are written.
+    # The number of leading columns that are written.
     cdef int64_t shown
     cdef bytes key
     cdef const uint8_t *key_bytes

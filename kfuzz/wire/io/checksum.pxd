@@ -8,7 +8,7 @@ cdef uint32_t crc32c_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept n
 cdef uint32_t crc32c_over(int64_t n) noexcept nogil
 cdef uint32_t crc32c_moved(uint32_t crc, uint32_t factor) noexcept nogil
 
-# All of these for CRC-32, too.
+# The same functions for CRC-32.
 cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil
 cdef uint32_t crc32_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept nogil
 cdef uint32_t crc32_over(int64_t n) noexcept nogil

@@ -100,7 +100,7 @@ static void kfuzz_fill_lengths(uint32_t lengths[4][256], kfuzz_times times, uint
     }
 }
 
-/* Once, before the first factor. */
+/* Call this once, before the first factor is needed. */
 static void kfuzz_crc_join_init(int by_product)
 {
     const uint32_t of_byte = 0x80000000u >> 8;
