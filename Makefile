@@ -106,12 +106,13 @@ packages: build ## the vectors as a Go module, an npm package, a crate and a Jav
 docs: build ## the documentation as a site in out/site; every link is checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lint: build ## ruff, mypy, cython-lint and import checks
+lint: build ## ruff, mypy, cython-lint, and checks of imports and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.layers
+	$(BIN)/python -m tools.words
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
 
 wheels: build ## a manylinux wheel and an sdist in out/wheels; each is tried in a bare environment

@@ -1,4 +1,4 @@
-"""Build of the compiled modules; everything else about the package stands in pyproject.toml.
+"""Build of the compiled modules; everything else about the package is in pyproject.toml.
 
 Environment variables that a build reads:
   KFUZZ_COVERAGE=1  modules that count how often each line runs, for `make coverage`
@@ -138,7 +138,7 @@ def translated() -> list[Extension]:
 
 
 def name_lines(file: Path) -> None:
-    """Tell the compiler which line of a .pyx or .pxd each line of Cython's C belongs to.
+    """Give the compiler the line of a .pyx or .pxd each line of Cython's C belongs to.
 
     Cython can do this itself (``emit_linenums``), but then its own code has the numbers of lines that it is not from.
     """

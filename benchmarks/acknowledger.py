@@ -85,7 +85,7 @@ def answer(topic: str, port: int, key: int, version: int) -> bytes:
     else:
         values = {"responses": [{"name": topic, "partitionResponses": [{"index": 0, "baseOffset": 0}]}]}
     response = catalogue().find(f"{api}Response")
-    # The header's number stands in front; a flexible header has a count of tagged fields behind it.
+    # The header begins with its number; a flexible header then has a count of tagged fields.
     return bytes(response_header_version(response, version)) + messages.encode(response, version, values)
 
 

@@ -1,7 +1,7 @@
 """Records as Arrow batches: of a log, and made in memory. In one process, and as Spark's Python workers do it.
 
-A worker reads, copies keys and values, and writes an Arrow stream, here to nowhere and without a session. What the JVM
-does is not measured.
+A worker reads, copies keys and values, and writes an Arrow stream, here to nowhere and without a session. The JVM's
+work is not measured.
 """
 
 from __future__ import annotations

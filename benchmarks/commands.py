@@ -1,4 +1,4 @@
-"""What the command lines of the benchmarks and of the tools share."""
+"""Code that the command lines of the benchmarks and of the tools share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def console() -> Console:
 
 
 def exit_code(program: str, work: Callable[[], int | None]) -> int:
-    """What ``work`` returns, 0 for None; 2 after an error, which is printed as one sentence; 130 after Ctrl-C."""
+    """The exit code of ``work``, 0 for None; 2 after an error, which is printed as one sentence; 130 after Ctrl-C."""
     try:
         return work() or 0
     except KfuzzError as error:

@@ -42,7 +42,7 @@ LIMITS: Final = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
 
 
 class CorpusCensus(NamedTuple):
-    """What a contestant has read of a corpus."""
+    """A contestant's counts from reading a corpus."""
 
     records: int
     batches: int

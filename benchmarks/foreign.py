@@ -1,4 +1,4 @@
-"""What ``kfuzz export`` gives to other fuzzers: ``python -m benchmarks.foreign``.
+"""Measures how ``kfuzz export`` helps other fuzzers: ``python -m benchmarks.foreign``.
 
 Each decoder of ``fuzzers/`` is fuzzed from one ordinary batch, from the exported seeds with the dictionary, and with
 the whole kit. All runs take the same CPU time. A cell is the median of the coverage that the final corpora reach, and
@@ -40,11 +40,11 @@ from kfuzz.fuzz.exporting import DICTIONARY, LIBRARY, Format, export
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FUZZERS: Final = ROOT / "fuzzers"
-# What the commands of docs/fuzzing.md make there.
+# The files that the commands of docs/fuzzing.md make there.
 MADE: Final = shutil.ignore_patterns(
     "target", "kit", "corpus", "findings", "testdata", "librdkafka", "harness", "*.tgz", "*.test"
 )
-# What a campaign begins with. The target `canary` has one seed: an ordinary batch of two records.
+# The seeds of a campaign. The target `canary` has one seed: an ordinary batch of two records.
 ONE_BATCH: Final = "one batch"
 SEEDS: Final = "seeds"
 KIT: Final = "kit"
@@ -130,7 +130,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def command(self, place: Path, start: str, seed: int) -> list[str]:
-        """What fuzzes in ``place`` until it is interrupted."""
+        """The command that fuzzes in ``place`` until it is interrupted."""
 
     @abstractmethod
     def set_aside(self, place: Path, log: str) -> bool:
@@ -207,7 +207,7 @@ class FranzGo(Decoder):
         return {"GODEBUG": f"fuzzseed={seed}"}
 
     def command(self, place: Path, start: str, seed: int) -> list[str]:
-        # Go makes each new input smaller for up to a minute before it goes on.
+        # Go makes each new input smaller for up to a minute before it continues.
         options = [f"-test.fuzz={self.function}", "-test.run=^$", "-test.parallel=1", "-test.fuzzminimizetime=10x"]
         return [str(self.folder / "fuzz.test"), *options, f"-test.fuzzcachedir={place / 'cache'}"]
 
@@ -219,7 +219,7 @@ class FranzGo(Decoder):
 
     def coverage(self, place: Path, start: str) -> int:
         replay = place / "replay"
-        # What the client does before it gets bytes is the same in all columns.
+        # The client's work before it gets bytes is the same in all columns.
         before = self._reached(replay / "nothing", None, start)
         return sum(count for _, count in self._reached(replay / "all", place, start) - before)
 
@@ -267,7 +267,7 @@ class Librdkafka(Decoder):
         return ["afl-fuzz", *options, *words, "--", str(self.folder / "harness")]
 
     def set_aside(self, place: Path, log: str) -> bool:
-        # AFL++ goes on after a find. If it stops, something else is wrong.
+        # AFL++ continues after a find. If it stops, something else is wrong.
         return False
 
     def coverage(self, place: Path, start: str) -> int:

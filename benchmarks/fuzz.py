@@ -32,7 +32,7 @@ WITHOUT: Final = ("nothing", "coverage", "structure", "truth")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one bug took without one part: CPU-seconds for each seed, None where it was not found in time."""
+    """The cost of finding one bug without one part: CPU-seconds for each seed, None where it was not found in time."""
 
     bug: str
     without: str
@@ -77,7 +77,7 @@ def _children_cpu_s() -> float:
 
 
 def parts_of(bug: Planted) -> list[str]:
-    """What the bug is looked for without."""
+    """The part that the search for the bug goes without."""
     return [part for part in WITHOUT if bug.truth or part != "truth"]
 
 

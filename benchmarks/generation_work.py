@@ -33,7 +33,7 @@ class GeneratedSet(MixedSet):
 
     @property
     def workload(self) -> Workload:
-        """What the generator makes: ``each`` records to a batch, all in one format."""
+        """The generator's output: ``each`` records to a batch, all in one format."""
         codecs = ((self.codec, 1),)
         topic = Topic(
             "generated",

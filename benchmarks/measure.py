@@ -44,7 +44,7 @@ class Lap(NamedTuple):
 
 
 class Work(Protocol):
-    """What a contestant does with the set, repeatedly."""
+    """A contestant's work with the set, which is repeated."""
 
     def census(self) -> Census:
         """Count what the timed calls read or write. This is not timed."""

@@ -68,7 +68,7 @@ class Sample(NamedTuple):
 
 
 class MessageCensus(NamedTuple):
-    """What was read or written: the number of messages, their bytes, and the first difference from the set."""
+    """The result of reading or writing: the number of messages, their bytes, and the first difference from the set."""
 
     messages: int
     bytes: int

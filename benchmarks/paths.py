@@ -65,7 +65,7 @@ class _Meeting(NamedTuple):
 
 
 class _Setup(NamedTuple):
-    """What a path's meeting is made of. ``mixed`` is the set of records; ``peers`` those that can run here."""
+    """The contents of a path's meeting. ``mixed`` is the set of records; ``peers`` those that can run here."""
 
     mixed: MixedSet
     peers: Sequence[Any]
@@ -213,7 +213,7 @@ def _whole(ours: Any, batch_records: int, codec: Codec, setup: _Setup) -> _Meeti
 
 
 def _verify(kind: str, setup: _Setup) -> _Meeting:
-    """What verification costs beside the verdict on the same files."""
+    """The cost of verification beside the verdict on the same files."""
     out = setup.folder() / "corpus"
     expected = corpus_work.make_corpus(out, kind, setup.run.share)
     check = partial(corpus_work.check_corpus, out)

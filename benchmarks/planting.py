@@ -23,10 +23,10 @@ __all__ = ["PATCHES", "Garden", "Planted", "planted"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATCHES: Final = ROOT / "tests" / "fuzz" / "planted"
-# What a campaign reads and never changes.
+# Files that a campaign reads and never changes.
 LINKED: Final = ("vectors", "corpus", "testees", "benchmarks", "README.md", "LICENSE")
 COPIED: Final = ("setup.py", "pyproject.toml", "MANIFEST.in")
-# What the next build for libFuzzer reuses.
+# Files that the next build for libFuzzer reuses.
 KEPT: Final = (".work-*", ".compiled-*")
 TRUTH: Final = "kafka-clients@4.4.0"
 

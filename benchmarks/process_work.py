@@ -36,7 +36,7 @@ Counted = Literal["batches", "records"]
 
 
 class Mode(NamedTuple):
-    """What kfuzz and another tool do, with their options, and what is counted in their output."""
+    """The work of kfuzz and of another tool, with their options, and how their output is counted."""
 
     ours: tuple[str, ...]
     tool: Literal["DumpLogSegments", "kcat"]
@@ -47,7 +47,7 @@ class Mode(NamedTuple):
 MODES: Final = {
     # Both read every record: kfuzz judges it, and DumpLogSegments prints a line about it, without key and value.
     "show": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", ("--deep-iteration",), "batches"),
-    # Keys and values too.
+    # The same, with keys and values.
     "cat": Mode(("cat",), "DumpLogSegments", ("--print-data-log",), "records"),
     # DumpLogSegments reads only headers and CRCs; kfuzz does the same as in `show`.
     "headers": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", (), "batches"),
@@ -121,7 +121,7 @@ def dump(mode: str, segment: Path) -> Command:
 
 
 def other_tool(mode: str, segment: Path, stack: ExitStack) -> Callable[[], Command]:
-    """What makes the other tool's work. kcat's broker runs until ``stack`` ends. ``PeerMissing`` without the tool."""
+    """The other tool's work, to run. kcat's broker runs until ``stack`` ends. ``PeerMissing`` without the tool."""
     if MODES[mode].tool == "kcat":
         return partial(Command, _kcat(MODES[mode].theirs, segment, stack), _is_any)
     try:

@@ -33,7 +33,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 
 class ReplayCensus(NamedTuple):
-    """What the broker acknowledged."""
+    """The counts that the broker acknowledged."""
 
     records: int
     batches: int

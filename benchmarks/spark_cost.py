@@ -129,7 +129,7 @@ def _show(workload: Workload, rows: list[Row], plain: float, spread: Spent, star
 
 
 def _spent() -> Spent:
-    """What this process and Spark's have spent until now, with processes that have ended."""
+    """The CPU time of this process and Spark's until now, with processes that have ended."""
     us = psutil.Process()
     mine = us.cpu_times()
     workers = jvm = 0.0

@@ -1,7 +1,7 @@
 """The exceptions that kfuzz raises to its callers.
 
 ``KfuzzError``
-    the base class; its text is one sentence that tells a person what to do
+    the base class; its text is one sentence that says what to do
 ``UsageError``
     the request was wrong: a missing file, a bad option, a file that breaks its schema. Correct the request.
 ``DecodeError``

@@ -139,7 +139,7 @@ def locked(directory: Path) -> Iterator[None]:
     """Lock the existing ``directory`` against other processes that call this; wait while another process holds it.
 
     For builds: when two processes need the same product at the same time, only one builds it. The lock is on the
-    directory itself, so it leaves no file behind, and it ends with the process.
+    directory itself, so it leaves no file, and it ends with the process.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -326,7 +326,7 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; check the name") from None
     except (OSError, ValueError) as error:
-        # What Linux says of a link that it must not follow ("too many levels of symbolic links") explains nothing.
+        # Linux's error for a link that it must not follow ("too many levels of symbolic links") explains nothing.
         if getattr(error, "errno", None) == errno.ELOOP:
             raise NotRegular(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
         # Only a socket cannot be opened at all; a device may lack its driver.
@@ -364,7 +364,7 @@ def require_no_link(root: Path, name: str | Path) -> None:
 
 
 def file_kind(mode: int) -> str:
-    """What a path leads to, by its ``st_mode``: ``a regular file``, ``a directory``, ``a link``, ``a pipe``, …"""
+    """The kind of file at a path, by its ``st_mode``: ``a regular file``, ``a directory``, ``a link``, ``a pipe``, …"""
     for is_kind, kind in FILE_KINDS:
         if is_kind(mode):
             return kind

@@ -42,7 +42,7 @@ def ingest(log: DataFrame, table: str) -> None:
 
 
 def sums_of_table(spark: SparkSession, table: str) -> DataFrame:
-    """What the table holds of each segment."""
+    """The counts of each segment in the table."""
     return (
         spark.read.parquet(table)
         .groupBy(*KEYS)
@@ -58,7 +58,7 @@ def sums_of_table(spark: SparkSession, table: str) -> DataFrame:
 
 
 def sums_of_manifest(spark: SparkSession, corpus: str) -> DataFrame:
-    """What the manifest says of each segment. Its path is <topic>-<partition>/<base offset>.log."""
+    """The counts of each segment in the manifest. Its path is <topic>-<partition>/<base offset>.log."""
     path = r"^(.+)-(\d+)/(\d+)\.log$"
     return spark.read.parquet(f"{corpus}/_manifest").select(
         F.regexp_extract("path", path, 1).alias("topic"),

@@ -51,7 +51,7 @@ REMEDIES: Final = {
     "apt-get": "run this on Debian 12",
     "dpkg-deb": "run this on Debian 12",
 }
-# What a developer sets for builds of this machine would take the place of the settings of Debian's Python.
+# A developer's settings for builds on this machine would replace the settings of Debian's Python.
 NOT_PASSED_ON: Final = (
     *("AR", "ARFLAGS", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED"),
     *("KFUZZ_COVERAGE", "KFUZZ_UNWATCHED", "KFUZZ_ANNOTATE"),
@@ -166,7 +166,7 @@ class Copy:
         return f"{len(modules)} modules by {compiler}"
 
     def run_there(self) -> Any:
-        """What tools.baseline prints under QEMU."""
+        """The output of tools.baseline under QEMU."""
         (self.sources / "tools").mkdir()
         for name in ("__init__.py", "baseline.py"):
             shutil.copy(ROOT / "tools" / name, self.sources / "tools")
@@ -176,7 +176,7 @@ class Copy:
         return json.loads(call(QEMU, "-L", self.system, *python, cwd=self.sources, variables=variables, timeout_s=7200))
 
     def run_here(self) -> Any:
-        """What tools.baseline prints on this machine."""
+        """The output of tools.baseline on this machine."""
         return json.loads(call(sys.executable, "-m", "tools.baseline", "--sample", str(self.sample), cwd=ROOT))
 
 

@@ -30,7 +30,7 @@ SIZES: Final = (*range(0, 300), 511, 512, 513, 1023, 1024, 1025, 4095, 4097, 163
 
 
 def answer(function: Callable[..., Any], *words: Any, **options: Any) -> Any:
-    """What a call returns, or the sentence of the error that it raises."""
+    """The result of a call, or the sentence of the error that it raises."""
     try:
         return function(*words, **options)
     except KfuzzError as error:

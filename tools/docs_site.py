@@ -1,6 +1,6 @@
-"""What ``make docs`` does to the pages: mkdocs.yml names this module as its hook.
+"""Changes the pages for ``make docs``: mkdocs.yml names this module as its hook.
 
-It adds the pages that stand beside what they describe and not in ``docs/``, and those that are made from the vectors.
+It adds the pages that are beside what they describe and not in ``docs/``, and those that are made from the vectors.
 Links to other files of the repository become plain text, because the site does not have them. The paths of pages that
 only the site has become links.
 """

@@ -1,4 +1,4 @@
-"""What griffe needs to show kfuzz's docstrings: mkdocs.yml and tests/tidy name this extension.
+"""Lets griffe show kfuzz's docstrings: mkdocs.yml and tests/tidy name this extension.
 
 A compiled module has its signatures in a stub and its docstrings in itself, so they come from the imported module.
 Docstrings become Markdown: examples in fences, and no roles of Sphinx.

@@ -25,7 +25,7 @@ def call(
     variables: Mapping[str, str | None] | None = None,
     timeout_s: int = 1800,
 ) -> str:
-    """What the command prints. Raises ``StepFailed`` with its first compiler error, or else with its last line.
+    """The output of the command. Raises ``StepFailed`` with its first compiler error, or else with its last line.
 
     The variables of this Python are not passed on. ``variables`` adds others, or removes those that are None.
     """

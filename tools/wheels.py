@@ -29,10 +29,10 @@ __all__ = ["SOURCES", "copy_sources", "main"]
 ROOT: Final = Path(__file__).resolve().parents[1]
 # The parts of testees/ that `kfuzz testee new` needs.
 KITS: Final = ("testees/go", "testees/rust", "testees/node", "testees/python", "testees/stubs")
-# What copies of the suite hold.
+# The contents of copies of the suite.
 PACKAGES: Final = ("packages/go", "packages/npm", "packages/rules.md")
 FILES: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
-# What a wheel is made from.
+# The files that a wheel is made from.
 SOURCES: Final = ("kfuzz", "vectors", "examples", *PACKAGES, *KITS, *FILES)
 
 # The oldest tag that the compiled modules allow: glibc 2.34 has new versions of dlopen and dlsym, and a module that is
@@ -40,7 +40,7 @@ SOURCES: Final = ("kfuzz", "vectors", "examples", *PACKAGES, *KITS, *FILES)
 TAG: Final = f"manylinux_2_34_{platform.machine()}"
 VECTOR: Final = "records/v2/header/minimal"
 
-# What to import to see that an extra is there. Extras that only name other extras or tools have no entry of their own.
+# A module that shows that an extra is there. Extras that only name other extras or tools have no entry of their own.
 IMPORTS: Final = {
     "arrow": "from kfuzz import records; records.columns(b'')",
     "browse": "import kfuzz.browse.app",

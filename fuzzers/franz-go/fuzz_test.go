@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// Go stops at the first panic. A campaign that only measures coverage goes on.
+	// Go stops at the first panic. A campaign that only measures coverage continues.
 	keepGoing = os.Getenv("KEEP_GOING") == "1"
 	repairs   = os.Getenv("REPAIR") != "0"
 )

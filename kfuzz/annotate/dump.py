@@ -39,7 +39,7 @@ __all__ = [
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4
-# What a dump has, so that its memory does not depend on what a compressed batch holds. A part takes about 500 bytes.
+# Limits of a dump, so that its memory does not depend on what a compressed batch holds. A part takes about 500 bytes.
 RECORDS_SHOWN = 100
 HEADERS_SHOWN = 20
 KEPT_BYTES = 32 << 20
@@ -49,7 +49,7 @@ FINDINGS_MAX = 1_000
 
 @dataclass(frozen=True)
 class Dump:
-    """What to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: there are more parts.
+    """Parts to print. ``facts`` are the JSON members that only this kind of dump has. ``is_cut``: more parts follow.
 
     ``more_findings`` is the number of findings that are not in ``findings``.
     """
@@ -63,7 +63,7 @@ class Dump:
 
 
 def bounds_of(records: int | None = None, around: int | None = None) -> Bounds:
-    """What a dump shows of a batch: ``records`` records, or as many as usual, and those around number ``around``."""
+    """Bounds of a dump: ``records`` records, or the usual number, and those around number ``around``."""
     return Bounds(RECORDS_SHOWN if records is None else records, HEADERS_SHOWN, KEPT_BYTES, around)
 
 

@@ -46,7 +46,7 @@ FIELDS: Final = {name: i for i, (name, _, _) in enumerate(HEADER_LAYOUT)}
 LEGACY_PLAIN: Final = {"base_offset": 0, "timestamp": 0}
 # In place of the bytes of a CRC: the right ones.
 CRC: Final = b"right CRC"
-# Fields that say how much follows. Another value moves all bytes behind it, which proves nothing about the field.
+# Fields that say how much follows. Another value moves all bytes after it, which proves nothing about the field.
 FRAMING: Final = frozenset({"batch_length", "magic", "key_length", "value_length", "header_count", "length"})
 OPAQUE: Final = frozenset({"rest", "payload", "message", ""})
 # The order in which fields are named: what contradicts the other bytes, then unusual numbers, then contents. Only if
@@ -104,7 +104,7 @@ def killing_fields(
     """The fields without which ``data`` does not break in the same way, the most telling one first; empty if there are
     none.
 
-    ``breaks`` tells whether an input breaks in that way; it must be true for ``data``. ``data`` holds record batches,
+    ``breaks`` says whether an input breaks in that way; it must be true for ``data``. ``data`` holds record batches,
     or the bytes of ``message``, without a header.
 
     Each field alone is enough to make it go away. If no single one is, the result is a smallest set of fields that
@@ -265,7 +265,7 @@ class _Body:
         at, size = self.batches[name]
         frame = self.data[at : at + size]
         magic = frame[MAGIC_AT]
-        # What can be read of a broken payload would be whole again after any change.
+        # The readable part of a broken payload would be whole again after any change.
         if scope != name and name in self.broken:
             return
         for i, part in enumerate(parts):
@@ -465,7 +465,7 @@ def _numbers(scope: str, part: Part, tier: int, value: int, plain: int) -> Itera
 
 
 def _varints(scope: str, part: Part, tier: int, value: int, plain: int) -> Iterator[_Edit]:
-    """A zigzag varint. Its new value takes as many bytes, so that nothing behind it moves."""
+    """A zigzag varint. Its new value takes as many bytes, so that nothing after it moves."""
     numbers = [(plain, True)] if value != plain else [(value + 1, False), (value - 1, False)]
     for number, is_plain in numbers:
         if (new := _padded(number, len(part.data))) is not None:

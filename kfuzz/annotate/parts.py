@@ -26,7 +26,7 @@ class Part:
     ``path`` goes through one. ``value`` is the text that a dump shows. ``size`` is the field's size in bytes, and
     ``data`` may have only the first of them.
 
-    A part with ``left_out`` stands for so many records, headers or messages, which are not shown.
+    A part with ``left_out`` replaces so many records, headers or messages, which are not shown.
     """
 
     path: str

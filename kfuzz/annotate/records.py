@@ -64,8 +64,8 @@ def annotate(
 
     The first batch begins at byte ``at`` of ``data``, and has the number ``first``. Every path begins with ``under``.
     After ``batches`` batches, one more heading says how many bytes are left. ``records_of`` is one of Kafka's own
-    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded. What ``bounds`` leave out has a part
-    that counts it.
+    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded. A part counts everything that
+    ``bounds`` leave out.
     """
     view = memoryview(data).cast("B")
     index = 0
@@ -139,7 +139,7 @@ def _records(
     end = yield from _shown(payload, at, places, 0, header, path, records_of, bounds)
     around = bounds.around
     if around is not None and len(places) < around < count:
-        # The one before it, itself, and the one behind it.
+        # The one before it, itself, and the one after it.
         start = max(around - 1, len(places))
         begins = end
         if start > len(places):
@@ -159,7 +159,7 @@ def _records(
 
 
 def _left_out(path: str, what: str, index: int, count: int, at: int, end: int) -> Part:
-    """The part that stands for records, headers or messages that are not shown, from number ``index`` on."""
+    """The part in place of records, headers or messages that are not shown, from number ``index`` on."""
     field = "headers" if what == "header" else "records"
     text = f"{count:,} more {what}{'' if count == 1 else 's'}, {end - at:,} bytes"
     return Part(f"{path}.{field}[{index}]", "", at, b"", text, heading=True, cut_bytes=end - at, left_out=count)

@@ -102,9 +102,9 @@ class Browser(App[None]):
         Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("escape", "close_search", "close", show=False),
     ]
-    # What a shell takes for Ctrl-C.
+    # The exit code that a shell takes for Ctrl-C.
     INTERRUPTED: Final = 130
-    # Below this width, the bytes have no room beside the fields, and stand under them.
+    # Below this width, the bytes have no room beside the fields, and are shown under them.
     NARROW: Final = 150
 
     def __init__(self, document: Document, place: str = "") -> None:
@@ -225,7 +225,7 @@ class Browser(App[None]):
         self._row = row
         self.page = self.document.open(row)
         if not field:
-            # What is wrong comes first.
+            # Findings come first.
             field = next(iter(sorted(self.page.killing) or sorted(self.page.findings)), 0)
         self.fields.border_subtitle = f"the first {PARTS_MAX:,} fields" if self.page.is_cut else ""
         self.fields.show(len(self.page.parts), self._field_line, field)
@@ -310,7 +310,7 @@ class Browser(App[None]):
                 if marked:
                     self.fields.move_to(marked[0] if step > 0 else marked[-1])
                 return
-        self._say(f"no finding {'behind' if step > 0 else 'before'} this one")
+        self._say(f"no finding {'after' if step > 0 else 'before'} this one")
         self.bell()
 
     def action_explain(self) -> None:

@@ -1,4 +1,4 @@
-"""What a browser shows: the batches of a file or one message, and of what is open each field with its bytes."""
+"""The contents of a browser: the batches of a file or one message, and each field of the open one with its bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INSIDE_MAX: Final = 1_000
 
 @dataclass(frozen=True)
 class Page:
-    """What is open: the parts of a batch or of a message, in order.
+    """The open page: the parts of a batch or of a message, in order.
 
     ``findings`` has, by the index of a part, the findings about it. ``killing`` are the indices of the parts without
     which a crash goes away. ``is_cut`` says that there are more parts.
@@ -101,7 +101,7 @@ class Place:
 
 
 class Document:
-    """What is browsed. ``rows`` are its batches, as far as they are known; a message is one row."""
+    """The file or message in a browser. ``rows`` are its batches, as far as they are known; a message is one row."""
 
     title: str
     rows: list[Entry]
@@ -218,7 +218,7 @@ class Batches(Document):
 
 def place_of(text: str, document: Document, after: int = -1) -> Place:
     """Where a person's search leads: an offset (``4711``), a byte (``0x88`` or ``@136``), or a finding's code or a part
-    of it, in a row behind ``after`` and then from the first one. ``UsageError`` if it leads nowhere.
+    of it, in a row after row ``after`` and then from the first one. ``UsageError`` if it leads nowhere.
     """
     text = text.strip()
     rows = document.rows

@@ -1,4 +1,4 @@
-"""What each field is for, in a sentence: of batches, records and messages."""
+"""The purpose of each field, in a sentence: of batches, records and messages."""
 
 from __future__ import annotations
 

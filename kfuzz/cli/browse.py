@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def command(name: str, place: str, **options: Any) -> None:
     """Browse a file of record batches, a message or a vector in the terminal.
 
-    Batches, the fields of one of them, and its bytes are side by side. Below them stands what the field under the
+    Batches, the fields of one of them, and its bytes are side by side. Below them it says what the field under the
     cursor means, and what is wrong with it. ? shows the keys: / searches for an offset, a byte or a finding, n goes to
     the next finding, and e explains it.
 
@@ -75,7 +75,7 @@ def document_of(
     limits: Limits,
     records_of: str | None,
 ) -> Document:
-    """What to browse. ``UsageError`` if the name is that of something else."""
+    """The document to browse. ``UsageError`` if the name is that of something else."""
     from kfuzz.browse.document import Batches, Message
 
     what = named(name, message, version, source)

@@ -85,7 +85,7 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 )
 @options.records_of
 @click.option("--table", "as_table", is_flag=True, help="Print a table with readable times instead of JSON.")
-@click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and go on behind it.")
+@click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and continue after it.")
 def command(
     path: str,
     first: int | datetime | None,

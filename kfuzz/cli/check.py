@@ -39,7 +39,7 @@ def command(files: tuple[str, ...], role: Role, profile: Profile, limits: Limits
     """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input. Indexes,
     producer snapshots and checkpoints are known by their names, and judged as a broker does that starts.
 
-    Of a directory, all segments, indexes, snapshots and checkpoints are judged, also behind damage. For each file that
+    Of a directory, all segments, indexes, snapshots and checkpoints are judged, also after damage. For each file that
     has findings, the first of each code is shown, then a summary by code.
 
     The role says what a file of batches holds. consumer: the records that a fetch returns. broker: the records of one
@@ -150,7 +150,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
 
 
 def _hidden(name: str, data: bytes | mmap.mmap, after: int) -> str:
-    """What a broker would cut off: the sound batches from byte ``after`` on."""
+    """The batches that a broker would cut off: the sound batches from byte ``after`` on."""
     from kfuzz.annotate.listing import Listing
 
     listing = Listing(memoryview(data)[after:])

@@ -1,4 +1,4 @@
-"""What a shell completes: ids of vectors, testees, fuzz targets, and the names that `kfuzz explain` knows.
+"""The names that a shell completes: ids of vectors, testees, fuzz targets, and the names that `kfuzz explain` knows.
 
 click calls these functions when a person presses Tab, so they read as little as they can. docs/install.md says how
 to switch it on.

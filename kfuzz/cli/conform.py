@@ -123,7 +123,7 @@ def command(
             f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "
             "leave out --expected, or name another file"
         )
-    # Who names vectors wants answers about these.
+    # A person who names vectors wants answers about these.
     choose = not take_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):
         raise UsageError(f"{few[0]} is asked only chosen vectors, and lines would be lost; add --all")

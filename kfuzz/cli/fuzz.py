@@ -87,11 +87,11 @@ def command(
     as_list: bool,
     as_json: bool,
 ) -> int:
-    """Run fuzz targets under atheris. What they find is grouped by cause, and they go on until their time is up.
+    """Run fuzz targets under atheris. Finds are grouped by cause, and targets run until their time is up.
 
     Exit code 0: nothing found; 1: something found, and each cause is printed with its smallest input; 2: wrong use;
     130: interrupted. Ctrl-C ends the campaign early and shows the results so far. The next campaign in the same folder
-    goes on from its corpus and its causes.
+    continues from its corpus and its causes.
 
     \b
     Examples:

@@ -122,7 +122,7 @@ def _accept_any_character() -> None:
 
 
 def _sentence(message: str) -> str:
-    """What click says about a wrong option, on one line and in plain words."""
+    """click's sentence about a wrong option, on one line and in plain words."""
     return " ".join(message.split()).rstrip(".").replace("a valid integer range", "a whole number")
 
 

@@ -1,4 +1,4 @@
-"""What a name on the command line is: a vector, a crash that was kept, a message, or one of Kafka's other files."""
+"""Resolves names on the command line: a vector, a crash that was kept, a message, or one of Kafka's other files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BATCH_FILES = (".log", ".checkpoint")
 
 @dataclass(frozen=True)
 class Named:
-    """What a name is. Without a vector and a crash it is a file, or standard input.
+    """The thing that a name is. Without a vector and a crash it is a file, or standard input.
 
     ``message`` is the definition and version of the message that the bytes are, by the options or by the vector.
     """
@@ -54,7 +54,7 @@ class Named:
         return open_buffer(self.name) if self.vector is None else self.vector.data, self.message
 
     def stored_kind(self, data: bytes | mmap.mmap) -> Kind | None:
-        """What Kafka keeps in the file with these bytes, if it is one of the files beside a segment."""
+        """Kafka's kind of file for these bytes, if it is one of the files beside a segment."""
         if self.vector is not None or self.crash is not None or self.message is not None:
             return None
         return stored_kind(self.name, data)
@@ -68,7 +68,7 @@ class Named:
 
 
 def named(name: str, message: str | None, version: int | None, source: str) -> Named:
-    """What ``name`` is, with the options --message, --version and --definitions."""
+    """The thing that ``name`` is, with the options --message, --version and --definitions."""
     vector = vector_of(name)
     chosen = message_of(message, version, source) or message_in(vector)
     return Named(name, vector, crash_of(name) if vector is None and chosen is None else None, chosen)
@@ -81,7 +81,7 @@ def require_consumer(role: Role) -> None:
 
 
 def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
-    """What Kafka keeps in this file, by its name, or by its content if it does not begin with a batch."""
+    """Kafka's kind of file for this one, by its name, or by its content if it does not begin with a batch."""
     from kfuzz.logs.stored import kind_by_content, kind_of
 
     if name != "-" and (kind := kind_of(name)):

@@ -26,7 +26,7 @@ __all__ = ["command"]
 def command(path: str, out: Path, topics: str, as_json: bool) -> int:
     """Copy every batch that Apache Kafka accepts of a segment file, a partition folder or a log directory.
 
-    A batch is kept if a consumer reads it and a broker that loads the segment goes on behind it. Kept batches are
+    A batch is kept if a consumer reads it and a broker that loads the segment continues after it. Kept batches are
     copied byte for byte. The copy has new indexes and leader epochs; a broker makes the rest when it starts. The
     original is only read.
 

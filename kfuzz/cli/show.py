@@ -437,7 +437,7 @@ def wanted(asked: Asked) -> Callable[[Entry], bool]:
 
 
 def missing(title: str, listing: Listing, asked: Asked) -> str:
-    """What to say if no entry is the one that is asked for."""
+    """The error if no entry is the one that is asked for."""
     if asked.index is not None:
         most = f"; --batch takes 0 to {listing.batches - 1}" if listing.batches else ""
         return f"{title} has {counted(listing.batches, 'batch', 'batches')}{most}"

@@ -25,7 +25,7 @@ class Address:
 
     @staticmethod
     def parse(text: str) -> Address:
-        """``HOST:PORT``, where an IPv6 address may stand in brackets. ``UsageError`` for anything else."""
+        """``HOST:PORT``, where an IPv6 address may be in brackets. ``UsageError`` for anything else."""
         host, _, port = text.rpartition(":")
         if port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS_MAX:
             address = Address(host.removeprefix("[").removesuffix("]"), int(port))
@@ -72,12 +72,12 @@ class Security:
     plain_hosts: tuple[str, ...] = ()
 
 
-# No encryption, no user.
+# A connection without encryption and user.
 PLAIN: Final = Security()
 
 
 class Access(Protocol):
-    """What a :class:`kfuzz.client.cluster.Cluster` must know. ``kfuzz.replay.Settings`` is one.
+    """The settings of a :class:`kfuzz.client.cluster.Cluster`. ``kfuzz.replay.Settings`` is one.
 
     - ``in_flight``: how many requests of a connection may wait for their answers.
     - ``timeout_ms``: how long an answer may take.

@@ -50,7 +50,7 @@ def backoff_s(attempt: int) -> float:
 
 
 class Cluster:
-    """The brokers behind ``settings.bootstrap``. Close it at the end.
+    """The brokers of the cluster of ``settings.bootstrap``. Close it at the end.
 
     ``count_reconnect`` is called for each connection that is opened again. ``permit`` is called with each address
     and what its name stands for, before a connection to it is opened, and may raise.
@@ -258,7 +258,7 @@ class Cluster:
             raise BrokerError("the topics cannot be deleted", code, message)
 
     async def config(self, topic: str, name: str) -> str | None:
-        """The value of a topic's setting; None if the broker does not tell it."""
+        """The value of a topic's setting; None if the broker does not report it."""
         resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": [name]}
         try:
             link = await self._any()

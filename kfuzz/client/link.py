@@ -57,9 +57,9 @@ SASL: Final = "PLAIN"
 # How many of the offered mechanisms are named.
 OFFERS_MAX: Final = 10
 
-# What is called with an answer without its size in front, or with None if the connection was lost before.
+# A function that is called with an answer, without the size before it, or with None if the connection was lost before.
 Take = Callable[[bytes | None], None]
-# What is called with an address and what its name stands for, before a connection is opened. It may raise.
+# A function that is called with an address and what its name resolves to, before a connection opens. It may raise.
 Permit = Callable[[Address, Sequence[str]], None]
 
 
@@ -220,7 +220,7 @@ class Link:
                 continue
             said = self.read(API_VERSIONS, version, answer)
             if said["errorCode"]:
-                raise BrokerError(f"{self.address} does not tell its versions", said["errorCode"])
+                raise BrokerError(f"{self.address} does not report its versions", said["errorCode"])
             self.versions = in_common(said["apiKeys"])
             return
 
@@ -441,7 +441,7 @@ def _give(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
 
 
 def why(error: OSError) -> str:
-    """What went wrong on a socket, in the system's words."""
+    """The error of a socket, in the system's words."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     with contextlib.suppress(AttributeError):

@@ -71,7 +71,7 @@ OUT_OF_ORDER: Final = (45, 59)
 # The partition's leader, or a coordinator, is elsewhere or not ready.
 MOVED: Final = (LOST, 3, 5, 6, 8, 13, 14, 15, 16, 41, 56, 72, 74, 75, 100)
 RETRIABLE: Final = frozenset({*MOVED, 7, 19, 20, 51, 89})
-# After these, a transactional producer cannot go on.
+# After these, a transactional producer cannot continue.
 FENCED: Final = frozenset({47, 48, 49, 52, 53, 59, 90, 120})
 
 
@@ -153,7 +153,7 @@ def throttle_ms(values: Message) -> int:
 
 
 class Framed(NamedTuple):
-    """A request in pieces: what stands before the batch, and what stands after it."""
+    """A request in pieces: what is before the batch, and what is after it."""
 
     before: bytes
     after: bytes
@@ -175,7 +175,7 @@ class ProduceForm:
         body = encode(_definition("ProduceRequest"), version, values)
         self.header = _header("Produce", version, 0)
         self.compact = version in _definition("ProduceRequest").flexible_versions
-        # Behind an empty batch: the ends of partition, topic and request, without tagged fields.
+        # After an empty batch: the ends of partition, topic and request, without tagged fields.
         self.after = bytes(3) if self.compact else b""
         length = 1 if self.compact else SIZE.size
         self.before = body[: len(body) - len(self.after) - length]

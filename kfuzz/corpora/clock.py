@@ -54,7 +54,7 @@ class Clock:
         return days * self.before[-1] + self.before[at] + (rest_ms - start_ms) * self.pieces[at].rate
 
     def moment(self, units: int) -> Moment:
-        """The moment at which so many units have passed since 1970, behind any time in which none pass."""
+        """The moment at which so many units have passed since 1970, and after any time in which none pass."""
         days, rest = divmod(units, self.before[-1])
         at = bisect_right(self.before, rest) - 1
         start_ms = self.pieces[at - 1].end_ms if at else 0

@@ -1,4 +1,4 @@
-"""What a workload's random numbers are like: the exact probabilities that ``kfuzz.corpora.statistics`` compares with.
+"""Distributions of a workload's random numbers: exact probabilities that ``kfuzz.corpora.statistics`` compares with.
 
 The generator makes every number from 32 random bits, in whole numbers. So the probabilities here count those bits.
 """
@@ -201,7 +201,7 @@ def _first_shares(keys: Keys, count: int) -> Shares:
 def _steps(cardinality: int) -> tuple[Numbers, Numbers]:
     """The ranks from 1 on in steps: single ones first, then ever more at a time.
 
-    The first rank of each step, and the one behind its last.
+    The first rank of each step, and the one after its last.
     """
     edges = np.arange(1, min(cardinality, RANKS_EXACT) + 2, dtype=np.int64)
     if cardinality > RANKS_EXACT:

@@ -32,7 +32,7 @@ NAME: Final = re.compile(r"([0-9]{6,12})-([0-9]{12,18})-([0-9]{12,18})-.+\.jsonl
 
 
 class RowWriter:
-    """Keeps the rows of one attempt. What was added is durable after :meth:`flush`, which also runs at the end."""
+    """Keeps the rows of one attempt. Added rows are durable after :meth:`flush`, which also runs at the end."""
 
     def __init__(self, target: Target, workload: Workload, run: int, attempt: str) -> None:
         self._target, self._directory = target, directory_of(workload)

@@ -77,7 +77,7 @@ def schema(rows: Rows = "batches", columns: Sequence[str] | None = None) -> pa.S
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to read of a workload: the columns, and bounds. Of ``rows="batches"``, offsets are base offsets.
+    """The part of a workload to read: the columns, and bounds. Of ``rows="batches"``, offsets are base offsets.
 
     ``UsageError`` for an unknown isolation, and for one of batches.
     """
@@ -191,7 +191,7 @@ def read_segment(plan: Plan, segment_id: int, query: Query) -> Iterator[pa.Recor
             part = next_part(view, limits=LIMITS, payload_bytes=PAYLOAD_BYTES)
             if not part.consumed:
                 raise RuntimeError(f"{segment.path}, byte {at + start}: a generated batch is refused: {part.finding}")
-            # What this window still holds is looked at first.
+            # The rest of this window comes first.
             ahead.rest = (at + start + part.consumed, view[part.consumed :])
             needs = rows.needs_outcomes
             if (found := rows.of(view, part, at + start, ahead if needs else None)) is not None:
@@ -228,7 +228,7 @@ class _GeneratedAhead(Ahead):
         self.walked = -1
         # Windows that are made but not yet returned.
         self.waiting: deque[tuple[int, memoryview]] = deque()
-        # What follows in the window that is being read.
+        # The next rows of the window that is being read.
         self.rest: tuple[int, memoryview] = (0, memoryview(b""))
         # The windows of the segment that follows, as far as they are needed.
         self.later: Iterator[memoryview] | None = None
@@ -318,7 +318,7 @@ def _batches(window: memoryview, segment: logs.Segment, query: Query, at: int) -
 
 
 def _counts(window: memoryview, heads: BatchHeads, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The number of records in each batch. Only a look into a wrapper of magic 0 or 1 tells how many it has."""
+    """The number of records in each batch. A wrapper of magic 0 or 1 must be opened to count them."""
     counts = np.ones(len(heads.places), np.int64)
     counts[heads.is_new] = heads.new["record_count"]
     for i in np.flatnonzero(~heads.is_new & (heads.values("codec", np.int64) != 0)):

@@ -111,7 +111,7 @@ def planned(target: Target, workload: Workload, name: str = "the workload") -> P
 def claimed(
     target: Target, plan: Plan, *, overwrite: bool = False, resume: Resume = "no", break_lock: bool = False
 ) -> Iterator[Lock]:
-    """Own ``target`` while the block runs, see ``locks.owned``. What :func:`inspect` refuses is refused untouched."""
+    """Own ``target`` while the block runs, see ``locks.owned``. If :func:`inspect` refuses it, it stays untouched."""
     inspect(target, plan.workload, overwrite=overwrite, resume=resume)
     with owned(target, [MANIFEST, LABELS, *plan.directories()], break_lock=break_lock) as lock:
         yield lock
@@ -119,7 +119,7 @@ def claimed(
 
 @dataclass(slots=True)
 class Work:
-    """What a run has to do: ``left`` are the ids of the segments to write. ``run`` numbers the runs of a corpus."""
+    """The work of a run: ``left`` are the ids of the segments to write. ``run`` numbers the runs of a corpus."""
 
     run: int
     left: Ids
@@ -273,7 +273,7 @@ def held_workload(target: Target) -> Workload:
         return parse((target.read(WORKLOAD) or b"").decode(), WORKLOAD)
     except (UsageError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{target} holds a corpus that this version of kfuzz cannot read ({error}), so it cannot tell what belongs "
+            f"{target} holds a corpus that this version of kfuzz cannot read ({error}), so it cannot know what belongs "
             f"to it; remove {target} yourself or name another directory"
         ) from None
 
@@ -299,7 +299,7 @@ def publish(out: str | Path | Target, plan: Plan, rows: Iterable[Row]) -> None:
 
 
 def _whole(target: Target, plan: Plan, rows: Iterable[Row]) -> Iterator[Row]:
-    """``rows``, checked; at their end, ``UsageError`` tells what was wrong."""
+    """``rows``, checked; at their end, ``UsageError`` says what was wrong."""
     versions: set[str] = set()
     first, wrong = "", 0
     for segment_id, row, problem in matched(target, plan, rows, tidy=True):

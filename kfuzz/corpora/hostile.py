@@ -1,4 +1,4 @@
-"""Hostile batches: vectors of the golden suite that can stand in the middle of a log.
+"""Hostile batches: vectors of the golden suite that can be in the middle of a log.
 
 Such a vector is one whole frame of magic 2, so that a reader which skips it by its length finds the next batch. The
 suite says what a consumer does with it. Its base offset and leader epoch can be replaced: the CRC does not cover them.
@@ -52,7 +52,7 @@ class Hostile:
 
     @property
     def verdict(self) -> str:
-        """What the suite says of it for a consumer: "valid", "acceptable" or "invalid"."""
+        """The suite's verdict for a consumer: "valid", "acceptable" or "invalid"."""
         return str(self.vector.expect["consumer"]["verdict"])
 
     @property
@@ -124,7 +124,7 @@ def moved(data: bytes, base_offset: int, leader_epoch: int = 0) -> bytes:
 
 
 def moved_expectation(vector: Vector, base_offset: int, leader_epoch: int = 0) -> dict[str, Any]:
-    """What the suite expects of a consumer that reads :func:`moved` of the vector's bytes."""
+    """The suite's expectation of a consumer that reads :func:`moved` of the vector's bytes."""
     before, _, _ = HEAD.unpack_from(vector.data)
     by = base_offset - before
     expect = dict(vector.expect["consumer"])
@@ -150,7 +150,7 @@ def _moved_batch(batch: Mapping[str, Any], by: int, leader_epoch: int) -> dict[s
 
 
 def _fits(vector: Vector) -> bool:
-    # What a batch may cost can only be measured by itself.
+    # The cost of a batch can only be measured alone.
     if isinstance(vector.source, Bomb) or vector.size > HOSTILE_BYTES_MAX or vector.budget:
         return False
     data = vector.data

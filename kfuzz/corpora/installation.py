@@ -49,7 +49,7 @@ FIRST_LOG: Final = f"{0:020d}.log"
 INDEX_BYTES_DEFAULT: Final = 10 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
 CHUNK_BYTES: Final = 4 * MIB
-# What a broker has beside an empty log: the indexes, which it makes as large as they may become.
+# The most that a broker has beside an empty log: the indexes, which it makes as large as they may become.
 UNDO_BYTES_MAX: Final = 64 * MIB
 
 
@@ -64,7 +64,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What an installation did, or would do: bytes that were copied or linked; ``absent`` partitions were left out.
+    """The result of an installation or a plan: bytes that were copied or linked; ``absent`` partitions were left out.
 
     ``present`` partitions already held exactly this corpus and were left as they are.
     """
@@ -224,7 +224,7 @@ def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = N
 
 
 def _topic_notes(topic: TopicSettings, configs: dict[str, dict[str, str]]) -> Iterator[str]:
-    """What is wrong with a topic as the broker has it."""
+    """The faults of a topic as the broker has it."""
     if topic.name not in configs:
         yield (
             f"the broker's metadata has no topic {topic.name}, so it sets the directories of its partitions aside; "
@@ -402,7 +402,7 @@ def _install(partitions: list[_Partition], link: bool, set_done: Callable[[int],
 
 
 def _undo_of(path: Path) -> Callable[[], object]:
-    """What makes ``path`` again as it is now. Only small files of the broker and equal logs are ever replaced."""
+    """A function that restores ``path`` as it is. Only small files of the broker and equal logs are ever replaced."""
     if not os.path.lexists(path):
         return lambda: path.unlink(missing_ok=True)
     if path.suffix == ".log" and _size_of(path) > 0:

@@ -356,7 +356,7 @@ def _decimal(number: int, decimals: int) -> str:
     return f"{'-' * (number < 0)}{whole}.{rest:0{decimals}d}"
 
 
-# Numbers that stand for all of a range, to find their mean length.
+# A sample of the numbers of a range, to find their mean length.
 SPREAD = 1000
 
 

@@ -35,7 +35,7 @@ cdef enum:
 
 cdef struct step_t:
     int kind
-    int32_t text_at, text_size       # what stands in front of the value
+    int32_t text_at, text_size       # the text before the value
     uint64_t nulls
     range_t numbers
     int64_t times                    # of the offset

@@ -12,7 +12,7 @@ class LogWalk(IndexWalk):
     crc32c: int
     def __init__(self, segment: Segment, index_interval_bytes: int) -> None: ...
     def hostile(self, data: Buffer, at: int, offsets: int) -> None:
-        """Pass over a hostile batch at byte ``at`` that takes ``offsets`` offsets. The walk goes on behind it."""
+        """Pass over a hostile batch at byte ``at`` that takes ``offsets`` offsets. The walk continues after it."""
 
     def finish(self, at: int) -> None:
         """Compare what every producer has written with the plan. ``at`` is the end of the log, in bytes."""

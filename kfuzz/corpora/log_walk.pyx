@@ -1,4 +1,4 @@
-"""What verification learns of a log while the reader's walk goes over it; the interface is described in log_walk.pyi.
+"""Collects facts for verification while the reader's walk goes over a log; the interface is described in log_walk.pyi.
 
 The reader has checked the CRC of each batch that comes here. So the sums over whole files and payloads are computed
 from those CRCs, and most bytes are summed once. Nothing here is shared with the generator but the formats of Kafka and
@@ -93,7 +93,7 @@ cdef struct fault_t:
     int64_t expected
     int64_t producer_id
 
-# What the plan says of a producer, and how much of it has been read.
+# The plan of a producer, and how much of it has been read.
 cdef struct producer_t:
     bint transactional
     int64_t producer_id
@@ -259,7 +259,7 @@ cdef class LogWalk(IndexWalk):
             self.no_memory = True
 
     cdef void contents(self, const batch_t *b) noexcept nogil:
-        """What compaction may and must have done to the batch, as far as the batch shows it."""
+        """Check the effects that compaction may and must have on the batch, as far as the batch shows them."""
         cdef const header_t *h = b.header
         cdef int64_t offsets = <int64_t> h.last_offset_delta + 1
         cdef int64_t keyless = 0

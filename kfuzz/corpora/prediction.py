@@ -1,4 +1,4 @@
-"""What a workload will take: bytes, tasks, core-hours. A small sample of each topic is made in memory, and measured."""
+"""Predicts what a workload costs: bytes, tasks, core-hours. Measures small samples of each topic, made in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TopicPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the whole corpus takes. ``core_hours`` is an estimate for this machine, without writing to a disk."""
+    """The cost of the whole corpus. ``core_hours`` is an estimate for this machine, without writing to a disk."""
 
     topics: Sequence[TopicPrediction]
     tasks: int

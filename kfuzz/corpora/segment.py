@@ -148,7 +148,7 @@ def _known_producers(
 
 
 def synthesiser(segment: Segment, index_interval_bytes: int) -> Synthesiser:
-    """What makes the bytes of ``segment``, not begun yet."""
+    """The generator of the bytes of ``segment``, not begun yet."""
     return Synthesiser(segment, index_interval_bytes, batch_bytes_max(segment.topic), PHRASES, compress)
 
 

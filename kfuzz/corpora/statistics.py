@@ -102,7 +102,7 @@ class _Wrong:
 
 @dataclass(slots=True)
 class _Sample:
-    """What was read of one topic. Lists have an array for each window or segment.
+    """The counts from reading one topic. Lists have an array for each window or segment.
 
     ``partition_units`` are the clock's units at offset 0. ``offsets`` and ``segments`` leave out segments of an old
     format. ``last_segments`` counts those that are the last one of their partition.
@@ -163,7 +163,7 @@ def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
     """The checks of the workload's topic ``at``. ``alarm`` is the probability that one check of a right topic fails."""
     topic, planned = corpus.workload.topics[at], corpus.plan.topics[at]
     if topic.adversarial.share:
-        # A hostile batch can say anything, and what stands between two of them is too short a stretch.
+        # A hostile batch can say anything, and the records between two of them are too few.
         return []
     sample = _Sample(topic, first_units(topic.timestamps, planned.offsets_per_partition - 1))
     for segment_id in _chosen(corpus, at):
@@ -201,7 +201,7 @@ def _chosen(corpus: Corpus, at: int) -> list[int]:
 
 
 def _take(view: memoryview, segment: Segment, sample: _Sample) -> None:
-    """Read one segment. Reading ends at bad bytes: :func:`kfuzz.corpora.verification.verify_segment` tells them."""
+    """Read one segment. Reading ends at bad bytes, which :func:`kfuzz.corpora.verification.verify_segment` reports."""
     if segment.is_cleaned:
         # Compaction changes everything else: a record without a key is gone, and offsets have gaps.
         sample.cleaned += sum(stream.records for stream in segment.streams if stream.kind in (PLAIN, IDEMPOTENT))

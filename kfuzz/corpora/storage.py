@@ -46,7 +46,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
-# What to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
+# The package to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
 PACKAGES: Final = {
     "s3": ("s3fs", "pip install 'kfuzz[s3]'"),
     "s3a": ("s3fs", "pip install 'kfuzz[s3]'"),
@@ -128,7 +128,7 @@ class Target(ABC):
 
     @abstractmethod
     def list(self, directory: str = "") -> Listing:
-        """What is directly in ``directory``; nothing if it does not exist."""
+        """The entries directly in ``directory``; nothing if it does not exist."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -566,7 +566,7 @@ class RemoteTarget(Target):
         return None
 
     def check_writable(self) -> None:
-        """Only the first put can tell."""
+        """Only the first put can show it."""
 
     def sweep(self, directories: Iterable[str], owner: str = "") -> None:
         """Also abort unfinished uploads of S3, which cost money and which no listing shows.
@@ -590,7 +590,7 @@ class RemoteTarget(Target):
 
     @contextlib.contextmanager
     def told(self, deed: str, name: str) -> Iterator[None]:
-        """Tell any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
+        """Raise any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
         try:
             yield
         except (KfuzzError, CancelledError):

@@ -46,7 +46,7 @@ class Synthesiser:
         """The ``.txnindex`` file: one ``AbortedTxn`` for each aborted transaction; empty if there is none."""
 
     def producers(self) -> list[tuple[int, int, int, int, int, int, int, int]]:
-        """What Kafka knows of each producer that wrote to this segment: the fields of ``snapshot.Producer``."""
+        """Kafka's state of each producer that wrote to this segment: the fields of ``snapshot.Producer``."""
 
     def fingerprint(self) -> str:
         """The content fingerprint in hex. It does not depend on the versions of the codec libraries."""

@@ -116,7 +116,7 @@ cdef struct record_t:
 
 
 cdef struct codecs_t:
-    # What a topic's batches are compressed with, and how often: numbers of codecs, and weights.
+    # The codecs of a topic's batches, and how often each is used: numbers of codecs, and weights.
     int count
     int[CODEC_COUNT] codec
     uint64_t[CODEC_COUNT] weight
@@ -412,7 +412,7 @@ cdef class Synthesiser(Writers):
         return total
 
     cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
-        """Write the value of the batch's record ``i`` behind those before it."""
+        """Write the value of the batch's record ``i`` after those before it."""
         cdef uint8_t *start = self.json_values.out.p
         cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
                                             r.key_size, self.key_kind == KEYS_SEQUENTIAL)
@@ -421,7 +421,7 @@ cdef class Synthesiser(Writers):
         self.json_values.out.p = end
 
     cdef int64_t measure_time(self, record_t *r) noexcept nogil:
-        """What jitter and lateness add to a record's timestamp, in ms."""
+        """The ms that jitter and lateness add to a record's timestamp."""
         cdef uint64_t late
         cdef int64_t added = 0
         if self.jitter_ms != 0:

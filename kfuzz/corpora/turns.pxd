@@ -22,7 +22,7 @@ cdef struct stream_t:
     int64_t markers              # still to write
     int64_t in_transaction       # records still to write in the open transaction
     int64_t first_offset         # of the open transaction; -1 if none is open
-    # What Kafka's producer snapshot says about this stream: its last batch of data, and its last batch of any kind.
+    # The facts of Kafka's producer snapshot about this stream: its last batch of data, and its last batch of any kind.
     int64_t data_offset          # the last offset; -1 before the first batch
     int64_t data_delta           # the last offset less the first
     int64_t data_sequence        # the last sequence

@@ -286,7 +286,7 @@ def _label_files(corpus: Corpus) -> set[str]:
 
 
 def _partition(out: Target, others: Collection[str], directory: str) -> tuple[Listing, list[str], bytes | None]:
-    """What a partition holds: its files, the names of files in directories there, and its checkpoint.
+    """The contents of a partition: its files, the names of files in directories there, and its checkpoint.
 
     Nothing if ``others`` has it, because it is a link.
     """
@@ -332,7 +332,7 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
     for label in [*labels, None]:
         end = len(view) if label is None else label.at
         if not start <= end <= len(view):
-            return [_off_label(segment, f"has a batch at byte {end}, which is not behind the one before it")]
+            return [_off_label(segment, f"has a batch at byte {end}, which is not after the one before it")]
         # The generator writes exactly what the documents demand, so every finding between two labels is a problem.
         if start < end:
             reading = check_with(view[start:end], walk, profile="strict", limits=limits)

@@ -168,7 +168,7 @@ class Batches:
 class Producers:
     """Idempotent producers. Together they write ``share`` of the offsets.
 
-    ``epoch_records``: after so many records in a partition, a producer goes on with the next epoch (0: never).
+    ``epoch_records``: after so many records in a partition, a producer takes the next epoch (0: never).
     ``first_sequence``: the sequence of its first record in a partition.
     """
 
@@ -184,7 +184,7 @@ class Transactions:
 
     A transaction covers ``partitions`` partitions of the topic, with ``records`` records in each on average.
     ``cross_share``: for each producer, the share of the segments' boundaries at which a transaction is open.
-    ``epoch_transactions``: after so many transactions, a producer goes on with the next epoch (0: never);
+    ``epoch_transactions``: after so many transactions, a producer takes the next epoch (0: never);
     ``coordinator_epoch_transactions`` does the same for its coordinator.
     """
 
@@ -241,7 +241,7 @@ class Adversarial:
 class Topic:
     """One topic of the corpus; ``weight`` sets its part of the corpus' size.
 
-    ``leader_epoch_offsets``: after so many offsets, a partition goes on with the next leader epoch (0: never).
+    ``leader_epoch_offsets``: after so many offsets, a partition takes the next leader epoch (0: never).
     """
 
     name: Annotated[str, TOPIC_NAME]

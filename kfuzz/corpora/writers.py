@@ -1,4 +1,4 @@
-"""What each writer of a topic adds to each segment of a partition. Pure functions: no segment needs those before it.
+"""The batches of a topic's writers in each segment of a partition. Pure functions: no segment needs those before it.
 
 A *writer* is a producer, or the source of the records without a producer id. Its part of one segment is a ``Stream``.
 In the formulas, ``k`` is the number of the segment among those that producers write to, from 0.

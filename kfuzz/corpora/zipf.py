@@ -32,7 +32,7 @@ PRECISION_BITS = 31
 # For exponents up to 4, the terms after these are below 2^-31.
 TERMS = 7
 WEIGHT_BITS = 96
-# One column of the alias table: the limit below which it stands for its own block, and the other block.
+# One column of the alias table: the limit below which it means its own block, and the other block.
 COLUMN = struct.Struct("=QII")
 
 CONTEXT = Context(prec=60, rounding=ROUND_FLOOR)

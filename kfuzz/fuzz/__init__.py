@@ -1,7 +1,7 @@
 """Fuzz targets, the instrumented build and the campaign runner. Only this folder imports atheris.
 
 ``targets`` is the table of fuzz targets, ``building`` makes the instrumented copy of the compiled modules, ``harness``
-is the process that atheris runs in, with a ``recorder`` that lets it go on. ``campaign.run`` drives them: ``running``
+is the process that atheris runs in, whose ``recorder`` lets it continue. ``campaign.run`` drives them: ``running``
 is one such process, ``faults`` groups what breaks a target, ``truth`` asks another reader, ``shrinking`` makes inputs
 simpler in a process of its own (``trying``). ``once`` runs given inputs without fuzzing, and ``exporting`` serves other
 people's fuzzers. ``peers`` are other people's readers: ``peer_building`` compiles them, and ``ahead`` runs each input

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Sanitizer = Literal["none", "address", "undefined"]
-# What a build may lack in a benchmark.
+# Parts that a build may lack in a benchmark.
 Part = Literal["coverage", "structure"]
 SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 
@@ -69,7 +69,7 @@ QUIET = """\
 #include <Python.h>
 #pragma clang attribute pop
 """
-# Each module of kfuzz tells where its counters are (tiers.pyx). In assembly, because clang would give the compiler's
+# Each module of kfuzz reports where its counters are (tiers.pyx). In assembly, because clang would give the compiler's
 # own symbols other names if C code used them.
 COUNTED = """\
 __asm__(".pushsection .data.rel.local,\\"aw\\"\\n"
@@ -96,9 +96,9 @@ RUNTIMES: dict[Sanitizer, str] = {
 # Cython's own functions and the start of a module say nothing about an input either. They are most of the branches, and
 # libFuzzer looks at each counter after each input.
 UNCOUNTED = "fun:__Pyx_*\nfun:__pyx_pymod_*\nfun:PyInit_*\n"
-# What compares the loops with each other is no part of what is fuzzed either.
+# The code that compares the loops with each other is not fuzzed either.
 UNWATCHED = "kfuzz.fuzz.tiers"
-# The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.
+# The mutator is not fuzzed, so it has no coverage and no sanitizer.
 MUTATOR_FLAGS = (
     *("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-shared", "-fPIC"),
     *("-fvisibility=hidden", *(f"-I{PACKAGE.name}/{folder}" for folder in ("wire/io", "wire/messages", "mutate"))),
@@ -121,7 +121,7 @@ class NoNativeCoverage(KfuzzError):
 class Build:
     """The directory with a campaign's executables.
 
-    ``native`` tells whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
+    ``native`` says whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
     """
 
     directory: Path

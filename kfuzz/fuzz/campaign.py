@@ -1,6 +1,6 @@
 """Fuzz targets for a given time and report the results.
 
-``OUT/<target>/`` holds what a campaign leaves, and the next one goes on from it: ``corpus``, ``causes`` (the smallest
+``OUT/<target>/`` holds what a campaign leaves, and the next one continues from it: ``corpus``, ``causes`` (the smallest
 input of each cause), ``aside`` (inputs of the corpus that break the target), ``log.txt`` (libFuzzer's own output) and
 ``result.json``, also if the campaign was interrupted. Nothing that is found ends a campaign. Equal seed, ``runs``,
 build, starting corpus and environment give equal campaigns of one job, if the machine supports fixed addresses
@@ -63,7 +63,7 @@ class Result:
     """The result of a campaign on one target.
 
     ``implementation`` is what was fuzzed: kfuzz, or a peer as ``name@version``.
-    ``modules`` and ``counters`` tell how much compiled code libFuzzer watches. If it watches none,
+    ``modules`` and ``counters`` say how much compiled code libFuzzer watches. If it watches none,
     ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code, by the job that
     reached most. ``corpus_before`` and ``corpus_after`` count the inputs of the corpus before and after the fuzzing,
     ``corpus_merged`` those that are left of them (None without a merge), and ``set_aside`` those that break the target.
@@ -244,7 +244,7 @@ def _locked_corpus(folder: Path) -> contextlib.AbstractContextManager[int]:
 def _held(folder: Path, path: Path, flags: int, is_busy: Callable[[int], str], option: str) -> Iterator[int]:
     """Lock ``path`` in ``folder``, or raise ``UsageError`` with what ``is_busy`` says. Yields the descriptor.
 
-    The lock ends with the last process that holds the descriptor, so a crash leaves no lock behind.
+    The lock ends with the last process that holds the descriptor, so a crash leaves no lock.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -283,7 +283,7 @@ class _Crew:
         try:
             self._follow(futures, watch)
         except KeyboardInterrupt:
-            # First of all, so that no target begins while others are told.
+            # Before anything else, so that no target begins while the others hear of it.
             self._is_over.set()
             for campaign in self._campaigns:
                 campaign.stop()
@@ -483,7 +483,7 @@ class _Campaign:
                     setattr(result, name, (getattr(result, name) or 0) + number)
 
     def _judge(self, ended: Ended, totals: Totals, name: str) -> bool:
-        """Record what one process found. Returns whether an input ended it, so that another one must go on."""
+        """Record what one process found. Returns whether an input ended it, so that another one must continue."""
         self._take(self._work / f"finds-{name}")
         if ended.data is not None:
             with self._mutex:

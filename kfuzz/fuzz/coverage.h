@@ -1,4 +1,4 @@
-/* Tells which inputs reach something that no input before them reached, as libFuzzer does: by how often each counter of
+/* Finds which inputs reach something that no input before them reached, as libFuzzer does: by how often each counter of
  * the compiled modules was incremented, in steps (1, 2, 3, 4, 8, 16, 32, 128). libFuzzer sets the counters to zero before
  * each input, and decides only after the target has returned. */
 #ifndef KFUZZ_COVERAGE_H

@@ -36,7 +36,7 @@ from kfuzz.text import foreign_text
 
 __all__ = ["DIFFERENTIAL", "Crash", "as_differential", "as_it_is", "crash_at", "crash_of_target", "with_killing_fields"]
 
-# What may only happen in an instrumented build.
+# Classes of harm that may need an instrumented build.
 NATIVE: Final = frozenset({KILLS.name, HANGS.name, MEMORY.name})
 # In place of a target: kfuzz and a testee differ.
 DIFFERENTIAL: Final = "differential"

@@ -1,4 +1,4 @@
-"""What the bytes of a target's input are: record batches, or a message. Dumps, vectors and the search for the fields
+"""The format of a target's input: record batches, or a message. Dumps, vectors and the search for the fields
 that kill need to know.
 """
 
@@ -57,7 +57,7 @@ def killing_fields_of(target: Target, data: bytes, breaks: Callable[[bytes], boo
     """The fields of an input's body without which the target does not break in the same way; see
     :func:`~kfuzz.annotate.killing.killing_fields`. Empty if the input has no body.
 
-    ``breaks`` tells whether an input of the target breaks it in that way.
+    ``breaks`` says whether an input of the target breaks it in that way.
     """
     body = body_of(target, data)
     if body is None or not breaks(body.input_of(body.data)):

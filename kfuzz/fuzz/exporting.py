@@ -34,7 +34,7 @@ GO_HEADER: Final = "go test fuzz v1\n"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What ``export`` wrote: ``seeds`` of them in ``folder``. Some targets have no dictionary or mutator."""
+    """The files of an ``export``: so many ``seeds``, in ``folder``. Some targets have no dictionary or mutator."""
 
     seeds: int
     folder: Path

@@ -1,7 +1,7 @@
 """The faults of a target: its finds by their cause, in the referee's model, with the smallest input of each.
 
 ``FOLDER/causes/`` holds for each cause the input, a text beside it, and ``causes.json`` with all of them. A later
-campaign in the same folder reads that file and goes on counting.
+campaign in the same folder reads that file and continues to count.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CALLERS = ("kfuzz/fuzz/harness.py", "kfuzz/fuzz/recorder.py")
 class Fault:
     """One cause. ``id`` is the same in every run. ``harm`` is a class of :mod:`kfuzz.conformance.judge.harm`.
 
-    ``summary``, ``at`` and ``details`` tell what happened and where, ``count`` how many inputs it broke.
+    ``summary``, ``at`` and ``details`` say what happened and where, ``count`` how many inputs it broke.
     ``input_hex`` is the smallest one, ``file`` holds it, and ``known`` names the vectors and seeds among the inputs.
     ``kills``: the fields without which the smallest input does not break the target in this way, the most telling one
     first; empty if they were not found. ``truth``: the testee that reads the inputs otherwise; empty if they break the

@@ -110,7 +110,7 @@ class Ahead:
         return find, False
 
     def _status(self) -> int | None:
-        """What came back: GOES_ON, or the status of a child that ended; None if nothing came in time."""
+        """The reply: GOES_ON, or the status of a child that ended; None if nothing came in time."""
         try:
             return int.from_bytes(_take(self._link, STATUS_BYTES), "little")
         except TimeoutError:
@@ -152,7 +152,7 @@ class Ahead:
             link.sendall(status.to_bytes(STATUS_BYTES, "little"))
 
     def _serve(self, link: socket.socket) -> None:
-        """What a child does until the fuzzer ends."""
+        """The work of a child until the fuzzer ends."""
         faulthandler.enable()
         faulthandler.register(STACK_SIGNAL)
         while True:

@@ -35,7 +35,7 @@ OF_PEERS: Final = (
     f"-report_slow_units={2 * CHILD_TIMEOUT_S}",
     f"-malloc_limit_mb={1 << 20}",
 )
-# What compiled code reads beyond its memory differs each time.
+# An input runs so many times, because bytes that compiled code reads beyond its memory differ each time.
 TIMES: Final = 4
 
 
@@ -134,7 +134,7 @@ def is_replay(arguments: Sequence[str]) -> bool:
 def stop_timer_at_exit() -> None:
     """Stop atheris's timer before the interpreter ends.
 
-    The timer goes on until the process is gone, and the interpreter takes back the handler of SIGALRM when it ends.
+    The timer runs until the process is gone, and the interpreter takes back the handler of SIGALRM when it ends.
     A tick after that kills the process, and libFuzzer writes the input of a crash only then.
     """
     atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)

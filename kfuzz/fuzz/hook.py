@@ -1,4 +1,4 @@
-"""What a campaign tells the mutation hook, ``kfuzz/mutate/library.c``, about its target."""
+"""Describes a campaign's target to the mutation hook, ``kfuzz/mutate/library.c``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _kept: list[Any] = []
 
 
 def prepare(library: ctypes.CDLL, target: Target) -> None:
-    """Tell the hook in ``library`` about the target. If it has no hook, only libFuzzer mutates."""
+    """Describe the target to the hook in ``library``. If it has no hook, only libFuzzer mutates."""
     if getattr(library, "kfuzz_mutator_settings", None) is None:
         return
     library.kfuzz_mutator_settings(ZLIB_LIBRARY.encode(), (ZSTD_LIBRARY or "").encode(), int(target.compresses))

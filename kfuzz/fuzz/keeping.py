@@ -65,7 +65,7 @@ class AskedKafka:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What to write: ``files`` with their contents, the vector as its file has it (None for a regression only), and the
+    """Files to write: ``files`` with their contents, the vector as in its file (None for a regression only), and the
     file of the regression (None if the input is none).
     """
 
@@ -127,7 +127,7 @@ def kept_vector(
     try:
         expect, finding = _expected(crash.body)
     except Exception as error:
-        # What kfuzz makes of the input is not known while the input breaks kfuzz itself.
+        # kfuzz's own result is not known while the input breaks kfuzz itself.
         raise UsageError(
             f"kfuzz's own reader fails on {crash.file}: {type(error).__name__}: {error}; mend it first, "
             "or keep the input with --regression-only"
@@ -188,7 +188,7 @@ def kept_regression(
             "keep it as a vector with --id, or compare with kafka-clients"
         )
     stem = name or crash.file.name
-    # What cannot be kept at all says so at once.
+    # Refuse at once what cannot be kept at all.
     _regression(crash, stem, text, regressions, None)
     regression, files = _regression(as_it_is(crash), stem, text, regressions, None)
     return Kept(files, None, regression)

@@ -42,7 +42,7 @@ ARTIFACT = re.compile(r"Test unit written to (.+)$")
 
 @dataclass(slots=True)
 class Totals:
-    """What libFuzzer has printed so far.
+    """The output of libFuzzer so far.
 
     ``started`` counts inputs that were given by name, as in a replay. ``new_at`` is when something new was last found,
     by ``time.monotonic``. Numbers of the hook and of the tiers are None until the process ends by itself.
@@ -103,7 +103,7 @@ class Ended:
 def flags(
     sanitizer: Sanitizer, artifacts: Path, *, seed: int, length_max: int = 0, timeout_s: int = INPUT_TIMEOUT_S
 ) -> list[str]:
-    """The flags that all runs of libFuzzer have. What ends a run goes to ``artifacts``.
+    """The flags that all runs of libFuzzer have. An input that ends a run goes to ``artifacts``.
 
     Inputs are cut at ``length_max`` bytes; 0 means that they are not.
     """

@@ -20,7 +20,7 @@ class OracleFailure(Exception):
 
 
 class MemoryRefused(MemoryError):
-    """An input made the target ask for more memory at once than the input justifies, and it went on without."""
+    """An input made the target ask for more memory at once than the input justifies, and it continued without."""
 
 
 class Undeclared(Exception):
@@ -46,7 +46,7 @@ def exact_buffer(data: bytes) -> array[int]:
 def exact_bytes(data: bytes) -> bytes:
     """Copy ``data`` into a ``bytes`` object that no code may read beyond its end, for readers that take only ``bytes``.
 
-    Under the address sanitizer, its block goes on for :data:`BEYOND` bytes that must not be read, the last NUL byte
+    Under the address sanitizer, its block continues for :data:`BEYOND` bytes that must not be read, the last NUL byte
     among them. Other objects in memory would hide a read that goes far. This needs Python's allocator ``malloc``, so
     that the object has a block of its own. Without the sanitizer it is only a copy.
     """

@@ -88,7 +88,7 @@ class Truth:
         return unpack(item.data) if self._target.compresses else item.data
 
     def told(self, item: Deviation) -> str:
-        """What is wrong with kfuzz's reading, if the testee is right. A deviation tells what is wrong with its."""
+        """The fault of kfuzz's reading, if the testee is right. A deviation states the fault of the testee's."""
         rest = item.reason.removeprefix(f"{item.error}; ")
         if rest == item.reason or item.harm in SWAPPED:
             return rest

@@ -1,4 +1,4 @@
-"""Records what breaks a target, in the process that fuzzes it, so that the fuzzer goes on.
+"""Records what breaks a target, in the process that fuzzes it, so that the fuzzer continues.
 
 A *find* is all that breaks a target in one way: the same kind of fault at the same line of code. The recorder keeps the
 smallest input of each find in a folder, from which the campaign reads it.
@@ -48,7 +48,7 @@ __all__ = [
 # an input without an end.
 Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
 
-# What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
+# Settings of the fuzzing process in its environment: the folder in which finds are recorded (without it, the first one
 # ends the process), after how many seconds the stack of a process that hangs is printed, whether to end after the
 # first find, whether to run inputs from standard input without fuzzing, and the folder of the testee if it is a peer.
 FINDS: Final = "KFUZZ_FINDS"
@@ -73,7 +73,7 @@ _WORDS: Final = re.compile(r"[A-Za-z_ -]*[A-Za-z_]")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """What breaks a target in one way: ``data`` is the smallest input that does, ``count`` how many inputs did.
+    """One way in which inputs break a target: ``data`` is the smallest input that does, ``count`` how many inputs did.
 
     ``summary`` is one line, ``at`` the place in the code (empty if it is not known), ``details`` a short stack.
     """
@@ -133,7 +133,7 @@ class Recorder:
 
 def of_error(error: Exception, data: bytes) -> Find:
     """The find of one input that raised ``error``."""
-    # What a peer raised says everything; the exception around it is ours.
+    # The exception of a peer says everything; the one around it is ours.
     shown = error.__cause__ or error if isinstance(error, Undeclared) else error
     summary = foreign_text(traceback.format_exception_only(shown)[-1].strip())
     # A file's place on this machine says nothing.
@@ -197,12 +197,12 @@ def answer(find_in: Callable[[bytes], Find | None], lines: Iterable[bytes], say:
 
 
 def fields_of(find: Find) -> dict[str, str]:
-    """What a find says about one input, without the input itself."""
+    """The facts of a find about one input, without the input itself."""
     return {name: getattr(find, name) for name in ("kind", "summary", "at", "details")}
 
 
 def found_by(run: Callable[[bytes], None], data: bytes) -> Find | None:
-    """What one input breaks, if it does so by an exception."""
+    """The fault that one input shows, if it does so by an exception."""
     try:
         run(data)
     except Exception as error:

@@ -16,7 +16,7 @@ from typing import Final
 
 __all__ = ["SAMPLES", "SAMPLES_WAIT", "Sampler", "Samples"]
 
-# What the fuzzing process is told by its environment: where the pipe is, and whether to wait if it is full. Without
+# Settings of the fuzzing process in its environment: where the pipe is, and whether to wait if it is full. Without
 # that, an input that does not fit is left out, so that a slow reader does not slow down the fuzzer.
 SAMPLES: Final = "KFUZZ_SAMPLES"
 SAMPLES_WAIT: Final = "KFUZZ_SAMPLES_WAIT"
@@ -54,7 +54,7 @@ class Samples:
         return found
 
     def close(self) -> None:
-        """Let writers go on without a reader."""
+        """Let writers continue without a reader."""
         os.close(self._pipe)
 
 

@@ -19,7 +19,7 @@ from kfuzz.mutate.shrinking import shrink
 
 __all__ = ["killing_fields_again", "shrink_faults"]
 
-# What one fault may cost. An input that ends the process costs its start, one that hangs costs the time limit.
+# Limits on the work for one fault. An input that ends the process costs its start, one that hangs costs the time limit.
 TRIES_MAX: Final = 4000
 ENDS_MAX: Final = 60
 HANGS_MAX: Final = 6
@@ -62,7 +62,7 @@ class _Asking:
         return self._tries >= TRIES_MAX or self._ends >= ENDS_MAX or self._hangs >= HANGS_MAX
 
     def find_of(self, data: bytes) -> Find | None:
-        """What the input breaks, if that is the same fault."""
+        """The fault of the input, if it is the same one."""
         find = self._trier.run(data)
         self._tries += 1
         # Memory is found by taking it, which is as slow.
@@ -102,7 +102,7 @@ def _killing(trier: Trier, target: Target, faults: Faults, fault: Fault, data: b
     asking = _Asking(trier, faults, fault)
 
     def breaks(changed: bytes) -> bool:
-        # What was not asked counts as no change.
+        # An input that was not asked about counts as no change.
         return asking.is_over or asking.find_of(changed) is not None
 
     try:
@@ -110,5 +110,5 @@ def _killing(trier: Trier, target: Target, faults: Faults, fault: Fault, data: b
     except CannotTry:
         return ()
     except Exception:
-        # What takes the input apart may be what the input breaks. The campaign goes on without the fields.
+        # The input may break the code that takes it apart. The campaign continues without the fields.
         return ()

@@ -63,8 +63,8 @@ cdef enum:
     # A payload that grows larger is left to the second tier.
     PAYLOAD_BYTES_MAX = 64 * 1024
     BUFFERS_MAX = 64
-    # What an input weighs, and what the inputs weigh between two that meet the second tier. UNJUDGED: the first tier
-    # cannot judge it to its end. DOUBTFUL: only the second tier can tell for sure whether it shows a fault.
+    # The weights of inputs, and their sum between two that meet the second tier. UNJUDGED: the first tier
+    # cannot judge it to its end. DOUBTFUL: only the second tier can decide whether it shows a fault.
     JUDGED = 1
     UNJUDGED = 2
     DOUBTFUL = 16
@@ -77,7 +77,7 @@ cdef enum:
 
 
 cdef class Coverage:
-    """What the inputs so far have reached in the compiled modules. Without native coverage nothing is ever new."""
+    """The coverage of the inputs so far in the compiled modules. Without native coverage nothing is ever new."""
 
     cdef region_t *regions
     cdef int64_t count
@@ -112,7 +112,7 @@ cdef class Coverage:
 
 
 def counters_of(module):
-    """The addresses of the module's first counter and behind its last one. None if it has no counters."""
+    """The addresses of the module's first counter and after its last one. None if it has no counters."""
     path = getattr(module, "__file__", None)
     if not isinstance(path, str) or not path.endswith(".so"):
         return None
@@ -168,7 +168,7 @@ cdef int compare(str what, int state, Scan scan, int expected, Scan rows) except
 
 
 cdef int compare_verdict(str what, Scan whole, int expected, Scan rows) except -1:
-    """The verdict alone goes on to where the rows have stopped, and has counted the same."""
+    """The verdict alone continues to where the rows have stopped, and has counted the same."""
     cdef int state = whole.advance()
     whole.require_memory()
     compare(what, state, whole, expected, rows)
@@ -217,7 +217,7 @@ cdef bint rows_are_inside(const rows_t *rows, int64_t n) noexcept nogil:
 
 
 cdef class Records(First):
-    """What holds for record batches, also as a broker or a log reads them if ``role`` says so.
+    """The promises for record batches, also as a broker or a log reads them if ``role`` says so.
 
     Verdict, rows and columns stop at the same bytes with the same findings and count the same records. A batch by
     itself gives the same rows. The loops for wide registers and the portable ones write the same columns, bytes and
@@ -479,7 +479,7 @@ cdef class Packed(Records):
 
 
 cdef class Messages(First):
-    """What holds for messages: the check and the reader end at the same byte with the same notes, and a message without
+    """The promises for messages: check and the reader end at the same byte with the same notes, and a message without
     notes (but of unknown tags) is written as the bytes that it was read from.
 
     ``schema_of`` returns the schema of the message that an input selects, or None.
@@ -523,7 +523,7 @@ cdef class Messages(First):
             return doubt
         if written == body[:end]:
             return JUDGED
-        # What was written is read and written again as it is.
+        # The written bytes are read and written again unchanged.
         again, _, values = schema.decode(written)
         if again != len(written) or values is None or schema.encode(values) != written:
             raise OracleFailure(f"a message is written as {written.hex()}, which reads and writes as another")

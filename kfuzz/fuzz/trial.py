@@ -50,7 +50,7 @@ class Trier:
         self._folder.cleanup()
 
     def run(self, data: bytes) -> Find | None:
-        """What the input breaks; None if it breaks nothing."""
+        """The fault that the input shows; None if there is none."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:

@@ -1,4 +1,4 @@
-"""Any log directory of Kafka, whoever wrote it: its segments as Arrow batches, lines, findings and copies.
+"""Any log directory of Kafka: its segments as Arrow batches, lines, findings and copies.
 
 ``segments`` finds segments, ``slicing`` divides them along their indexes, ``reading`` reads them (docs/dataframes.md).
 ``transactions`` says which records were aborted. ``printing``, ``checking`` and ``salvaging`` serve the verbs ``cat``,

@@ -15,7 +15,7 @@ VIEW_BYTES: Final = 16
 LENGTH_BYTES: Final = 4
 BEGINNING_BYTES: Final = 4
 
-# numpy's types; Arrow would import pandas to tell.
+# numpy's types; Arrow would import pandas to find out.
 NUMBERS: Final[dict[pa.DataType, type[np.generic]]] = {
     pa.bool_(): np.bool_,
     pa.int8(): np.int8,

@@ -1,4 +1,4 @@
-"""What a stopped broker's own copy of the cluster's metadata says of its topics: their settings.
+"""The settings of topics in a stopped broker's own copy of the cluster's metadata.
 
 Each KRaft broker keeps that copy in the partition ``__cluster_metadata-0`` of one of its log directories: a snapshot
 (``.checkpoint``) and the log of the records since.
@@ -52,7 +52,7 @@ def _set(config: dict[str, str], name: str, value: str | None) -> None:
 
 
 def _records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The records of the latest snapshot, then those of the log behind it."""
+    """The records of the latest snapshot, then those of the log after it."""
     start = 0
     snapshots = sorted(folder.glob("*.checkpoint"))
     if snapshots:

@@ -1,6 +1,6 @@
 """Judges the files of a log directory: segments, indexes, snapshots, checkpoints. ``kfuzz check DIR`` prints it.
 
-A segment is judged batch by batch, also behind damage. Of each code, the first finding of a file is kept, so that the
+A segment is judged batch by batch, also after damage. Of each code, the first finding of a file is kept, so that the
 memory does not grow with the log. This module needs neither numpy nor pyarrow.
 """
 
@@ -105,7 +105,7 @@ class Counts:
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
         self.others += not is_segment
-        # What a cluster begins with is in no partition.
+        # The first metadata of a cluster are in no partition.
         if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
@@ -226,7 +226,7 @@ def check_directory(
     """Judge the files of :func:`files_of`, one after the other, and add them to ``counts``.
 
     ``on_bytes`` gets the bytes that are done and those of all files. Raises ``UsageError`` as :func:`files_of` does. A
-    file that is deleted in between, as a running broker does, is left out. What cannot be judged is skipped, and the
+    file that is deleted in between, as a running broker does, is left out. A file that cannot be judged is skipped, the
     others are still judged: links, pipes and devices, and files that cannot be read or become shorter meanwhile.
     """
     files = files_of(directory, counts.passed)

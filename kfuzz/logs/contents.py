@@ -1,4 +1,4 @@
-"""What a file holds that is given in place of record batches, by its first bytes.
+"""Recognises by its first bytes a file that is given in place of record batches.
 
 A verb that reads record batches asks this first: "0 batches and a partial tail" would be a kind verdict on a capture, a
 compressed file or an index under another name. This module needs neither numpy nor pyarrow.
@@ -62,7 +62,7 @@ SIGNATURES: Final = (
     (b"\x7fELF", "a program (ELF)", OTHER),
     (b"\xca\xfe\xba\xbe", "a Java class", OTHER),
 )
-# A damaged offset may begin with so few bytes of a signature by chance; then a sound batch tells.
+# A damaged offset may begin with so few bytes of a signature by chance; then a sound batch decides.
 SHORT_BYTES: Final = 2
 TAR_AT: Final = 257
 TAR: Final = b"ustar"
@@ -98,7 +98,7 @@ def require_batches(name: str | Path, data: Buffer) -> None:
 
 
 def what_else(data: Buffer) -> str | None:
-    """What ``data`` is if it is no record batches, as the end of a sentence; None if it may be record batches."""
+    """A name for ``data`` that is no record batches, as the end of a sentence; None if it may be record batches."""
     view = memoryview(data).cast("B")
     search = Search(view)
     if not len(view) or search.holds(0):
@@ -109,7 +109,7 @@ def what_else(data: Buffer) -> str | None:
             return f"is {title}, {remedy}"
     if head[TAR_AT:].startswith(TAR):
         return f"is a tar archive, {PACKED}"
-    # What is not certain must not hide a batch.
+    # An uncertain guess must not hide a batch.
     guess = _kafkas_own(view) or _text(head)
     return None if guess is None or search.find(0, len(view)) is not None else guess
 

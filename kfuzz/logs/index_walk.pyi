@@ -24,7 +24,7 @@ class IndexWalk(Policy):
 
     @property
     def producers(self) -> list[tuple[int, int, int, int, int, int, int, int]]:
-        """What Kafka knows after this log of each producer that wrote to it: the fields of ``snapshot.Producer``."""
+        """Kafka's state, after this log, of each producer that wrote to it: the fields of ``snapshot.Producer``."""
 
     @property
     def leader_epochs(self) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ cdef enum:
     ABORTED_ENTRY = 34
     EPOCH_ENTRY = 16
 
-# What Kafka's ProducerStateEntry keeps of a producer. The last offset is -1 if its last epoch has no data.
+# The fields of Kafka's ProducerStateEntry. The last offset is -1 if its last epoch has no data.
 cdef struct state_t:
     int64_t id
     int64_t last_offset
@@ -102,7 +102,7 @@ cdef class IndexWalk(Policy):
         self.append(b, b.record_count)
 
     cdef void append(self, const batch_t *b, int64_t records) noexcept nogil:
-        """As ``LogSegment.append``, on which recovery stands."""
+        """As ``LogSegment.append``, which recovery uses."""
         cdef int64_t last = b.last_offset
         self.next_offset = <int64_t> (<uint64_t> last + 1)
         if b.max_timestamp > self.top_timestamp:
@@ -187,7 +187,7 @@ cdef class IndexWalk(Policy):
                         &state.coordinator_epoch)
 
     cdef int64_t stable(self, int64_t marker) noexcept nogil:
-        """The last stable offset behind this marker."""
+        """The last stable offset after this marker."""
         cdef int64_t least = INT64_MAX
         cdef int64_t i
         if self.began.count == 0:

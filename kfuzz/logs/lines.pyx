@@ -48,7 +48,7 @@ cdef enum:
     # A row that takes more room than this is written in pieces, each of which has so many bytes of a text.
     LARGE_BYTES = 8 << 20
     PIECE_BYTES = 128 << 10
-    # What is left of a row that is cut: so many bytes of each text, and so many headers.
+    # The parts of a cut row that are shown: so many bytes of each text, and so many headers.
     CUT_BYTES = 256
     CUT_HEADERS = 64
 
@@ -57,7 +57,7 @@ KINDS = {"int16": NUMBER16, "int32": NUMBER32, "int64": NUMBER64, "timestamp[ms,
 
 cdef struct field_t:
     int kind
-    # The name as JSON, with what stands before and behind it.
+    # The name as JSON, with the text before and after it.
     const uint8_t *name
     int64_t name_bytes
     # Numbers and truth values from the first row on; the bits of those that are not null.
@@ -311,11 +311,11 @@ cdef class Lines:
 
     cdef list names
     cdef list kinds
-    # What keeps the columns of the current batch in memory.
+    # Keeps the columns of the current batch in memory.
     cdef list held
     cdef field_t *fields
     cdef int64_t count
-    # The first columns, which are written.
+    # The number of leading columns that are written.
     cdef int64_t shown
     cdef bytes key
     cdef const uint8_t *key_bytes

@@ -49,9 +49,9 @@ OnDamage = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to print of the log directory, partition folder or segment file ``path``.
+    """The part of the log directory, partition folder or segment file ``path`` to print.
 
-    - ``columns``: some of ``kfuzz.logs.COLUMNS``. None means those of ``DEFAULT_COLUMNS`` that the path tells:
+    - ``columns``: some of ``kfuzz.logs.COLUMNS``. None means those of ``DEFAULT_COLUMNS`` that the path gives:
       a file that is in no partition folder has no topic and no partition.
     - ``first``, ``last``: inclusive bounds; a number is an offset, a ``datetime`` with a time zone a timestamp.
     - ``key``: only records with this key.
@@ -116,7 +116,7 @@ def _decoded(
     """The lines with the control records decoded, and if a topic ``is_internal``, with its keys and values decoded:
     those of ``records_of``; None: of the topic that a line names.
 
-    With ``adds_control``, the last column only tells control records, and is left out.
+    With ``adds_control``, the last column only marks control records, and is left out.
     """
     is_whole = True
     for text in lines:
@@ -154,7 +154,7 @@ def _decoded(
 
 
 def key_like(wanted: Request) -> str:
-    """What to say if no record has the key that was asked for, but keys are objects; otherwise an empty text."""
+    """A hint if no record has the key that was asked for, but keys are objects; otherwise an empty text."""
     if wanted.key is None:
         return ""
     any_key = replace(wanted, key=None, most=KEYS_TRIED, tail=None, columns=("topic", "key"))

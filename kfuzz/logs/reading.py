@@ -124,7 +124,7 @@ def read(
 
     In mode ``strict``, bad bytes raise ``RecordsError`` with file, byte and reason. In mode ``tolerant`` the batches
     have a column ``finding``, which is null for a record. For each stretch of bad bytes there is a row with the reason
-    in ``finding``, and reading goes on behind them.
+    in ``finding``, and reading continues after them.
 
     ``isolation`` selects records as a consumer does. ``log`` gives everything. ``read_uncommitted`` leaves out control
     records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
@@ -259,10 +259,10 @@ class _Reader:
                 yield self.rows.of_damage(told, bad)
 
     def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
-        """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
+        """The finding in the bytes after ``made``, where they begin, and where reading continues.
 
         The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. If the index knows none, right CRCs tell where the next one is. ``at`` is where ``view``
+        length is wrong too. If the index knows none, right CRCs show where the next one is. ``at`` is where ``view``
         begins in the segment.
         """
         bad = at + made.consumed
@@ -335,7 +335,7 @@ class RowMaker:
     def of(self, view: memoryview, made: Part, at: int, ahead: Ahead | None) -> pa.RecordBatch | None:
         """The selected records of ``made``, which was read of ``view``; None if there is none.
 
-        ``view`` begins at byte ``at`` of the segment. ``ahead`` looks at what comes behind it.
+        ``view`` begins at byte ``at`` of the segment. ``ahead`` looks at what comes after it.
         """
         if not made.columns.num_rows:
             return None
@@ -401,7 +401,7 @@ class _Heads(BatchHeads):
         return bool((self.new["attributes"] & TRANSACTIONAL).any())
 
     def of_transactions(self) -> Heads:
-        """What tells which batches belong to aborted transactions."""
+        """Finds which batches belong to aborted transactions."""
         return Heads(
             self.values("producer_id", np.int64),
             self.values("attributes", np.int64),

@@ -1,6 +1,6 @@
 """Copies the sound batches of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
 
-A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment goes on behind it. Kept
+A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment continues after it. Kept
 bytes are copied as they are.
 """
 
@@ -34,7 +34,7 @@ __all__ = ["Lost", "Salvaged", "salvage"]
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
 NUMBER: Final = re.compile(r"-?\d+")
-# What Kafka keeps beside the segments, and what is true of the copy too.
+# Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
 
@@ -50,7 +50,7 @@ class Lost:
 
 @dataclass(slots=True)
 class Salvaged:
-    """What was kept of one segment: its ``path`` and that of the copy, counts, and what was lost.
+    """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
     ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none.
     """

@@ -286,7 +286,7 @@ class Starts:
         return self.next(int(self.positions[at])) if at < len(self.offsets) else None
 
     def next(self, position: int, distance: int = 0) -> int | None:
-        """The first place behind ``position`` and at least ``distance`` from it; None if there is none."""
+        """The first place after ``position`` and at least ``distance`` from it; None if there is none."""
         at = int(np.searchsorted(self.positions, position + max(distance, 1), side="left"))
         while at < len(self.positions) and not self._holds(at):
             at += 1

@@ -25,7 +25,7 @@ from kfuzz.logs.transactions import last_stable_offset
 
 __all__ = ["ISOLATIONS", "Isolation", "require_isolation", "slices"]
 
-# What a log holds, or what a consumer sees of it.
+# The whole log, or the part that a consumer sees.
 Isolation = Literal["log"] | kafka.Isolation
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("log", *get_args(kafka.Isolation))
 

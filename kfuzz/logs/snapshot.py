@@ -20,7 +20,7 @@ __all__ = ["LEADER_EPOCH_CHECKPOINT", "Producer", "decode", "encode", "leader_ep
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 VERSION: Final = 1
-# The version stands before the message, the CRC-32C is its first field and covers what follows.
+# The version is before the message, the CRC-32C is its first field and covers what follows.
 PREFIX: Final = struct.Struct(">hI")
 CRC_BYTES: Final = 4
 

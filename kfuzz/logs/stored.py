@@ -79,7 +79,7 @@ METADATA_LINE: Final = re.compile(r"(\S+):\s+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is: its name for people, and what reads it from its path and bytes. Wrong bytes are findings.
+    """A kind of file: its name for people, and a function that reads it, by path and bytes. Wrong bytes are findings.
 
     ``read`` raises ``UsageError`` for a file that is larger than Kafka's can be.
     """
@@ -93,7 +93,7 @@ class Stored:
     """The contents of a file.
 
     ``facts`` describe the whole file, by name. ``columns`` are the names of the values in an entry. ``entries`` yields
-    the byte offset and the values of each entry. ``room`` is the number of zero bytes behind the entries: a broker
+    the byte offset and the values of each entry. ``room`` is the number of zero bytes after the entries: a broker
     makes the index of its active segment as large as it may become.
     """
 
@@ -128,7 +128,7 @@ class Stored:
 
 
 def kind_of(name: str) -> Kind | None:
-    """What Kafka keeps in a file with this name; None for segments and all others."""
+    """The kind of file that Kafka gives this name; None for segments and all others."""
     base = Path(name).name
     while base.endswith(LATER):
         base = base.rpartition(".")[0]
@@ -153,7 +153,7 @@ def left_out(folders: Iterable[Path]) -> str:
 
 
 def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:
-    """What bytes without a telling name are, if they say so: a snapshot with a right CRC, or a checkpoint."""
+    """The kind of file whose name says nothing, if the bytes show it: a snapshot with a right CRC, or a checkpoint."""
     if PREFIX.size <= len(data) <= OTHER_BYTES_MAX:
         version, crc = PREFIX.unpack_from(data)
         if version == VERSION and crc == crc32c(data[PREFIX.size :]):
@@ -236,7 +236,7 @@ class _Index:
     def find(self, code: str, at: int, name: str, found: int, allowed: int) -> None:
         number = at // self.layout.size
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
-        # Report only the first entry with this code. All entries behind it are often wrong too.
+        # Report only the first entry with this code. All entries after it are often wrong too.
         if not self.has(code):
             self.made.findings.append(
                 stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
@@ -468,7 +468,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _rows(data: bytes, columns: tuple[str, ...]) -> Iterator[tuple[int, int, tuple[Any, ...] | None]]:
-    """The lines behind the two at the head of a checkpoint: number, byte and values. The last one may be malformed."""
+    """The lines after the two at the head of a checkpoint: number, byte and values. The last one may be malformed."""
     for number, (at, line) in enumerate(islice(_lines(data), 2, None), 2):
         cells = line.split()
         if len(cells) != len(columns) or not all(map(NUMBER.fullmatch, cells[columns[0] == "topic" :])):

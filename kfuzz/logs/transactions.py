@@ -39,7 +39,7 @@ from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
 __all__ = ["Ahead", "FileAhead", "Heads", "aborted_batches", "last_stable_offset"]
 
-# What ``ProducerStateManager`` writes beside a segment: the producers at the segment's first offset.
+# The file that ``ProducerStateManager`` writes beside a segment: the producers at the segment's first offset.
 SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
 SNAPSHOT_ENTRY: Final = np.dtype(
     [
@@ -166,7 +166,7 @@ class FileAhead(Ahead):
                     moved = self.took(view)
             require_whole(view)
             if moved == 0:
-                # Bad bytes: go on where the offset index knows a batch.
+                # Bad bytes: continue where the offset index knows a batch.
                 known = Starts(self.segment, file).next(self.at)
                 moved = (self.segment.size if known is None else known) - self.at
             self.at += moved

@@ -20,7 +20,7 @@ __all__ = ["Mapped", "became_shorter", "cut_file", "forget_files", "mapped", "re
 class Mapped(mmap.mmap):
     """The bytes of an open file from ``start`` to ``end``, of which there must be at least one; ``name`` is its path.
 
-    ``start`` must be a multiple of ``mmap.ALLOCATIONGRANULARITY``. What is written into a ``private`` mapping does not
+    ``start`` must be a multiple of ``mmap.ALLOCATIONGRANULARITY``. Writes into a ``private`` mapping do not
     reach the file. Raises ``UsageError`` if the file ends earlier.
     """
 

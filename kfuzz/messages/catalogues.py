@@ -84,7 +84,7 @@ class Catalogue:
         known = [*self.messages, *(catalogue(self.beside).messages if self.beside else ())]
         if near := [name for name in known if wanted in name.lower()][:5]:
             return f"; similar names are {', '.join(near)}"
-        # Who mistypes Fetch leaves out its ending, too.
+        # A person who mistypes Fetch may leave out its ending, too.
         short = {name.lower().removesuffix("request"): name for name in known}
         if typed := get_close_matches(wanted.removesuffix("request"), short, n=1, cutoff=0.8):
             return f"; did you mean {short[typed[0]]}?"

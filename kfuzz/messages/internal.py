@@ -34,7 +34,7 @@ SNAPSHOT: Final = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
 FRAME_VERSION: Final = 1
 VARINT_BYTES_MAX: Final = 5
 VERSION_BYTES: Final = 2
-# What the members of a group of consumers say in bytes. Mirrors ``ConsumerProtocol``.
+# The messages that members of a consumer group send as bytes. Mirrors ``ConsumerProtocol``.
 CONSUMER: Final = "consumer"
 MEMBER_BYTES: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 # The names of the definitions that begin so belong to a topic of their own.
@@ -144,7 +144,7 @@ def _decoded(definition: Definition, version: int, data: bytes) -> Side:
 
 
 def _with_members(form: dict[str, Any], members: list[dict[str, Any]]) -> dict[str, Any]:
-    """A group of consumers with what they subscribe to: members tell it in bytes, in a message of the clients' own."""
+    """A group of consumers with what they subscribe to: members send it as bytes, in a message of the clients' own."""
     for made, member in zip(form["members"], members, strict=True):
         for name, message in MEMBER_BYTES.items():
             definition = catalogue().find(message)
@@ -166,7 +166,7 @@ def _int16(data: bytes | None) -> int | None:
 
 @cache
 def _definitions(topic: str, kind: str) -> Mapping[int, Definition]:
-    """The definitions of this kind whose records stand in ``topic``, by their numbers."""
+    """The definitions of this kind whose records are in ``topic``, by their numbers."""
     belongs = _OWN[topic]
     own = (one for one in catalogue(RECORDS[LATEST]).messages.values() if one.kind == kind and belongs(one.name))
     return {one.api_key: one for one in own if one.api_key is not None}

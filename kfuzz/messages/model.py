@@ -122,7 +122,7 @@ class Field:
     """A field as the definition has it. Comparisons ignore ``about`` and ``line``, its line in the file.
 
     ``default`` is the value of a field that is not given: a number, a string or a bool. It is None if the default is
-    null, and for types whose default cannot be chosen. ``null_default`` tells the two apart: if it is False, the type's
+    null, and for types whose default cannot be chosen. ``null_default`` separates the two: if it is False, the type's
     own default counts (empty, zero, or a struct of defaults).
     """
 

@@ -1,4 +1,4 @@
-/* Finds the parts of a message that may be malformed: where each value, length, count and tag stands. The walk ends at the
+/* Finds the parts of a message that may be malformed: where each value, length, count and tag is. The walk ends at the
  * first part that it cannot follow. */
 #ifndef KFUZZ_PLACES_H
 #define KFUZZ_PLACES_H
@@ -11,7 +11,7 @@
 
 enum kfuzz_part {
     KFUZZ_P_VALUE,    /* a number, or bytes of fixed size */
-    KFUZZ_P_CONTENT,  /* the bytes behind a length */
+    KFUZZ_P_CONTENT,  /* the bytes after a length */
     KFUZZ_P_PRESENCE, /* of a struct that may be null */
     KFUZZ_P_LENGTH,
     KFUZZ_P_COUNT,
@@ -106,7 +106,7 @@ static kfuzz_place *kfuzz_take_number(kfuzz_places *w, enum kfuzz_part part, int
 
 static int kfuzz_take_struct(kfuzz_places *w, int32_t layout, int depth);
 
-/* A field, or an element of an array. Returns whether to go on, as do all of these. */
+/* A field, or an element of an array. Returns whether to continue, as do all of these. */
 static int kfuzz_take_value(kfuzz_places *w, const kfuzz_flat_field *field, int is_element, int depth)
 {
     kfuzz_place *place;

@@ -373,7 +373,7 @@ static int kfuzz_change_message(kfuzz_mutator *m, enum kfuzz_kind kind, kfuzz_te
 
 /* ------------------------------------------------------------------------------------------------ payloads */
 
-/* The payload of a batch, or the value of a wrapper: where it stands, and how it is compressed. */
+/* The payload of a batch, or the value of a wrapper: where it is, and how it is compressed. */
 typedef struct {
     kfuzz_span at;
     int magic;
@@ -617,11 +617,11 @@ static int64_t kfuzz_nest(kfuzz_mutator *m, kfuzz_span frame)
 }
 
 /* Give the field what follows from the same field of the batch before: the same, the next or the last number, or the one
- * after its records, as offsets and sequences go on. A reader's rules for a log compare just these. */
+ * after its records, as offsets and sequences continue. A reader's rules for a log compare just these. */
 static int kfuzz_continue_field(kfuzz_mutator *m, kfuzz_span frame, const kfuzz_field *field)
 {
-    /* What is added to the number, and whether the last offset delta is added too. */
-    static const struct { int8_t step, behind; } choices[] = {
+    /* The step that is added to the number, and whether the last offset delta is added too. */
+    static const struct { int8_t step, adds_delta; } choices[] = {
         {0, 0}, {0, 0}, {1, 0}, {1, 0}, {1, 0}, {-1, 0}, {0, 1}, {1, 1},
     };
     uint8_t *p = m->text.p;
@@ -638,7 +638,7 @@ static int kfuzz_continue_field(kfuzz_mutator *m, kfuzz_span frame, const kfuzz_
     if (before[KFUZZ_AT_MAGIC] == KFUZZ_LAST_MAGIC && size >= KFUZZ_HEADER_SIZE)
         delta = kfuzz_big(before + KFUZZ_AT_LAST_OFFSET_DELTA, 4);
     which = kfuzz_below(&m->dice, sizeof(choices) / sizeof(choices[0]));
-    value += (uint64_t) (int64_t) choices[which].step + (choices[which].behind ? delta : 0);
+    value += (uint64_t) (int64_t) choices[which].step + (choices[which].adds_delta ? delta : 0);
     kfuzz_put_big(p + frame.at + field->at, field->width, value);
     return 1;
 }

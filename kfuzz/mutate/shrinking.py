@@ -41,7 +41,7 @@ CANDIDATES_AT_ONCE: Final = 128
 ROUNDS_MAX: Final = 400
 PAYLOAD_BYTES_MAX: Final = 1 << 20
 FIELDS: Final = {name: i for i, (name, _, _) in enumerate(HEADER_LAYOUT)}
-# What a field of a batch's header is in the plainest batch. Length, CRC, count and magic follow from the rest.
+# The fields of a batch's header in the plainest batch. Length, CRC, count and magic follow from the rest.
 PLAIN: Final = {
     "base_offset": 0,
     "partition_leader_epoch": 0,
@@ -85,7 +85,7 @@ def first_that(breaks: Callable[[bytes], bool]) -> FindFirst:
 
 
 def _size(data: bytes) -> tuple[int, int, bytes]:
-    """What is made smaller: the length, then the bytes that are not 0, then their values."""
+    """The order of inputs, the smallest first: by length, then the bytes that are not 0, then their values."""
     return len(data), len(data) - data.count(0), data
 
 
@@ -179,7 +179,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A batch. ``rest`` are the bytes behind the last record that can be read, ``more`` is by how much its stated count
+    """A batch. ``rest`` are the bytes after the last record that can be read, ``more`` is by how much its stated count
     exceeds its records, ``with_crc`` whether its CRC is right.
     """
 

@@ -71,7 +71,7 @@ static void kfuzz_cut(kfuzz_text *text, int64_t at, int64_t n)
     text->n -= n;
 }
 
-/* Insert `times` copies of the n bytes at `at` behind them. 0 if there is no room. */
+/* Insert `times` copies of the n bytes at `at` after them. 0 if there is no room. */
 static int kfuzz_repeat(kfuzz_text *text, int64_t at, int64_t n, int64_t times)
 {
     uint8_t *p = text->p + at;

@@ -47,7 +47,7 @@ def is_transactional(data: bytes) -> bool:
 
 
 async def ask(cluster: Cluster, place: Place, data: bytes) -> Observed:
-    """What the broker does with ``data``. The way in which a connection is lost is an observation too.
+    """The broker's reaction to ``data``. The way in which a connection is lost is an observation too.
 
     ``ConnectionLost`` if the broker cannot be reached before the request.
     """
@@ -161,7 +161,7 @@ async def _fetched(cluster: Cluster, place: Place, offset: int) -> Any:
 
 
 def _end(data: bytes) -> int:
-    """The offset behind the last whole entry."""
+    """The offset after the last whole entry."""
     end = 0
     for at, _, magic in frames(data):
         end = int.from_bytes(data[at : at + 8], "big", signed=True) + 1

@@ -70,7 +70,7 @@ def depends_on_limit(case: Case) -> bool:
 
 
 def handshake_of(name: str) -> Handshake:
-    """What a testee would say of itself. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
+    """The broker as a testee. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
     who, _, version = name.partition("@")
     return Handshake(
         name=who,
@@ -99,11 +99,11 @@ def _judged(case: Case, seen: Observed) -> Cell:
     cell = judge(case, handshake_of(BROKER), _answer(case, seen))
     if cell.harm == "loses" and _contents_are_kept(case, seen):
         cell = replace(cell, harm="differs")
-    behind = _trouble_behind(case, seen)
-    if behind is None:
+    trouble = _trouble_after(case, seen)
+    if trouble is None:
         return cell
     # The worse of the two; of two equals the one that says more.
-    return behind if worst({cell.harm, behind.harm}) == behind.harm else cell
+    return trouble if worst({cell.harm, trouble.harm}) == trouble.harm else cell
 
 
 def _lost(how: str, where: str) -> Cell:
@@ -133,8 +133,8 @@ def _answer(case: Case, seen: Observed) -> Answer:
     return Answer(case.vector.id, ACCEPTED, batches=seen.batches())
 
 
-def _trouble_behind(case: Case, seen: Observed) -> Cell | None:
-    """What is wrong with what is served, whatever the answer was."""
+def _trouble_after(case: Case, seen: Observed) -> Cell | None:
+    """The fault of the served bytes, whatever the answer was."""
     if seen.outcome != ACCEPTED:
         return Cell("fail", f"answered {seen.error}, but serves the batch", "accepts") if seen.stored else None
     if seen.fetch in OUTCOME_OF:

@@ -1,4 +1,4 @@
-"""What a broker did with the bytes of one vector: its answer, what it stored, and what a consumer makes of that."""
+"""A broker's reaction to the bytes of one vector: its answer, what it stored, and what a consumer makes of that."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NOTHING: Final = "nothing"
 
 @dataclass(frozen=True)
 class Observed:
-    """What happened to one vector.
+    """The observations about one vector.
 
     - ``outcome``: ``accepted`` or ``rejected``; ``closed``, ``silent`` or ``garbled`` as in :mod:`kfuzz.client.link`;
       ``gone`` or ``not judged``.
@@ -81,7 +81,7 @@ class Observed:
     def batches(self) -> list[dict[str, Any]]:
         """The served batches in JSON, without their records if no consumer can read them.
 
-        The leader epoch is left out: it belongs to the partition, and tells nothing about the bytes.
+        The leader epoch is left out: it belongs to the partition, and says nothing about the bytes.
         """
         try:
             found = records.to_json(records.decode(self.stored))
@@ -111,7 +111,7 @@ def stored_as(sent: bytes, stored: bytes, *, contents: bool = True) -> str:
 
     ``same``: only base offset and leader epoch differ, which a broker must set. ``edited``: headers differ, payloads do
     not. ``recompressed``: payloads differ, contents do not. Otherwise ``changed``, or ``nothing`` if there are none.
-    ``contents``: whether to read the records for that; without it, ``changed`` stands for ``recompressed`` too.
+    ``contents``: whether to read the records for that; without it, ``changed`` includes ``recompressed``.
     """
     if not stored:
         return NOTHING
@@ -147,7 +147,7 @@ def _payloads(data: bytes) -> list[bytes]:
 
 
 def _placed_anew(data: bytes) -> list[bytes]:
-    """The entries without base offset, and without the leader epoch in magic 2; the rest of the bytes behind them."""
+    """The entries without base offset, and without the leader epoch in magic 2; the rest of the bytes after them."""
     found, end = [], 0
     for at, size, magic in frames(data):
         end = at + size

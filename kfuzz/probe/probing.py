@@ -123,7 +123,7 @@ def probe(
 
 
 class _Ended(Exception):
-    """The probe cannot go on; the text says why."""
+    """The probe cannot continue; the text says why."""
 
 
 @dataclass
@@ -211,7 +211,7 @@ class _Worker:
             self.notes.append(f"the broker's {MAX_MESSAGE_BYTES} is {told}, and it is judged by that")
         elif not known and any(map(depends_on_limit, cases)):
             self.notes.append(
-                f"the broker does not tell its {MAX_MESSAGE_BYTES}, so it is judged by Kafka's default of {default}"
+                f"the broker does not report its {MAX_MESSAGE_BYTES}, so it is judged by Kafka's default of {default}"
             )
 
     async def _place(self, config: Config, wanted: int) -> Place:

@@ -11,7 +11,7 @@ from kfuzz.errors import UsageError
 
 __all__ = ["Settings"]
 
-# What Kafka allows in the name of a topic, with room for the numbers behind it.
+# Kafka's limit on the name of a topic, less room for the numbers after it.
 PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 

@@ -1,4 +1,4 @@
-"""What a broker changes in a producer's batch before it stores it: offsets, timestamps and the codec.
+"""Changes a producer's batch as a broker does before it stores it: offsets, timestamps and the codec.
 
 Where Kafka edits the batch in place, so does this module: only header bytes change, and the payload stays as the
 producer compressed it.
@@ -69,7 +69,7 @@ class _Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What a broker stored.
+    """The bytes that a broker stored, with their place.
 
     - ``data``: the stored batch.
     - ``first_offset``, ``last_offset``: the offsets that the broker assigned.

@@ -72,7 +72,7 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
 
 
 class Part(NamedTuple):
-    """What :func:`next_part` read: the leading batches of a buffer.
+    """The result of :func:`next_part`: the leading batches of a buffer.
 
     ``columns`` has their records, with the fields of :func:`columns`. ``places`` and ``counts`` have an entry for each
     batch: where it begins in the buffer, and how many records it has. ``consumed`` is where the last of them ends.

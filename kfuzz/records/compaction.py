@@ -1,4 +1,4 @@
-"""What Kafka's log cleaner does to bytes: it keeps the records that a predicate selects and rewrites their batches."""
+"""Does the work of Kafka's log cleaner: keeps the records that a predicate selects and rewrites their batches."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ LossKind = Literal[
     "partial-tail",
 ]
 
-# What each kind of loss means; formatted with ``count``.
+# The meaning of each kind of loss; formatted with ``count``.
 LOSSES: Final[dict[LossKind, str]] = {
     "control-batch": "the control batch and its {count} records are dropped",
     "empty-batch": "the batch has no records; its offsets and sequence are dropped",
@@ -329,7 +329,7 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
 
 
 def _lost_by_records(batch: RecordBatch, found: Survey, i: int, magic: int) -> Iterator[Loss]:
-    """What the records lose, apart from their batch's fields."""
+    """The losses of the records, apart from their batch's fields."""
     if found.headers and magic < 2:
         yield Loss("headers", i, found.headers)
     if found.attributes and batch.magic == 2:

@@ -165,7 +165,7 @@ class _Problem:
 
 
 class ProducerState:
-    """What one partition remembers about its producers: sequences, epochs and open transactions.
+    """The state of one partition's producers: sequences, epochs and open transactions.
 
     - With role ``broker`` it checks every rule and assigns offsets, starting at ``log_end_offset``. It treats data
       batches as sent by a client, and control batches as sent by a transaction coordinator.
@@ -239,7 +239,7 @@ class ProducerState:
             producer = self._producers.get(batch.producer_id) or _Producer()
             if earlier := self._earlier(batch, producer):
                 problem = _Problem("sequence-duplicate", "base_sequence", batch.base_sequence)
-                # The documents tell a broker to drop a duplicate, so it is not fatal in any profile.
+                # By the documents, a broker drops a duplicate, so it is not fatal in any profile.
                 finding = replace(self._finding(problem, at, path), severity="deviation")
                 return Append("duplicate", earlier.base_offset, earlier.last_offset, finding)
             marker = _end_marker(batch) if batch.control else None
@@ -363,9 +363,9 @@ def _sequence_problem(batch: RecordBatch, producer: _Producer) -> _Problem | Non
     wanted = next_sequence(producer.kept[-1].last_sequence) if producer.kept else 0
     if first == wanted:
         return None
-    # Sequences wrap around: half of them count as ahead of the wanted one, and half as behind it.
-    behind = (first - wanted) & INT32_MAX > INT32_MAX // 2
-    return _Problem("sequence-overlap" if behind else "sequence-gap", "base_sequence", first, wanted, error)
+    # Sequences wrap around: half of them count as above the wanted one, and half as below it.
+    is_below = (first - wanted) & INT32_MAX > INT32_MAX // 2
+    return _Problem("sequence-overlap" if is_below else "sequence-gap", "base_sequence", first, wanted, error)
 
 
 class EndMarker(NamedTuple):

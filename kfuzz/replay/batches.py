@@ -1,4 +1,4 @@
-"""What a producer may send of a partition's log: batches and the ends of transactions, in the log's order.
+"""The parts of a partition's log that a producer may send: batches and the ends of transactions, in the log's order.
 
 The segments are mapped privately. So the fields that a broker wants otherwise are written into the mapped batch: the
 system copies one page of it, and the rest is sent from the file's own pages. Of these fields only the producer's are
@@ -47,7 +47,7 @@ TOPIC: Final = Topic(max_message_bytes=INT32_MAX, max_request_bytes=INT32_MAX)
 # A broker takes the first two, but a consumer would read other timestamps, or later miss tombstones. The third has no
 # transaction that it could belong to.
 CHANGED: Final = ("timestamp-type-not-create", "delete-horizon-produced", "transactional-without-id")
-# What rewriting cannot mend.
+# Reasons for a refusal that rewriting cannot mend.
 NOT_MENDED: Final = ("base-sequence-negative", "transactional-without-id")
 CONTROL_BATCH: Final = "control-batch-produced"
 OLD: Final = "magic-not-produced"
@@ -138,7 +138,7 @@ def find_parts(path: str | Path, *, topics: str = "*") -> list[Part]:
 
 
 def steps(segments: Sequence[Segment], *, convert: bool = False, limits: Limits | None = None) -> Iterator[Step]:
-    """What to do with each batch of a partition, in order. ``convert`` rewrites what a broker would refuse.
+    """The steps for each batch of a partition, in order. ``convert`` rewrites what a broker would refuse.
 
     ``UsageError`` if a file cannot be read, or becomes shorter. A batch keeps its window of the file mapped.
     """
@@ -217,7 +217,7 @@ class _Reader:
             at = after
 
     def _after(self, bad: int, end: int) -> int:
-        """Where the first batch behind bad bytes begins, as the offset index says."""
+        """Where the first batch after bad bytes begins, as the offset index says."""
         if self.starts is None:
             self.starts = Starts(self.segment, self.file)
         known = self.starts.next(bad)

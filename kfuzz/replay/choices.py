@@ -1,4 +1,4 @@
-"""What a replay is asked to do, and the words for it on the command line: rates, speeds and times."""
+"""The settings of a replay, and the words for them on the command line: rates, speeds and times."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to send, where, and how fast.
+    """The log to send, the broker, and the speed.
 
     - ``connections``: the number of connections for batches to each broker.
     - ``in_flight``: how many requests of a connection may wait for their answers.

@@ -1,4 +1,4 @@
-"""What a replay did: counts, latencies, and everything that was not sent. Reports of parts can be added."""
+"""The report of a replay: counts, latencies, and everything that was not sent. Reports of parts can be added."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Count:
 
 @dataclass
 class TopicReport:
-    """What happened to the batches of one topic.
+    """The counts of one topic's batches.
 
     - ``sent``: what the broker acknowledged (with acks 0: what it received). ``converted`` is the part of it that was
       rewritten.
@@ -105,7 +105,7 @@ class TopicReport:
 
 @dataclass
 class Report:
-    """What a replay did, by topic of the broker.
+    """The counts of a replay, by topic of the broker.
 
     ``failure`` is the sentence that ended it early, if one did. ``signal`` is the number of the signal that ended it,
     or 0. ``began`` is when the first batch could be sent, in seconds since 1970, and ``seconds`` how long it took.
@@ -133,7 +133,7 @@ class Report:
 
     @property
     def sent(self) -> Count:
-        """What was sent, of all topics."""
+        """The sent batches of all topics."""
         total = Count()
         for topic in self.topics.values():
             total.add(topic.sent.batches, topic.sent.records, topic.sent.bytes)

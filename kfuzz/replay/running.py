@@ -170,7 +170,7 @@ async def _run_all(
     report: Report,
     progress: Callable[[], None],
 ) -> None:
-    """Run the jobs. The first that cannot go on ends all of them; after the end they have ``DRAIN_S``."""
+    """Run the jobs. The first that cannot continue ends all of them; after the end they have ``DRAIN_S``."""
     running = {asyncio.create_task(job) for job in jobs}
     deadline: float | None = None
     failure: BaseException | None = None

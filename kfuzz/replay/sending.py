@@ -43,7 +43,7 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 ALL: Final = -1
 # After these, a batch may have been appended.
 DOUBTFUL: Final = (LOST, 7, 20)
-# Instead of an error: a batch of a transaction whose producer cannot go on.
+# Instead of an error: a batch of a transaction whose producer cannot continue.
 TRANSACTION_LOST: Final = "TRANSACTION_LOST"
 YIELD_STEPS: Final = 100
 # How long answers are waited for when a replay ends early.
@@ -118,7 +118,7 @@ class Sender:
         """Replay the partition to its end, or to the end of the replay."""
         for number, step in enumerate(self.steps):
             if number % YIELD_STEPS == 0:
-                # What is not sent waits for nothing, so nothing else would run.
+                # Steps that send nothing wait for nothing, so nothing else would run.
                 await asyncio.sleep(0)
             if isinstance(step, Batch):
                 if not await self.pace.turn(step) or not await self._take(step):
@@ -309,16 +309,16 @@ class Sender:
                 return
             failed = sorted(self._failed, key=lambda sent: sent.number)
             self._failed = []
-            # A producer goes on where its first failed batch was.
+            # A producer continues where its first failed batch was.
             rewound: set[int] = set()
             for sent in failed:
                 if sent.producer is not None and id(sent.producer) not in rewound:
                     rewound.add(id(sent.producer))
                     sent.producer.next_sequence = sent.sequence
-            behind: set[int] = set()
+            interrupted: set[int] = set()
             for sent in failed:
-                await self._mend(sent, follows=id(sent.producer) in behind)
-                behind.add(id(sent.producer))
+                await self._mend(sent, follows=id(sent.producer) in interrupted)
+                interrupted.add(id(sent.producer))
 
     async def _mend(self, sent: Sent, *, follows: bool) -> None:
         """Send a batch until it is appended or cannot be. ``follows``: a batch before it had failed too."""

@@ -1,6 +1,6 @@
 """Answers to requests: bytes of a frame to bytes of a frame, without a socket.
 
-Nothing here depends on chance or on time. What a consumer group commits is not kept, so each consumer begins anew.
+Nothing here depends on chance or on time. Commits of consumer groups are not kept, so consumers begin at the start.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class Report:
-    """What clients have asked for. ``reasons``: how many connections were closed, by the kind of refusal."""
+    """Counts of the clients' requests. ``reasons``: how many connections were closed, by the kind of refusal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     connections: int = 0
@@ -261,7 +261,7 @@ class Broker:
 
     def _Fetch(self, asked: Asked) -> tuple[Values, int]:
         values = asked.values
-        # The answers below open no session, so a client has none to go on with.
+        # The answers below open no session, so a client has none to continue.
         if values["sessionId"]:
             return {"errorCode": FETCH_SESSION_ID_NOT_FOUND}, 0
         room, given, failed = min(values["maxBytes"], RECORDS_BYTES_MAX), 0, False

@@ -46,7 +46,7 @@ Tell = Callable[[str], None]
 
 
 def shown_address(host: str, port: int | str) -> str:
-    """``HOST:PORT`` as clients take it: an IPv6 address stands in brackets."""
+    """``HOST:PORT`` as clients take it: an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -82,7 +82,7 @@ class Server:
 
     @property
     def report(self) -> Report:
-        """What clients have asked for so far."""
+        """Counts of the clients' requests so far."""
         return self.broker.report
 
     async def __aenter__(self) -> Server:
@@ -149,7 +149,7 @@ class Server:
         finally:
             self._forget(one)
             if one.evicted is not None or one.is_slow:
-                # What the client does not take would stay in memory.
+                # Answers that the client does not take would stay in memory.
                 writer.transport.abort()
             writer.close()
 

@@ -30,7 +30,7 @@ LAST_OFFSET_DELTA_AT: Final = 23
 class Topic:
     """A topic with one partition. Every fetch below :attr:`end` gets all of its bytes.
 
-    ``end`` is the offset behind the last record. ``high_watermark`` is the value that clients get.
+    ``end`` is the offset after the last record. ``high_watermark`` is the value that clients get.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Topic:
 
     @property
     def data(self) -> bytes:
-        """What a fetch returns."""
+        """The bytes that a fetch returns."""
         raise NotImplementedError
 
     @property
@@ -50,7 +50,7 @@ class Topic:
 
     @property
     def high_watermark(self) -> int:
-        """What an answer to Fetch or ListOffsets says."""
+        """The high watermark in answers to Fetch and ListOffsets."""
         return self.end
 
     @cached_property
@@ -91,7 +91,7 @@ class VectorTopic(Topic):
 
 
 class GivenTopic(Topic):
-    """Bytes that another program has given, with the offset behind them if the program knows it."""
+    """Bytes that another program has given, with the offset after them if the program knows it."""
 
     def __init__(self, name: str, data: bytes, next_offset: int | None) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class GivenTopic(Topic):
 
 
 def end_of(data: bytes) -> int:
-    """The offset behind the last whole batch, according to the headers. It is far away if a frame cannot be read.
+    """The offset after the last whole batch, according to the headers. It is far away if a frame cannot be read.
 
     A broker cannot pass over such bytes, so a client that asks for what comes next gets them again.
     """

@@ -33,7 +33,7 @@ __all__ = ["Archive", "make_archive", "submit_lines"]
 FOLDER: Final = "kfuzz_env"
 ABOUT: Final = "kfuzz-archive.json"
 ROOT: Final = "kfuzz[corpus]"
-# What only a command line, a report or a check of the suite imports.
+# Packages that only a command line, a report or a check of the suite imports.
 NOT_FOR_WORKERS: Final = frozenset({"click", "jinja2", "jsonschema", "packaging", "rich"})
 # Sources, headers and stubs. Nothing imports them.
 LEFT_OUT: Final = frozenset(
@@ -52,7 +52,7 @@ BESIDE: Final = (
     ("conformance", "kits"),
 )
 SUFFIXES: Final = (".zip", ".tar.gz", ".tgz")
-# The first moment that a zip file can tell.
+# The first moment that a zip file can store.
 ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -216,7 +216,7 @@ def _write_zip(file: IO[bytes], entries: Iterable[tuple[str, bytes]]) -> None:
             about = zipfile.ZipInfo(name, ZIP_DATE)
             about.compress_type = zipfile.ZIP_DEFLATED
             about.external_attr = 0o644 << 16
-            # Otherwise this byte tells the system that made the archive.
+            # Otherwise this byte names the system that made the archive.
             about.create_system = 3
             archive.writestr(about, data)
 

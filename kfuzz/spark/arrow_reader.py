@@ -1,4 +1,4 @@
-"""What the data sources share: filters that the reader applies itself, options, and Arrow's types for Spark."""
+"""Code that the data sources share: filters that the reader applies itself, options, and Arrow's types for Spark."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def conform(
     tasks: int | None = None,
     set_done: Callable[[int], None] = lambda done: None,
 ) -> list[SegmentResult]:
-    """What the testee ``argv`` does with each segment of the corpus in ``out``, in the plan's order.
+    """The result of the testee ``argv`` on each segment of the corpus in ``out``, in the plan's order.
 
     ``ship`` are files that go to the executors; the testee starts in the directory that holds them. None as ``argv``
     is kfuzz's own testee. ``tasks`` changes no result. Raises ``UsageError`` if ``out`` is not a corpus or a file

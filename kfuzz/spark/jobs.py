@@ -1,4 +1,4 @@
-"""The entry points behind ``spark_jobs/``. They parse arguments, run the job, print its result, exit with 0, 1 or 2."""
+"""The entry points of ``spark_jobs/``. They parse arguments, run the job, print its result, exit with 0, 1 or 2."""
 
 from __future__ import annotations
 

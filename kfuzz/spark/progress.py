@@ -1,6 +1,6 @@
 """Progress of a Spark job: tasks, segments, bytes, rate, time left and failed attempts.
 
-Spark tells how many tasks have ended, not what a running task has written. So segments and bytes are the share of the
+Spark reports how many tasks have ended, not what a running task has written. So segments and bytes are the share of the
 ended tasks, and "about" says so.
 """
 
@@ -23,7 +23,7 @@ PLAIN_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job has to do; ``bytes`` is about the size of all segments."""
+    """The size of a job; ``bytes`` is about the size of all segments."""
 
     verb: str
     tasks: int
@@ -55,12 +55,12 @@ class Watch:
     failed: int = 0
 
     def set_done(self, done: int) -> None:
-        """Tell how many tasks have ended."""
+        """Report how many tasks have ended."""
         self.done = done
         self.show(self.done, self.failed)
 
     def set_failed(self, failed: int) -> None:
-        """Tell how many attempts at tasks have failed; their tasks start again."""
+        """Report how many attempts at tasks have failed; their tasks start again."""
         self.failed = failed
 
 

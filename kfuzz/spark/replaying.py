@@ -29,7 +29,7 @@ SPECULATION = "spark.speculation"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task sends: partitions as (topic, partition), and its part of the bounds."""
+    """The work of one task: partitions as (topic, partition), and its part of the bounds."""
 
     places: tuple[tuple[str, int], ...]
     settings: Settings

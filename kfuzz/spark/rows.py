@@ -1,4 +1,4 @@
-"""What a task hands to Spark: rows as an Arrow batch, without the import of pandas."""
+"""The rows that a task hands to Spark, as an Arrow batch, without the import of pandas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _bits(flags: Sequence[bool]) -> bytes:
 
 @cache
 def settle() -> None:
-    """Tell Python's garbage collector to pass over what is loaded; once in each worker.
+    """Make Python's garbage collector skip the objects that are loaded; once in each worker.
 
     Between two tasks, a worker searches everything that it has loaded for garbage: 40 ms each time without this.
     """

@@ -231,10 +231,10 @@ def collect(
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job. In both cases the job's other tasks have ended, so nothing
-    writes behind the caller's back, unless they hang.
+    writes after the caller has got its error, unless they hang.
     """
     spark = job.sparkSession
-    # A server of Spark Connect tells its progress by itself; it has no status to ask for.
+    # A server of Spark Connect reports its progress by itself; it has no status to ask for.
     remote = _is_remote(spark)
     group = f"kfuzz-{uuid.uuid4()}"
     outcome: list[pa.Table | BaseException] = []

@@ -98,7 +98,7 @@ class KafkaLogSource(DataSource):
 
 
 class Share(InputPartition):
-    """What one task reads."""
+    """The part that one task reads."""
 
     def __init__(self, slices: list[logs.Slice]) -> None:
         super().__init__(None)

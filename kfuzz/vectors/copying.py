@@ -86,7 +86,7 @@ def copy(
     ``force`` is set: then the files of an earlier copy are replaced, and all other files stay.
 
     Raises ``UsageError`` for a folder that is not empty, a folder that cannot be written, and a glob without a match.
-    All files are complete before the first is moved to its place. A copy that fails leaves no file or folder behind.
+    All files are complete before the first is moved to its place. A copy that fails leaves no file or folder.
     """
     target = Path(directory)
     _require_room(target, force)

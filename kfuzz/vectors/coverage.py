@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 COVERAGE_FILE = "coverage.json"
-# What a vector of each kind may find. Some words stand in both tables.
+# The findings that a vector of each kind may have. Some words are in both tables.
 TABLES: Mapping[str, Mapping[str, Code]] = {"records": RECORD_CODES, "messages": MESSAGE_CODES}
 CODES = {kind.name: TABLES[kind.findings] for kind in KINDS.values()}
 # Findings of messages that no vector has, with the reason.
@@ -49,7 +49,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What stands for what: ids of vectors, sorted, by requirement (either side), finding, incident and family."""
+    """Which vectors cover what: ids of vectors, sorted, by requirement (either side), finding, incident and family."""
 
     requirements: Mapping[str, Json]
     families: Sequence[Json]
@@ -88,7 +88,7 @@ def is_plainly_valid(vector: Vector) -> bool:
 
 
 def measure(root: Path, files: Sequence[SuiteFile] | None = None, *, planned: bool = True) -> Coverage:
-    """What the suite under ``root`` covers; raises ``UsageError`` where its tables cannot be read.
+    """The coverage of the suite under ``root``; raises ``UsageError`` where its tables cannot be read.
 
     Without ``planned``, the families and incidents that the suite plans to cover are left out: a user's own suite has
     no table of them.
@@ -147,7 +147,7 @@ def _read(path: Path) -> Any:
 
 
 def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[str, str]]:
-    """What has no vector: where it stands, and a sentence. Paths are looked up in ``repository``, if it is given."""
+    """All that has no vector: where it is, and a sentence. Paths are looked up in ``repository``, if it is given."""
     for name, entry in coverage.requirements.items():
         if entry["check"] in ("format", "stream"):
             if not coverage.obeyed.get(name):

@@ -41,7 +41,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to know about one name.
+    """All facts about one name.
 
     - ``what``: sentences that say what it is.
     - ``facts``: pairs of a title and a text, such as a severity or the place in a document.
@@ -237,7 +237,7 @@ def _with_letters(sentence: str) -> str:
 
 
 def _answers(vectors: Iterable[Vector]) -> Iterator[str]:
-    """What Apache Kafka answered, counted: its readers of the latest release, and the real broker."""
+    """The answers of Apache Kafka, counted: its readers of the latest release, and the real broker."""
     answers: dict[str, Counter[str]] = {}
     errors: Counter[str] = Counter()
     starts: Counter[str] = Counter()

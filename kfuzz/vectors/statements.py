@@ -1,6 +1,6 @@
 """Statements: each sentence of the documents that says something testable, and what checks it.
 
-``vectors/statements.json`` quotes at most ten words of each, says where it stands, and names requirements, tests, or
+``vectors/statements.json`` quotes at most ten words of each, says where it is, and names requirements, tests, or
 the reason why nothing checks it. The vectors are found through the requirements.
 """
 

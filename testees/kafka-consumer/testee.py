@@ -17,7 +17,7 @@ import kfuzz_serving
 import kfuzz_testee
 from kfuzz_serving import Record, Stopped
 
-# -Xmx makes a huge allocation fail alike on every machine. A runner that needs a smaller heap sets _JAVA_OPTIONS.
+# -Xmx makes a huge allocation fail on every machine. A runner that needs a smaller heap sets _JAVA_OPTIONS.
 # The second compiler would cost more time than it saves.
 OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-OmitStackTraceInFastThrow")
 
@@ -53,7 +53,7 @@ class Client:
 
     def __init__(self, address: str, topic: str) -> None:
         if Client.java is None:
-            # The first poll of a process loads most of the client's classes. What that takes is not the vector's.
+            # The first poll of a process loads most of the client's classes. That time is not the vector's.
             Client.java = Java(sys.argv[1])
             Client.java.ask(f"open {address} {WARM_UP}")
             Client.java.ask("poll 100")

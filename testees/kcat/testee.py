@@ -117,7 +117,7 @@ def version() -> str:
     """Those of kcat and of its librdkafka."""
     told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     found = re.search(r"^Version (\S+).*librdkafka (\S+)", told, re.MULTILINE)
-    return f"{found[1]}+librdkafka-{found[2]}" if found else sys.exit("`kcat -V` does not tell its version")
+    return f"{found[1]}+librdkafka-{found[2]}" if found else sys.exit("`kcat -V` does not print its version")
 
 
 if __name__ == "__main__":

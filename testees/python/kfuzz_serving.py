@@ -55,7 +55,7 @@ class Stopped(NamedTuple):
 
 
 END = Stopped("end")
-# What librdkafka says of a fetch that gives it nothing.
+# librdkafka's message about a fetch that gives it nothing.
 TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
 
 
@@ -121,7 +121,7 @@ class Broker:
 
 
 class Promised(NamedTuple):
-    """What the headers say: how many records a consumer hands out, and the offset behind them.
+    """The headers' counts: how many records a consumer hands out, and the offset after them.
 
     ``whole`` is true if the bytes are whole batches. The last batch may be incomplete.
     """
@@ -213,7 +213,7 @@ class _Watch:
         self.since_s, self.cpu_s = time.monotonic(), self.client.cpu_s()
 
     def verdict(self, offset: int, times: int) -> str:
-        """Why the client makes no progress, from the broker's state; "" if it may go on."""
+        """Why the client makes no progress, from the broker's state; "" if it may continue."""
         if (offset, times) != self.seen:
             self.seen = offset, times
             self.restart()
@@ -255,7 +255,7 @@ def answer(broker: Broker, start: Start, forks: bool, request: dict[str, Any], t
 
 
 def _in_fresh_process(make: Callable[[], Client], work: Callable[[Client], dict[str, Any]]) -> dict[str, Any]:
-    """What ``work`` returns for a new client in a copy of this process. If the copy dies, this process dies alike.
+    """The result of ``work`` for a new client in a copy of this process. If it dies, this process dies the same way.
 
     A client that cannot be closed has stalled, whatever it has said before.
     """

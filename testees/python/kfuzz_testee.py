@@ -46,7 +46,7 @@ class Codec(NamedTuple):
     """Reads and writes messages, or primitives.
 
     ``decode`` takes a message's name, its version and the bytes, or a primitive's name and the bytes. It returns the
-    value in its JSON form, and where it ended (None if the library does not tell). ``encode`` takes the same, with the
+    value in its JSON form, and where it ended (None if the library does not say). ``encode`` takes the same, with the
     value instead of the bytes, and returns bytes. ``rejections`` are the exceptions that the library documents for bad
     input, ``refusals`` those for values that it does not encode.
     """
@@ -58,7 +58,7 @@ class Codec(NamedTuple):
 
 
 class Unsupported(Exception):
-    """What the library cannot do, and the handshake has no field to say so. The answer is ``unsupported``."""
+    """The library cannot do this, and the handshake has no field to say so. The answer is ``unsupported``."""
 
 
 class _BadRequest(Exception):
@@ -138,7 +138,7 @@ def record_of(record: dict[str, Any]) -> tuple[int, int | None, bytes | None, by
 def producer_writer(
     builder: Callable[..., Any], legacy_builder: Callable[..., Any], lacks_codec: tuple[type[Exception], ...] = ()
 ) -> Writer:
-    """A writer with the builders of a producer, which aiokafka and kafka-python have alike: of magic 2, and of 0 and 1.
+    """A writer with the builders of a producer, which aiokafka and kafka-python both have: of magic 2, and of 0 and 1.
 
     A broker puts offsets and the leader epoch into the bytes that a producer sends, without a new CRC. This writer does
     the same. Anything else that only brokers set raises ``Unsupported``. So does an exception of ``lacks_codec``, by
@@ -169,7 +169,7 @@ def producer_writer(
             )
         else:
             made = legacy_builder(magic=magic, compression_type=codec, batch_size=LARGEST_BATCH_BYTES)
-        # Only a message that stands alone, and all of magic 0, have their own offset.
+        # Only a message outside of a wrapper, and all of magic 0, have their own offset.
         relative = magic == 2 or (magic == 1 and codec)
         for offset, timestamp, key, value, headers in records:
             made.append(offset - base_offset if relative else offset, timestamp, key, value, headers)

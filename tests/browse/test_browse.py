@@ -237,7 +237,7 @@ def test_n_and_p_go_from_finding_to_finding() -> None:
     assert browse(Batches("a.log", SEGMENT), ["n", "n"]).row == 4
     assert browse(Batches("a.log", SEGMENT), ["n", "n", "p"]).row == 2
     last = browse(Batches("a.log", SEGMENT), ["n", "n", "n"])
-    assert (last.row, last.status) == (4, "no finding behind this one")
+    assert (last.row, last.status) == (4, "no finding after this one")
     assert browse(Batches("a.log", SEGMENT), ["p"]).status == "no finding before this one"
 
 

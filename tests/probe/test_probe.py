@@ -230,12 +230,12 @@ MORE = 10_000_000
     ("limit", "tells", "outcome", "note"),
     [
         (DEFAULT, str(DEFAULT), "pass", ""),
-        (DEFAULT, None, "pass", "the broker does not tell its max.message.bytes, so it is judged by Kafka's default"),
-        (DEFAULT, "9" * 5000, "pass", "does not tell"),
-        (DEFAULT, "-1", "pass", "does not tell"),
+        (DEFAULT, None, "pass", "the broker does not report its max.message.bytes, so it is judged by Kafka's default"),
+        (DEFAULT, "9" * 5000, "pass", "does not report"),
+        (DEFAULT, "-1", "pass", "does not report"),
         (100, "100", "pass", "is 100, and"),
         (MORE, str(MORE), "pass", f"the broker's max.message.bytes is {MORE}, and it is judged by that"),
-        pytest.param(MORE, None, "fail", "does not tell", marks=pytest.mark.full),
+        pytest.param(MORE, None, "fail", "does not report", marks=pytest.mark.full),
         # A broker that takes more than it says.
         pytest.param(MORE, str(DEFAULT), "fail", "", marks=pytest.mark.full),
     ],

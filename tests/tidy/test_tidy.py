@@ -15,6 +15,7 @@ from conftest import missing
 
 from kfuzz import kafka
 from kfuzz.vectors.ids import registered
+from tools import words as prose
 from tools.coverage.__main__ import UNREACHABLE
 from tools.layers import ROOT, circles, undocumented, upward
 
@@ -238,6 +239,26 @@ def test_a_circle_is_told_unless_it_is_for_types(tmp_path: Path, here: str, ther
         name, _, text = one.partition(": ")
         (tmp_path / "kfuzz" / name).write_text(text)
     assert [sentence.split(": ")[0] for sentence in circles(tmp_path)] == ["these modules import each other"] * told
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "asks"),
+    [
+        ("docs/a.md", "It stands behind the batch.", "instead of `behind`"),
+        ("docs/a.md", "Read it. What a broker stores is equal.", "the thing that acts"),
+        ("docs/a.md", "* **Who writes** must read.", "the thing that acts"),
+        ("kfuzz/a.py", '    """What the reader gives."""', "the thing that acts"),
+        ("kfuzz/a.pyx", "    n = 0  # Who is first waits", "the thing that acts"),
+        ("kfuzz/a.h", "/* What the loop keeps. */", "the thing that acts"),
+        ("docs/a.md", "## What never changes", ""),
+        ("docs/a.md", "What is in the file?", ""),
+        ("docs/a.md", "`crc-of-length-behind`", ""),
+        ("kfuzz/a.py", "# Says what the reader gives.", ""),
+    ],
+)
+def test_lint_finds_words_that_a_newcomer_stumbles_over(file: str, line: str, asks: str) -> None:
+    found = list(prose.problems(file, f"\n{line}\n"))
+    assert [(one.startswith(f"{file}:2: "), asks in one) for one in found] == [(True, True)] * bool(asks)
 
 
 def test_children_that_run_kfuzz_or_pip_import_nothing_from_the_current_folder() -> None:

@@ -121,4 +121,4 @@ def test_a_recipe_whose_fault_is_not_the_one_it_names_is_refused() -> None:
     whole = body("FetchRequest", 12)
     place = whole.place("count", "topics")
     with pytest.raises(UsageError, match=r"'count-exceeds-message'\]; expected \['null-not-allowed'\]"):
-        whole.broken(place, b"\x7f", "null-not-allowed", behind=b"")
+        whole.broken(place, b"\x7f", "null-not-allowed", after=b"")

@@ -27,7 +27,7 @@ TESTS: Final = ("wire", "records", "messages", "mutate", "corpora", "annotate", 
 MARKS: Final = "not full and not nightly and not clang and not java and not spark"
 # A comment that begins with this word at the end of a line gives the reason why nothing can run the line.
 UNREACHABLE: Final = r".*\S +(#|/\*|//) unreachable: \w"
-# What gcov needs of the linker: a fork that ends with os._exit must find this function.
+# gcov needs this of the linker: a fork that ends with os._exit must find this function.
 LINKED: Final = "-Wl,-u,__gcov_dump"
 # Tests compile the mutator's library with the first compiler in PATH.
 COMPILER: Final = f"""\

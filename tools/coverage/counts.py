@@ -20,7 +20,7 @@ def pytest_sessionfinish() -> None:
 
 
 def write() -> None:
-    """Add the counts of the libraries that are loaded to their files. What they count afterwards is not written."""
+    """Add the counts of the libraries that are loaded to their files. Later counts are not written."""
     for name in sorted(set(re.findall(r"/\S+\.so$", Path("/proc/self/maps").read_text(), re.MULTILINE))):
         if Path(name).is_relative_to(COUNTED) and Path(name).is_file():
             dump = getattr(ctypes.CDLL(name), "__gcov_dump", None)

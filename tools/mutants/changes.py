@@ -62,7 +62,7 @@ _OPERATORS: Final[dict[type[ast.operator], type[ast.operator]]] = {
 _FUNCTIONS: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
 # Calls whose arguments are types or names.
 _OF_TYPES: Final = ("cast", "TypeVar", "get_args", "NewType", "field")
-# What needs no brackets in the place of another expression.
+# Expressions that need no brackets in the place of another one.
 _SIMPLE: Final = (ast.Name, ast.Constant, ast.Call, ast.Attribute)
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin of ``python -m tools.mutants``: tells coverage.py which test runs, or runs only chosen tests.
+"""The pytest plugin of ``python -m tools.mutants``: names to coverage.py the test that runs, or runs only chosen tests.
 
 Environment variables name its files: ``MUTANTS_NOTES`` receives the CPU seconds of each test, ``MUTANTS_CHOSEN`` lists
 the tests to run in order, and ``MUTANTS_SEEN`` receives the name of the test that failed.

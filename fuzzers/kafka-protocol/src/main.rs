@@ -15,7 +15,7 @@ fuzz_target!(
     init: {
         // A panic that can be caught, instead of an abort.
         set_alloc_error_hook(|layout| panic!("an allocation of {} bytes", layout.size()));
-        // libfuzzer-sys aborts in its panic hook. A campaign that only measures coverage goes on after a panic.
+        // libfuzzer-sys aborts in its panic hook. A campaign that only measures coverage continues after a panic.
         if env::var("KEEP_GOING").as_deref() == Ok("1") {
             panic::set_hook(Box::new(|_| ()));
         }

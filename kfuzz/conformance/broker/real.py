@@ -159,7 +159,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a start did with a segment: ``kept``, ``truncated`` (to ``size`` bytes), or ``aborts`` (the broker ends)."""
+    """A start's effect on a segment: ``kept``, ``truncated`` (to ``size`` bytes), or ``aborts`` (the broker ends)."""
 
     outcome: str
     size: int
@@ -611,7 +611,7 @@ def _append(broker: Broker, place: Mapping[str, Any], step: bytes | Marker) -> P
 
 
 def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
-    """What the broker's start does with each vector's bytes as the segment of its own partition, by vector id.
+    """The effect of the broker's start on each vector's bytes as the segment of its own partition, by vector id.
 
     If segments stop the broker from starting, they are replaced with empty ones, and it starts again for the others.
     """

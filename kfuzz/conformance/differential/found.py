@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """What a question is about: its number in the run, kfuzz's own result, and the input that it was made from, if the
+    """The origin of a question: its number in the run, kfuzz's own result, and the input that it was made from, if the
     request does not hold it.
     """
 
@@ -40,7 +40,7 @@ class Differential:
     """
 
     testee: str
-    # What is compared; also part of the kept files' names.
+    # The kind of inputs; also part of the kept files' names.
     of: Literal["input", "message", "stream"] = "input"
     # The run's setting besides its seed: "as consumer", "in 622 versions".
     setting: str = ""
@@ -140,7 +140,7 @@ def compared(
 ) -> None:
     """Ask ``questions`` and give each answer to ``compare``.
 
-    A question that breaks the testee becomes a deviation in ``found``; ``finding_of`` tells what kfuzz finds in it.
+    A question that breaks the testee becomes a deviation in ``found``; ``finding_of`` gives kfuzz's finding in it.
     """
     breaks, unexplained = peer.breaks, len(peer.unexplained)
     for question, result in peer.answers(questions):

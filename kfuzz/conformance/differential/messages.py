@@ -1,4 +1,4 @@
-"""The differential of messages: kfuzz and a testee must read and write each message and version of a catalogue alike.
+"""The differential of messages: kfuzz and a testee must agree on each message and version of a catalogue.
 
 Each message is asked with its defaults, with filled fields, and as mutants of those. Equal seeds give equal inputs.
 """
@@ -182,7 +182,7 @@ def differ_inputs(
         for definition, version, data in inputs:
             for asked in _both_ways("inputs", definition, version, data):
                 index = next(number)
-                # What is written again comes from these bytes, and its request does not have them.
+                # The values to write come from these bytes, and the request does not have them.
                 yield Question({"id": str(index), **asked.request}, Asked(index, asked, data))
 
     with started(testee) as peer:

@@ -171,7 +171,7 @@ def _compressed(frame: bytes) -> bytes | None:
 
 
 def _decompressed(frame: bytes, payload: bytes) -> bytes:
-    """What the payload of ``frame`` decompresses to, as far as it can be decompressed."""
+    """The decompressed payload of ``frame``, as far as it can be decompressed."""
     return decompress(CODECS[_codec(frame)], payload, DEFAULT_LIMITS.decompressed_bytes, magic=frame[MAGIC_AT]).data
 
 
@@ -231,7 +231,7 @@ def _epoch_before_the_log(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 
 def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """Kafka cuts a key or value out of a message that is too short for it, or reads a length behind the message."""
+    """Kafka cuts a key or value out of a message that is too short for it, or reads a length after the message."""
     overrun = OVERRUN.match(answer.error)
     outside = answer.error.startswith("IndexOutOfBoundsException")
     if not (overrun or outside) or not _both_refuse(made, answer):
@@ -333,7 +333,7 @@ def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
     return any(_has_empty_block(payload) for index, payload in payloads if at is None or index == at)
 
 
-def _snappy_stream_that_goes_on(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _snappy_stream_that_continues(data: bytes, made: Verdict, answer: Answer) -> bool:
     """The batch at which they differ has what begins like the header of another snappy stream, and is none; if
     that batch is unknown, any batch has it.
     """
@@ -378,7 +378,7 @@ RULES: Final = (
     Rule("undeclared exceptions", _undeclared),
     Rule("empty gzip members", _recurses),
     Rule("an lz4 block of no bytes", _empty_lz4_block),
-    Rule("a snappy stream that goes on", _snappy_stream_that_goes_on),
+    Rule("a snappy stream that continues", _snappy_stream_that_continues),
     Rule("a magic above 2 in a segment", _unknown_magic, roles=("log",)),
     Rule("`batch-length-wrong`", _hides, roles=("log",)),
 )
@@ -441,7 +441,7 @@ def differ(
     The inputs have numbers from ``first`` on. ``begun`` gets the result before the first question; it grows with each
     answer. At the end the smallest input of each of the worst ``shrunk`` causes is made smaller.
 
-    If the testee breaks, the input that breaks it is found, and the run goes on. ``UsageError`` if it does not start.
+    If the testee breaks, the input that breaks it is found, and the run continues. ``UsageError`` if it does not start.
     """
     names = tuple(rule.name for rule in RULES if role in rule.roles)
     with started(testee) as peer:

@@ -1,6 +1,6 @@
-"""The differential for rules that need several batches: kfuzz and a testee must judge random streams of batches alike.
+"""The differential for rules that need several batches: kfuzz and a testee must agree on random streams of batches.
 
-A stream holds the batches of a few producers, which mostly follow the rules. They go on, repeat batches, leave gaps,
+A stream holds the batches of a few producers, which mostly follow the rules. They continue, repeat batches, leave gaps,
 come back with another epoch, and end their transactions or leave them open. kfuzz's result becomes the expectation of a
 vector, and the testee is asked about this vector as about any other. Equal seeds give equal streams.
 """

@@ -47,7 +47,7 @@ _MISSING_RECORDS = re.compile(
     r"(?:\S++ has |read )?too few records\b.*|handed out \d+ of \d+ records, without an error.*"
 )
 _NO_HEADERS = re.compile(r" has too few headers: 0;")
-# How the referee says that it takes too much CPU time, and the kit for clients behind `kfuzz serve`.
+# How the referee says that it takes too much CPU time, and the kit for clients of `kfuzz serve`.
 _COMPUTES = re.compile(r"took more than its \d+ ms of CPU time|computes without an end")
 # How runtimes say that an allocation failed, before they end the process.
 _ALLOCATION = re.compile(r"out of memory|memory allocation|MiB of memory")
@@ -58,11 +58,11 @@ _EXCEPTION = re.compile(r"\A[\w.]*[a-z](?:Error|Exception)\b")
 # How the referee says that an encoder wrote other contents.
 _ENCODED = re.compile(r"encoded .*")
 
-# What ``Deviation.holds`` says.
+# The values of ``Deviation.holds``.
 NO_RECORDS: Final = "no records"
 EMPTY_WRAPPER: Final = "an empty wrapper"
 WRAPPER: Final = "a wrapper"
-# What makes a decoder stop, besides ``NO_RECORDS``.
+# Outcomes that make a decoder stop, besides ``NO_RECORDS``.
 DAMAGED: Final = "damaged"
 DAMAGED_WITHOUT_RECORDS: Final = "damaged, no records"
 # A batch that has fewer records than it claims. A reader that takes the end of the bytes for the end of the records
@@ -95,7 +95,7 @@ _ONE_CHECK: Final = {
 INNER_CHECK: Final = "where a wrapper's messages end"
 DECOMPRESSION_FAILED: Final = "decompression-failed"
 _INSIDE: Final = {"length-exceeds-record", "message-truncated", "batch-length-below-minimum", DECOMPRESSION_FAILED}
-# What readers find or lose in a wrapper whose messages have an unknown magic, because Kafka does not check that magic.
+# Findings and losses of readers in a wrapper whose messages have an unknown magic. Kafka does not check that magic.
 MAGIC_REQUIREMENT: Final = "MS-MAGIC-1"
 MAGIC_CHECK: Final = "the magic of a wrapper's messages"
 _UNKNOWN_MAGIC: Final = {"message-truncated", "inner-magic-mismatch"}
@@ -158,7 +158,7 @@ class Deviation:
 
     @property
     def key(self) -> Key:
-        """What deviations with one cause have in common.
+        """The properties that deviations with one cause have in common.
 
         A source line identifies a fault better than any text. Whether its error is declared, escapes or ends the
         process depends on the caller. But a line that takes too much memory may raise errors for other reasons.
@@ -186,7 +186,7 @@ class Deviation:
             return self.implementation, self.harm, self.finding, masked(self.error)
         # Where a vector is only recommended, a refusal is no more than a difference.
         refuses = self.harm == DIFFERS.name and self.error.startswith("refused ")
-        # What is damaged does not matter to a decoder that lets an error escape.
+        # The damage does not matter to a decoder that lets an error escape.
         text = escaped[0] if escaped else masked(self.error)
         return self.implementation, REFUSES.name if refuses else self.harm, text
 
@@ -198,7 +198,7 @@ class Deviation:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Deviation:
-        """What ``to_json`` gave."""
+        """The cause that ``to_json`` wrote."""
         return cls(
             **{
                 **given,
@@ -220,7 +220,7 @@ class Deviation:
 
     @property
     def _stops_at(self) -> Key:
-        """What a decoder stops at. A decoder that drops an error does so for any damage."""
+        """The damage at which a decoder stops. A decoder that drops an error does so for any damage."""
         text = masked(self.error)
         if self.computes:
             # Whether the contents are right does not matter. A codec is the same in all formats.
@@ -229,7 +229,7 @@ class Deviation:
         if self._check == WRAPPER_CHECK:
             # A decoder that finds nothing in a wrapper stops there only if nothing follows it.
             return ACCEPTS.name, self.form, WRAPPER_CHECK
-        # What a reader drops, the consumer that calls it does not miss, whatever the format is.
+        # The consumer that calls a reader does not notice what the reader drops, whatever the format is.
         if self.holds == NO_RECORDS:
             return HANGS.name, DAMAGED_WITHOUT_RECORDS if self.finding else NO_RECORDS, text
         return HANGS.name, DAMAGED if self.finding else "", text
@@ -250,12 +250,12 @@ class Deviation:
 
     @property
     def claim(self) -> Key:
-        """What the input claims too much of, for a certain reader."""
+        """The count or size of which the input claims too much, for a certain reader."""
         return self.implementation, self.form, self.finding, self.codec if self.finding == DECOMPRESSION_FAILED else ""
 
     @property
     def _loss(self) -> tuple[str, ...]:
-        """What is lost, and by the reader of which format. A decoder that loses data from damaged inputs often loses it
+        """The kind of loss, and the format. A decoder that loses data from damaged inputs often loses it
         from good ones too, so the finding does not matter."""
         if _MISSING_RECORDS.fullmatch(self.error):
             return ("too few records",)
@@ -304,7 +304,7 @@ class Cause:
 
     @property
     def finding(self) -> str:
-        """What is wrong with the inputs: a code, or how many kinds of damage there are; empty for good inputs."""
+        """The damage of the inputs: a code, or how many kinds of damage there are; empty for good inputs."""
         kinds = {one.finding for one in self.deviations if one.finding}
         return f"{len(kinds)} kinds of damage" if len(kinds) > 1 else "".join(kinds)
 
@@ -330,7 +330,7 @@ class Cause:
 
     @property
     def what(self) -> str:
-        """What the smallest input shows, as one printable line for people: its damage, its own error, and the line of
+        """A summary of the smallest input, as one printable line for people: its damage, its own error, and the line of
         source, as far as there are any.
         """
         what = _shortened(printable(" ".join(self.smallest.error.split())))

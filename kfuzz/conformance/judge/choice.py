@@ -1,6 +1,6 @@
 """Which vectors a testee is asked whose ``testee.toml`` says ``vectors = "chosen"``: about 280 that stand for all.
 
-A client behind a broker needs a connection, and often a time limit, for each vector. Asked about all vectors, it would
+A client of a broker needs a connection, and often a time limit, for each vector. Asked about all vectors, it would
 take most of the time of a run.
 """
 
@@ -32,7 +32,7 @@ def chosen_keys(cases: Iterable[Case]) -> frozenset[Key]:
 
 
 def _about(case: Case) -> Iterator[tuple[str, ...]]:
-    """What a case can be the first of."""
+    """The groups in which a case can be the first."""
     family = case.vector.id.rpartition("/")[0]
     verdict = case.expectation["verdict"]
     yield case.role, family, verdict, "finding", case.expectation.get("finding", "")

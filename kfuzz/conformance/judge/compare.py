@@ -305,7 +305,7 @@ def _frames(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 class Wrong(NamedTuple):
-    """What is wrong with an answer, and the class of harm."""
+    """The fault of an answer, and its class of harm."""
 
     text: str
     harm: str
@@ -374,7 +374,7 @@ def _loses(text: str | None) -> Wrong | None:
 
 
 def _wrong_silence(case: Case, answer: Answer) -> Wrong | None:
-    """What is wrong with records that were left out without an error. Only good data can be lost."""
+    """The fault of an answer that leaves out records without an error. Only good data can be lost."""
     if case.expectation["verdict"] == "invalid":
         return Wrong(f"skipped bytes that must be refused ({case.expectation.get('finding', 'invalid')})", "accepts")
     wanted = sum(len(batch.get("records", ())) for batch in case.expectation.get("batches", ()))
@@ -393,7 +393,7 @@ def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> Wrong |
 
 
 def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> Wrong | None:
-    """What is wrong with a rejection, or with an acceptance of bytes that must be refused."""
+    """The fault of a rejection, or of an acceptance of bytes that must be refused."""
     if answer.outcome == "accepted":
         return Wrong(f"accepted bytes that must be refused ({expectation.get('finding', 'invalid')})", "accepts")
     if expectation["verdict"] == "valid":
@@ -651,7 +651,7 @@ def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
 
 
 def _amount(got: Sequence[Any], expected: Sequence[Any], what: str) -> str:
-    """Which way the numbers differ is told in words, because causes are grouped by the text without its numbers."""
+    """Say in words which way the numbers differ, because causes are grouped by the text without its numbers."""
     return f"too {'few' if len(got) < len(expected) else 'many'} {what}: {len(got)}; expected {len(expected)}"
 
 

@@ -40,7 +40,7 @@ CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """What a testee did with one segment: how many batches it was asked, and those that it did not read as the corpus
+    """A testee's result on one segment: how many batches it was asked, and those that it did not read as the corpus
     says. Such a deviation has the batch's place, ``PATH@BYTE``, as its ``input``, and the byte as its ``number``; its
     ``reason`` is the id of a hostile batch's vector.
     """

@@ -1,4 +1,4 @@
-"""What a deviation does to the users of a decoder: eight classes of harm, the worst first."""
+"""How a deviation harms the users of a decoder: eight classes of harm, the worst first."""
 
 from __future__ import annotations
 

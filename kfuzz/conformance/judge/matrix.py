@@ -370,7 +370,7 @@ def _beside(
 
 def _unique(columns: Sequence[Judged]) -> list[Judged]:
     """The columns with different names. A testee chooses its name, so one that takes another's must not cost the run:
-    it counts as one that could not be asked, because its cells and expectations could not be told apart.
+    it counts as one that could not be asked, because its cells and expectations could not be distinguished.
     """
     kept: dict[str, Judged] = {}
     for testee in columns:

@@ -1,4 +1,4 @@
-"""kfuzz's own decoder and encoder behind the testee protocol, judged like any other testee."""
+"""kfuzz's own decoder and encoder as a testee, judged like any other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A testee that goes on: asks ahead, finds the question that broke the process, and starts the process again.
+"""A testee that survives crashes: asks ahead, finds the question that broke the process, and starts the process again.
 
-Only this module sends requests to a testee. Whoever asks (the matrix, a differential, a corpus, the confirmation by
-Kafka) gives questions, and gets each of them back once, with the answer or with how the process ended.
+Only this module sends requests to a testee. Callers (the matrix, a differential, a corpus, the confirmation by
+Kafka) give questions, and get each of them back once, with the answer or with how the process ended.
 
 A process that ends does not show which request ended it. So the question that was being answered is asked again, alone
 in a fresh process. If it does no harm there, every other question that was in flight is asked alone too, until one
@@ -293,7 +293,7 @@ class Peer:
         return _receive(session, question.request, self._budget(question))
 
     def _seen(self, question: Question[T], result: Result) -> Result:
-        """What an answer means besides its words."""
+        """The consequences of an answer besides its words."""
         if isinstance(result, Answer) and result.outcome == STALLED:
             # On a busy machine, waiting can look like a stall: only one that is seen twice counts.
             result = self._trial(question)

@@ -128,7 +128,7 @@ class Family:
         tree |= {pid for pid, parent in parents.items() if parent == os.getpid() and self._is_orphan(found[pid])}
         while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
             tree |= more
-        # Who has no parent any more may come to this process next. And a child of this process may have been forked by
+        # A process that has lost its parent may be adopted next. And a child of this process may have been forked by
         # another thread, and have no mark yet.
         settled = (parents.keys() | self._strangers | {0, 1}) - {os.getpid()}
         self._strangers |= {pid for pid, parent in parents.items() if pid not in tree and parent in settled}

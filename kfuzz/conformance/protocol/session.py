@@ -44,7 +44,7 @@ READS_MAX = 64
 # The stack of a crash may name hundreds of functions, the innermost first.
 STDERR_TAIL_BYTES = 64 * 1024
 LAST_WORDS_CHARACTERS_MAX = 500
-# What a runtime may map besides the allocation under test: a codec library that is loaded late, a thread's stack, one
+# A runtime may also map, besides the allocation under test: a codec library that is loaded late, a thread's stack, one
 # 64 MiB heap arena of Go. The allocations that vectors provoke are much larger.
 ADDRESS_SPACE_SLACK_BYTES = 96 * MIB
 RESIDENT_SLACK_BYTES = 32 * MIB
@@ -57,7 +57,7 @@ JAVA_HEAP_DEFAULT_BYTES = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one request may cost. CPU time is the process tree's; the wall-clock limit stops a testee that sleeps."""
+    """The budget of one request. CPU time is the process tree's; the wall-clock limit stops a testee that sleeps."""
 
     cpu_ms: int
     memory_bytes: int
@@ -95,7 +95,7 @@ class Trouble:
 
     @property
     def deed(self) -> str:
-        """What the testee did, worded to follow its name in a sentence."""
+        """The way in which the testee ended, worded to follow its name in a sentence."""
         return f"broke the protocol: {self.text}" if self.outcome == "protocol-error" else self.text
 
 

@@ -1,6 +1,6 @@
 """Writes a small running testee that a user completes: ``testees/stubs/``, with the kit of its language in it.
 
-The kits and the stubs stand in ``testees/`` of the repository. An installed wheel has a copy in ``kits/``.
+The kits and the stubs are in ``testees/`` of the repository. An installed wheel has a copy in ``kits/``.
 """
 
 from __future__ import annotations

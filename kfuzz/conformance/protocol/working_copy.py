@@ -161,7 +161,7 @@ def _with_node(testee: Testee, path: Path) -> Testee:
         for one in _packages(folder / "node_modules"):
             if one != testee.library:
                 _link_to(packages / one, folder / "node_modules" / one)
-        # What the pinned version does not need.
+        # Dependencies that the pinned version does not have.
         dependencies = package.get("dependencies")
         for one in dependencies if isinstance(dependencies, dict) else ():
             if not (packages / one).exists() and (path / "node_modules" / one).exists():

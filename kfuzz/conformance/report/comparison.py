@@ -27,7 +27,7 @@ Key = tuple[str, str]
 OUTCOMES_SHOWN: Final = 10
 # Outcomes that say nothing about what an implementation does.
 UNKNOWN: Final = (NOT_ASKED, "withheld")
-# What differs between the places of one fault in two versions: the lines, and the version in the name of a folder.
+# The places of one fault in two versions differ in these parts: the lines, and the version in the name of a folder.
 _NUMBERS: Final = re.compile(r"[\d.]+")
 
 
@@ -156,7 +156,7 @@ def _paired(older: Run, newer: Run) -> tuple[list[tuple[Judged, Judged]], list[s
 
 
 def _compared(older: Run, newer: Run, old: Judged, new: Judged) -> tuple[Changes, bool]:
-    """What changed in one implementation, and whether there was anything to compare."""
+    """The changes in one implementation, and whether there was anything to compare."""
     notes = [] if old.label == new.label else [f"{printable(old.label)} is compared with {printable(new.label)}"]
     keys = {case.key for case in older.cases} & old.cells.keys() & new.cells.keys()
     both = {key for key in keys if not {old.shown(key), new.shown(key)} & set(UNKNOWN)}
@@ -186,7 +186,7 @@ def _compared(older: Run, newer: Run, old: Judged, new: Judged) -> tuple[Changes
 def _staying(before: Sequence[Cause], now: Sequence[Cause]) -> list[tuple[Cause, Cause]]:
     """The causes that both have.
 
-    A cause is the same if its key is, whatever the version. What is left is the same if it does the same harm to the
+    A cause is the same if its key is, whatever the version. Another cause is the same if it does the same harm to the
     same questions, or most of it in the same file: lines and words change from version to version.
     """
     left = list(before)

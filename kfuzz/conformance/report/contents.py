@@ -1,4 +1,4 @@
-"""What the page holds: the matrix and the causes, and the packs of data that its script opens.
+"""The contents of the page: the matrix and the causes, and the packs of data that its script opens.
 
 The *core* pack has what lists and filters need. A pack for each theme has the bytes, expectations and answers of its
 vectors; it is opened when one of them is. The pack *words* explains flags and requirements.
@@ -37,7 +37,7 @@ UNSUPPORTED: Final = "u"
 UNASKED: Final = "-"
 OTHER: Final = "?"
 LETTERS: Final = {harm.name: harm.name[0].upper() for harm in HARMS}
-# What is withheld counts as the worst: on a published page, nobody can tell that it is better than that.
+# A withheld outcome counts as the worst: a published page does not show that it is better than that.
 _WORST_FIRST: Final = (WITHHELD, *(LETTERS[harm.name] for harm in HARMS))
 WITHHELD_TITLE: Final = "withheld"
 WITHHELD_WHY: Final = "a crash, a panic, a hang or a memory fault that is not public yet; it counts as the worst"
@@ -168,7 +168,7 @@ class Contents:
         return rows
 
     def core(self) -> dict[str, Any]:
-        """What lists, filters and the matrix need."""
+        """The data of lists, filters and the matrix."""
         vectors = list({case.vector.id: case.vector for case in self.run.cases}.values())
         numbers = {vector.id: i for i, vector in enumerate(vectors)}
         labels = [testee.label for testee in self.judged]
@@ -251,7 +251,7 @@ class Contents:
         return packs
 
     def _meaning(self, case: Case) -> dict[str, str]:
-        """What the finding means that refuses the bytes."""
+        """The meaning of the finding that refuses the bytes."""
         # Some codes are those of records and of messages, with other sentences.
         kind = "finding of messages" if case.vector.kind in ("message", "primitive") else "finding of record batches"
         code = _finding(case)
@@ -303,7 +303,7 @@ def _told(testee: Judged, case: Case) -> list[Any]:
     return told
 
 
-# What each role must do with bytes that it does not refuse.
+# The duty of each role with bytes that it does not refuse.
 _ACCEPT: Final = {
     "consumer": "accept, and read these contents",
     "broker": "append, and store these contents",
@@ -313,7 +313,7 @@ _ACCEPT: Final = {
 
 
 def _asked(case: Case) -> dict[str, Any]:
-    """What was asked, and what must be answered, without empty members."""
+    """The question and the expected answer, without empty members."""
     expectation, options = case.expectation, case.vector.options
     settings = [f"{name.replace('_', ' ')}: {json.dumps(value)}" for name, value in options.items()]
     if case.vector.kind == "stream":
@@ -335,7 +335,7 @@ def _asked(case: Case) -> dict[str, Any]:
 
 
 def _budget(budget: Mapping[str, int]) -> str:
-    """What an answer may take, as a sentence; empty without a budget."""
+    """The budget of an answer, as a sentence; empty without one."""
     told = [f"{budget['memory_bytes'] / 2**20:.4g} MiB of memory"] if "memory_bytes" in budget else []
     told += [f"{budget['cpu_ms'] / 1000:g} s of CPU time"] if "cpu_ms" in budget else []
     return f"An answer may take {' and '.join(told)}." if told else ""
@@ -361,7 +361,7 @@ def _verdict(case: Case) -> str:
 
 
 def _kafka(case: Case) -> list[str]:
-    """What each Kafka release did in the question's role, as the vector file records it."""
+    """The outcome of each Kafka release in the question's role, as the vector file records it."""
     told = []
     for version, cells in case.vector.kafka.items():
         words = [cells[case.role]] if case.role in cells else []

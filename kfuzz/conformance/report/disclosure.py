@@ -42,7 +42,7 @@ _LINK: Final = re.compile(r"https://[^\s)>]+|\bKAFKA-\d+\b")
 
 
 class Disclosed:
-    """What :func:`disclose` wrote: the folders, and sentences about reproducers that could not be built."""
+    """The result of :func:`disclose`: the folders, and sentences about reproducers that could not be built."""
 
     def __init__(self) -> None:
         self.folders: list[Path] = []
@@ -95,7 +95,7 @@ def disclose(
         numbers[label] += 1
         folder = directory / folders[label] / f"{numbers[label]:03}-{cause.harm}-{cause.id}"
         testee = by_label.get(label) or by_label.get(name)
-        # What has no language is a broker that `kfuzz probe` asked; every testee has one.
+        # Only a broker that `kfuzz probe` asked has no language; every testee has one.
         is_probed = not languages[label]
         shown = _shown(case, cause, testee, folder, builder, is_probed)
         text = template.render(
@@ -207,7 +207,7 @@ def _shown(
         "program": program,
         "command": _without_folder(command),
         "trial": _without_folders(trial, folder, reproducer),
-        # What a program prints must not end the block that shows it.
+        # The output of a program must not end the block that shows it.
         "fence": max([FENCE, *(f"{run}`" for run in _BACKTICKS.findall(trial.output))], key=len),
     }
 
@@ -233,7 +233,7 @@ def _message(name: str) -> tuple[str, int | None]:
 
 
 def _expected(case: Case) -> str:
-    """What a right implementation does with the bytes."""
+    """The behaviour of a right implementation with the bytes."""
     expectation = case.expectation
     if expectation.get("verdict") == "invalid":
         at = f" at byte {expectation['at']}" if "at" in expectation else ""
@@ -275,7 +275,7 @@ def _sentence(text: str) -> str:
 
 
 def _without_folders(trial: Trial, folder: Path, reproducer: Reproducer) -> Trial:
-    """What was printed, without the paths of this machine."""
+    """The output, without the paths of this machine."""
     output = trial.output
     for place in (folder.absolute(), reproducer.folder.absolute(), Path.home()):
         output = output.replace(f"{place}/", "")
@@ -297,7 +297,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        # A text of a testee stays on its line, and does not reorder what stands around it.
+        # A text of a testee stays on its line, and does not reorder the text around it.
         finalize=lambda value: "\n".join(map(printable, value.split("\n"))) if type(value) is str else value,
     )
     return environment.get_template("disclosure.md.j2")

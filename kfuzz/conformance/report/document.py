@@ -76,7 +76,7 @@ def from_json(document: Any, suite: Sequence[Vector], *, left_out: list[str] | N
     """The run of a document that ``to_json`` made. Its vectors must be in ``suite``; if ``left_out`` is given, those
     that are not are added to it, and the run is without them.
 
-    Raises ``UsageError`` if the document is none, or if a vector is not in the suite. It may come from anybody: its
+    Raises ``UsageError`` if it is not a result, or if a vector is not in the suite. It may come from anybody: its
     texts are bounded here, and everything that a report looks into is checked.
     """
     import jsonschema

@@ -181,7 +181,7 @@ function drawMatrix(chosen) {
       counts[i][place][given] = (counts[i][place][given] || 0) + 1;
     }
   }
-  // A long name may break behind a slash.
+  // A long name may break after a slash.
   const short = name => (inside ? name.slice(opened[0].length + 1) : name).split(/(?<=\/)/).flatMap((piece, i) => [i ? el("wbr") : "", piece]);
   const table = $("matrix").querySelector("table");
   table.className = columns.length > 10 ? "many" : "";
@@ -366,7 +366,7 @@ function fillPanel(children) {
   if (!panel.open) panel.showModal();
   panel.scrollTop = 0;
   const trap = panel.querySelector(".trap");
-  // In long bytes the trap is below; show it, with what stands before it.
+  // In long bytes the trap is below; show it, with the bytes before it.
   if (trap) trap.parentElement.scrollTop = trap.offsetTop - trap.parentElement.clientHeight / 2;
   panel.querySelector("h2").focus();
 }

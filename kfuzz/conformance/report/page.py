@@ -1,6 +1,6 @@
 """A run as a page: one self-contained HTML file, or a folder for a web server. Both work from a disk, offline.
 
-The first screen stands in the HTML: the matrix, and the causes. The script ``page.js`` adds filters, questions and
+The first screen is in the HTML: the matrix, and the causes. The script ``page.js`` adds filters, questions and
 vectors, and opens the packs of data that these need (``contents.py``). In the file the packs are in the page; in the
 folder each has a file, which is loaded when it is needed.
 """
@@ -93,7 +93,7 @@ def _rendered(contents: Contents, policy: str, **given: Any) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # What is not markup of ours may be a text of a testee, which must not reorder or hide other text.
+        # Everything but our own markup may be a text of a testee, which must not reorder or hide other text.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     run = contents.run
@@ -121,7 +121,7 @@ def _rendered(contents: Contents, policy: str, **given: Any) -> str:
 
 
 def _remarks(run: Run) -> list[str]:
-    """What the matrix does not show: testees that were left out, notes, lines that are out of date."""
+    """The facts that the matrix does not show: testees that were left out, notes, lines that are out of date."""
     remarks = [f"{sentence}." for sentence in run.dropped]
     for testee in run.testees:
         remarks += [f"{testee.label}: {note}." for note in notes_of(testee)]

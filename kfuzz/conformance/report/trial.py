@@ -1,4 +1,4 @@
-"""Runs a reproducer within bounds, and tells how it ended."""
+"""Runs a reproducer within bounds, and reports how it ended."""
 
 from __future__ import annotations
 

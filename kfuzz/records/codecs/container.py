@@ -1,4 +1,4 @@
-"""What all containers share: the result of decompression, and the exceptions for a bad stream."""
+"""Code that all containers share: the result of decompression, and the exceptions for a bad stream."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ XERIAL_BEGIN = XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)
 XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
 # Kafka fills a buffer of this size from a snappy stream (SnappyCompression.decompressionOutputSize).
 SNAPPY_BUFFER = 2048
-# What cramjam says of a literal whose length has bytes of its own, and the number of lengths that need none.
+# cramjam's error about a literal whose length has bytes of its own, and the number of lengths that need none.
 LITERAL_CUT: Final = re.compile(r"expected literal read of length 4; remaining src: (\d+)")
 LITERAL_SHORT: Final = 60
 # An upper bound for the growth of a snappy block: a copy of 64 bytes takes 3 bytes, a ratio of 21.3.
@@ -65,7 +65,7 @@ def _block(block: memoryview, output: Output, rest_bytes: int) -> None:
 def _with_short_literal(block: memoryview, error: str) -> bytes | None:
     """The same block with its last literal in the short form, if that literal is why it was refused; otherwise None.
 
-    A literal's length may have one to four bytes of its own. cramjam wants four bytes behind the tag of such a literal,
+    A literal's length may have one to four bytes of its own. cramjam wants four bytes after the tag of such a literal,
     even if the block ends before. snappy-java does not.
     """
     found = LITERAL_CUT.search(error)

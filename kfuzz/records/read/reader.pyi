@@ -11,7 +11,7 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.wire.walk.policy import Choice, Policy
 
 # Byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max timestamp, attributes,
-# producer id, producer epoch, base sequence, leader epoch, whether the reading goes on, findings.
+# producer id, producer epoch, base sequence, leader epoch, whether the reading continues, findings.
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, bool, list[Finding] | None]
 
 def read(

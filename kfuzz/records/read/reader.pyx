@@ -264,12 +264,12 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     """Yield the header of each batch in ``data``, with its place and its findings.
 
     A header is a tuple: byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max
-    timestamp, attributes, producer id, producer epoch, base sequence, leader epoch, whether the reading goes on behind
-    it, findings (a list or None). Records are judged as :func:`check` does, with the same loop; no objects are made of
+    timestamp, attributes, producer id, producer epoch, base sequence, leader epoch, whether the reading continues,
+    findings (a list or None). Records are judged as :func:`check` does, with the same loop; no objects are made of
     them. A message of magic 0 or 1 has -1 in each field that its format lacks. A batch without timestamps has -1 there.
 
     A refused batch is the last one; its size is -1 if its frame is refused. Otherwise the last tuple has the size 0: it
-    is the end of the data, or a batch that is cut off there, and then the reading does not go on. Raises ``UsageError``
+    is the end of the data, or a batch that is cut off there, and then the reading ends. Raises ``UsageError``
     as :func:`check` does.
     """
     cdef Reader reader = reader_of(None, data, profile, role, limits, DEFAULT_TOPIC, False)

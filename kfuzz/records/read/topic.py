@@ -1,4 +1,4 @@
-"""What a broker knows about the partition of a Produce request."""
+"""The settings and state that a broker has for the partition of a Produce request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Tells whether this processor has 512-bit registers and the instructions that the wide kernels need.
+/* Finds whether this processor has 512-bit registers and the instructions that the wide kernels need.
  *
  * The gain has not been measured since the code was moved, because the machines at hand have no such registers. To
  * measure it, run `python -m benchmarks --path columns` on one that has them. Remove the wide kernels if the gain is

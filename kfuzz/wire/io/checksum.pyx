@@ -1,4 +1,4 @@
-"""The two checksums of the record formats, behind one name each: ``crc32c`` for magic 2, ``crc32`` for magic 0 and 1.
+"""The two checksums of the record formats, under one name each: ``crc32c`` for magic 2, ``crc32`` for magic 0 and 1.
 
 Both names are the libraries' own functions, which already use the processor's CRC instructions. Loops without the GIL
 call ``crc32c_of`` and ``crc32_of``; these call the library if the kernel cannot run.

@@ -150,7 +150,7 @@ static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
     for (; n >= 16; p += 16, n -= 16)
         value = kfuzz_crc32_fold(value, near, kfuzz_crc32_load(p));
     if (n) {
-        /* Move n bytes of the vector in front of it, fold them, and put the last n bytes behind the others. Byte by byte
+        /* Move n bytes of the vector in front of it, fold them, and put the last n bytes after the others. Byte by byte
          * these would take as long as a hundred bytes before them. The load begins before p, but within the data. */
         const __m128i front = kfuzz_crc32_load(kfuzz_crc32_moves + n), back = kfuzz_crc32_load(kfuzz_crc32_moves + 16 + n);
         const __m128i last = kfuzz_crc32_load(p + n - 16);

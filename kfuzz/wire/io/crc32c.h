@@ -153,7 +153,7 @@ static uint32_t kfuzz_crc_of_vector(const uint64_t *folded, int words)
 
 /* Clear the upper halves of the registers: while they are in use, later SSE code in any library takes up to three
  * times as long on some processors. The empty instruction takes `crc`, so that the compiler finishes it first: otherwise
- * it loads the vector that `crc` comes from behind vzeroupper. */
+ * it loads the vector that `crc` comes from after vzeroupper. */
 KFUZZ_CRC_256
 static inline uint32_t kfuzz_crc_leave_wide(uint32_t crc)
 {

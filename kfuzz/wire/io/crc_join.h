@@ -1,7 +1,7 @@
 /* The CRC of two parts from the CRC of each, without their bytes: the first part's checksum is multiplied by x^8 for each
  * byte of the second part, as zlib's crc32_combine does it.
  *
- * Factors stand in tables, one for each byte of a length. With carry-less products, kfuzz_crc_times gives the product
+ * Factors are in tables, one for each byte of a length. With carry-less products, kfuzz_crc_times gives the product
  * times x^32, since the CRC instruction reduces it so; the factors in the tables then lack x^32. Only CRC-32C has such an
  * instruction.
  */
@@ -100,7 +100,7 @@ static void kfuzz_fill_lengths(uint32_t lengths[4][256], kfuzz_times times, uint
     }
 }
 
-/* Once, before the first factor. */
+/* Call this once, before the first factor is needed. */
 static void kfuzz_crc_join_init(int by_product)
 {
     const uint32_t of_byte = 0x80000000u >> 8;

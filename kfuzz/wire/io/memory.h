@@ -14,7 +14,7 @@
 #define KFUZZ_FREE free
 #endif
 
-/* Whether there was no memory since this was last set to 0. The mutator goes on without; its Python face raises. */
+/* Whether there was no memory since this was last set to 0. The mutator continues without it; its Python face raises. */
 static int kfuzz_memory_failed;
 
 static void *kfuzz_moved(void *memory, size_t n)

@@ -1,4 +1,4 @@
-/* What decompression keeps from one payload to the next; unpack.h has the functions. */
+/* The state that decompression keeps from one payload to the next; unpack.h has the functions. */
 #ifndef KFUZZ_TOOLS_H
 #define KFUZZ_TOOLS_H
 

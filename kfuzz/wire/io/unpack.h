@@ -89,8 +89,8 @@ static inline uint32_t kfuzz_little32(const uint8_t *p)
     return p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
 }
 
-/* Under AddressSanitizer, bytes of the buffer behind the output cannot be read: without this, the buffer's spare memory
- * would hide a read behind a payload. */
+/* Under AddressSanitizer, bytes of the buffer after the output cannot be read: without this, the buffer's spare memory
+ * would hide a read after a payload. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define KFUZZ_ADDRESSES_CHECKED

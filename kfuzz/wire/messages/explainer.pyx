@@ -28,7 +28,7 @@ cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop, 
 
 @cython.final
 cdef class Places:
-    """Collects places up to ``stop``. Each ``take`` method returns whether to go on."""
+    """Collects places up to ``stop``. Each ``take`` method returns whether to continue."""
 
     cdef const uint8_t *base
     cdef const uint8_t *p

@@ -168,7 +168,7 @@ cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_
     cdef PyObject *name
     cdef PyObject *value
     cdef Py_ssize_t at = 0
-    cdef Py_ssize_t behind
+    cdef Py_ssize_t ahead
     cdef Py_ssize_t found = 0
     cdef int i
     enter(program, &way, plan, above)
@@ -176,11 +176,11 @@ cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_
         op = &plan.c.ops[i]
         # Most dicts have their names in the order of the definition; then no name is looked up. No pointer into the
         # dict is kept from one field to the next: writing a field may run Python code, which may change the dict.
-        behind = at
-        while PyDict_Next(given, &behind, &name, &value) and name != op.name and is_tagged(&plan.c, name):
-            at = behind
-        if behind != at and name == op.name:
-            at = behind
+        ahead = at
+        while PyDict_Next(given, &ahead, &name, &value) and name != op.name and is_tagged(&plan.c, name):
+            at = ahead
+        if ahead != at and name == op.name:
+            at = ahead
         else:
             value = PyDict_GetItemWithError(given, <object> op.name)
         if value == NULL:

@@ -15,7 +15,7 @@ def next_frame(data: Buffer, at: int) -> tuple[int, int | None, list[Note]]:
 def frames(data: Buffer, at: int = 0, *, any_magic: bool = False) -> Iterator[tuple[int, int, int]]:
     """Yield ``(at, size_bytes, magic)`` of each whole batch or message from byte ``at`` on.
 
-    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; :func:`next_frame` tells
+    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; :func:`next_frame` says
     which. ``any_magic`` makes it follow only the lengths, as a reader does inside a wrapper (mirrors
     ``AbstractLegacyRecordBatch.DataLogInputStream``). ``IndexError`` if ``at`` lies outside of ``data``.
     """

@@ -75,7 +75,7 @@ def next_frame(data not None, int64_t at):
 def frames(data not None, int64_t at=0, *, bint any_magic=False):
     """Yield ``(at, size_bytes, magic)`` of each whole batch or message from byte ``at`` on.
 
-    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; ``next_frame`` tells which.
+    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; ``next_frame`` says which.
     ``any_magic`` makes it follow only the lengths.
     """
     cdef Held held = hold(data)

@@ -560,7 +560,7 @@ def first_places(payload not None, int64_t at, tuple header not None, int64_t re
 
 
 cdef tuple places_in(payload, int64_t at, tuple header, bint skim, int64_t records, int64_t headers):
-    """What ``parse_places`` returns, how many records there are, and where they end."""
+    """The result of ``parse_places``, how many records there are, and where they end."""
     cdef Held held = hold(payload)
     cdef int64_t n = held.n
     cdef const uint8_t *data = held.p

@@ -1,1 +1,1 @@
-"""From batch to batch through a buffer (``scan``), with a role's rules, transactions, and the search behind damage."""
+"""From batch to batch through a buffer (``scan``), with a role's rules, transactions, and the search after damage."""

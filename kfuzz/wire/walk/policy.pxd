@@ -37,7 +37,7 @@ cdef class Policy:
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil
     cdef bint end(self, int64_t at, report_t *report) noexcept nogil
 
-# What a choice says of the last batch that it was asked about.
+# The answer of a choice about the last batch that it was asked about.
 cdef enum:
     PASSED
     PICKED

@@ -1,4 +1,4 @@
-"""Finds batches behind damage; search.pyi describes the interface."""
+"""Finds batches after damage; search.pyi describes the interface."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -29,7 +29,7 @@ cdef enum:
     SIGN = 0x80
     # The search looks for signals after so many bytes.
     STEP_BYTES = 1 << 20
-    # Sums stand at distances of at least so many bytes, and there are at most so many of them.
+    # Sums are at distances of at least so many bytes, and there are at most so many of them.
     DISTANCE_BITS = 6
     SUMS_MOST = 1 << 22
     # So many bytes may be read for checksums before sums are made.
@@ -92,15 +92,15 @@ cdef class Search:
         return None if found == NOWHERE else found
 
     def after(self, int64_t bad, int64_t size, int64_t end):
-        cdef int64_t behind = bad + size
-        if size <= 0 or (behind != self.held.n and not self.holds(behind)):
+        cdef int64_t next_at = bad + size
+        if size <= 0 or (next_at != self.held.n and not self.holds(next_at)):
             found = self.find(bad + 1, end)
             return end if found is None else found
         if self.is_plain(bad) and not self.holds(bad):
-            found = self.find(bad + 1, behind)
-            if found is not None and self.leads_to(found, behind):
+            found = self.find(bad + 1, next_at)
+            if found is not None and self.leads_to(found, next_at):
                 return found
-        return behind
+        return next_at
 
     cdef bint is_plain(self, int64_t at) noexcept nogil:
         """Whether the batch at ``at`` is not compressed: a compressed message has others inside, to its last byte."""
@@ -178,7 +178,7 @@ cdef class Search:
 
 
 cdef uint32_t sum_on(int kind, uint32_t sum, const uint8_t *p, int64_t n) noexcept nogil:
-    """The checksum of the ``n`` bytes at ``p`` behind others, whose checksum is ``sum``: 0 is CRC-32C, 1 is CRC-32."""
+    """The checksum of the ``n`` bytes at ``p`` after others, whose checksum is ``sum``: 0 is CRC-32C, 1 is CRC-32."""
     return crc32_on(sum, p, n) if kind else crc32c_on(sum, p, n)
 
 

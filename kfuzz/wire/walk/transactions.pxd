@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from kfuzz.wire.io.int64_map cimport map_t
 from kfuzz.wire.walk.policy cimport batch_t
 
-# What a producer's next batch does to its transaction.
+# The effect of a producer's next batch on its transaction.
 cdef enum:
     GOES_ON                    # nothing: it stays open, or no transaction is open
     BEGINS

@@ -1,4 +1,4 @@
-// Your decoder as a testee of kfuzz. Put the call to it into decodeRecords; README.md says how to go on.
+// Your decoder as a testee of kfuzz. Put the call to it into decodeRecords; README.md has the next steps.
 package main
 
 import (
@@ -13,7 +13,7 @@ func main() {
 		"name": "my-decoder", "version": "1",
 		"operations": []string{"decode-records"},
 		"roles":      []string{"consumer"},
-		// What your decoder can read. kfuzz asks for nothing else.
+		// The formats that your decoder can read. kfuzz asks for nothing else.
 		"magic":      []int{0, 1, 2},
 		"codecs":     []string{"none", "gzip", "snappy", "lz4", "zstd"},
 		"checks_crc": true,

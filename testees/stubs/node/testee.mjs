@@ -1,4 +1,4 @@
-// Your decoder as a testee of kfuzz. Put the call to it into `decodeRecords`; README.md says how to go on.
+// Your decoder as a testee of kfuzz. Put the call to it into `decodeRecords`; README.md has the next steps.
 
 // The kit comes first: then a library that prints while it loads cannot disturb the protocol.
 import { Unsupported, recordJson, serve } from './kit/kfuzz_testee.mjs'
@@ -22,7 +22,7 @@ await serve(
     name: 'my-decoder',
     version: '1',
     roles: ['consumer'],
-    // What your decoder can read. kfuzz asks for nothing else.
+    // The formats that your decoder can read. kfuzz asks for nothing else.
     magic: [0, 1, 2],
     codecs: ['none', 'gzip', 'snappy', 'lz4', 'zstd'],
     checks_crc: true

@@ -1,4 +1,4 @@
-"""Your decoder as a testee of kfuzz. Put the call to it into ``decode_records``; README.md says how to go on."""
+"""Your decoder as a testee of kfuzz. Put the call to it into ``decode_records``; README.md has the next steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REJECTIONS: tuple[type[BaseException], ...] = ()
 
 
 def decode_records(data: bytes) -> Iterator[tuple[dict[str, Any], int | None]]:
-    """Yield each batch of ``data``, the record data of a fetch, with its size in bytes (None if nobody tells it)."""
+    """Yield each batch of ``data``, the record data of a fetch, with its size in bytes (None if it is not known)."""
     # for batch in my_decoder.batches(data):
     #     records = [
     #         kfuzz_testee.record_json(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in batch.records
@@ -30,7 +30,7 @@ if __name__ == "__main__":
             "name": "my-decoder",
             "version": "1",
             "roles": ["consumer"],
-            # What your decoder can read. kfuzz asks for nothing else.
+            # The formats that your decoder can read. kfuzz asks for nothing else.
             "magic": [0, 1, 2],
             "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
             "checks_crc": True,

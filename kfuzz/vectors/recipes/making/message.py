@@ -177,12 +177,12 @@ class Body:
         structs = (self.definition.fields, *(struct.fields for struct in self.definition.structs.values()))
         return any(key_of(one.name) == name and self.version in one.nullable for fields in structs for one in fields)
 
-    def behind(self, place: Place) -> bytes:
+    def after(self, place: Place) -> bytes:
         """The bytes after the data that a length or count covers."""
         own = (place.path, f"{place.path}[")
-        after = (one.at for one in self.places if one.at > place.at)
+        later = (one.at for one in self.places if one.at > place.at)
         of_it = {one.at for one in self.places if one.path == own[0] or one.path.startswith(own[1])}
-        return self.data[next((at for at in after if at not in of_it), len(self.data)) :]
+        return self.data[next((at for at in later if at not in of_it), len(self.data)) :]
 
     def find(self, part: str, path: str | None = None) -> Place | None:
         """The first place of this ``part``, limited to ``path`` if it is given; None if there is none."""
@@ -194,12 +194,12 @@ class Body:
         assert found is not None, f"{self.slug} has no {part} of {path!r}"
         return found
 
-    def broken(self, place: Place, instead: bytes, finding: str | None, *, behind: bytes | None = None) -> Body:
-        """The same message with ``instead`` at ``place``; ``behind`` replaces all bytes after it, if given.
+    def broken(self, place: Place, instead: bytes, finding: str | None, *, after: bytes | None = None) -> Body:
+        """The same message with ``instead`` at ``place``; ``after`` replaces all bytes that follow it, if given.
 
         ``finding`` is the expected finding, or None if nothing departs from the documents.
         """
-        rest = self.data[place.at + place.size :] if behind is None else behind
+        rest = self.data[place.at + place.size :] if after is None else after
         data = self.data[: place.at] + instead + rest
         reading = read(self.definition, self.version, data)
         codes = [one.code for one in reading.findings if one.code != "tag-unknown"]

@@ -173,11 +173,11 @@ def _blocks(made: Theme) -> None:
     value = b"ab" * 60
     record = Record(value=value)
     data = record.encode()
-    ahead, behind = data[: -(len(value) + 1)] + b"ab", value[-5:] + data[-1:]
-    length = len(data) - len(ahead) - len(behind)
+    ahead, after = data[: -(len(value) + 1)] + b"ab", value[-5:] + data[-1:]
+    length = len(data) - len(ahead) - len(after)
     # One sequence of literals and a copy from two bytes back (an extra byte holds its length above 19), then literals.
     token = bytes([len(ahead) << 4 | 15])
-    block = token + ahead + b"\x02\x00" + bytes([length - 19]) + literals(behind)
+    block = token + ahead + b"\x02\x00" + bytes([length - 19]) + literals(after)
     made.valid(
         "overlapping-copy",
         "a copy in a compressed block overlaps its own output",

@@ -50,7 +50,7 @@ def _true(made: Theme) -> None:
 
 
 def _claims(made: Theme) -> None:
-    """Claims with a few bytes behind them."""
+    """Claims with a few bytes after them."""
     counts = (
         (1001, "1001"),
         (10_000, "10000"),

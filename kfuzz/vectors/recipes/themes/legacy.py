@@ -337,15 +337,15 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
             # Kafka 3.9 does not open a wrapper to find the start of a log. Later brokers do, and crash.
             log=accepts(finding="wrapper-start-unknown", batches=unopened(raw)),
         )
-    behind = concat(message(magic), wrapper_of(magic, b""))
+    after = concat(message(magic), wrapper_of(magic, b""))
     made.invalid(
         "wrapper-empty-behind-message",
         "a message, then an empty wrapper; in a segment, only a consumer opens it",
-        behind,
+        after,
         requirements=requirements,
         flags=["WrapperBroken"],
         finding="wrapper-empty",
-        log=accepts(finding="records-unreadable", batches=[behind.batches[0], *unopened(wrapper_of(magic, b""))]),
+        log=accepts(finding="records-unreadable", batches=[after.batches[0], *unopened(wrapper_of(magic, b""))]),
     )
     made.acceptable(
         "wrapper-partial-tail",

@@ -88,19 +88,19 @@ def _count(made: Theme, whole: Body, path: str) -> None:
             count,
             whole.number(count, FILLED_BYTES),
             FILLED_FINDINGS.get(whole.slug, "message-cut"),
-            behind=filler,
+            after=filler,
         ),
         requirements=ARRAY,
         flags=["NestedCountHuge"],
         budget=SMALL,
     )
-    behind = whole.behind(count)
+    after = whole.after(count)
     if whole.compact:
         made.message(
             f"{slug}-unsigned",
             f"{what} has the count 2^32 - 1, which is -2 as a signed number",
             whole.broken(
-                count, uvarint(UINT32_MAX), "length-below-minus-one" if nullable else "null-not-allowed", behind=behind
+                count, uvarint(UINT32_MAX), "length-below-minus-one" if nullable else "null-not-allowed", after=after
             ),
             requirements=null,
             flags=["NegativeAsUnsigned"],
@@ -113,14 +113,14 @@ def _count(made: Theme, whole: Body, path: str) -> None:
                 count,
                 whole.number(count, -2),
                 "length-below-minus-one" if nullable else "null-not-allowed",
-                behind=behind,
+                after=after,
             ),
             requirements=null,
         )
     made.message(
         f"{slug}-null",
         f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
-        whole.broken(count, whole.number(count, -1), None if nullable else "null-not-allowed", behind=behind),
+        whole.broken(count, whole.number(count, -1), None if nullable else "null-not-allowed", after=after),
         requirements=null,
         canonical=nullable,
     )
@@ -139,7 +139,7 @@ def _length(made: Theme, whole: Body, path: str) -> None:
             length,
             number,
             "length-below-minus-one" if nullable else "null-not-allowed",
-            behind=whole.behind(length),
+            after=whole.after(length),
         ),
         requirements=NULL if nullable else [*NOT_NULL, *NULL],
         flags=["NegativeAsUnsigned"] if whole.compact else [],
@@ -177,12 +177,12 @@ def _multiplied(made: Theme) -> None:
             number = whole.number(place, FILLED_BYTES)
             data = data[: place.at] + number + data[place.at + place.size :]
         first = whole.place("count", paths[0])
-        behind = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
-        behind += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
+        after = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
+        after += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
         made.message(
             f"{whole.slug}-multiplied",
             f"{name} in version {version}: arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
-            whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", behind=behind),
+            whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", after=after),
             requirements=ARRAY,
             flags=["CountsMultiply"],
             budget=SMALL,
@@ -210,7 +210,7 @@ def _small_elements(made: Theme) -> None:
                 count,
                 whole.number(count, 100_000_000),
                 "count-exceeds-message",
-                behind=(whole.number(count, 0) + (b"\x00" if whole.compact else b"")) * 4,
+                after=(whole.number(count, 0) + (b"\x00" if whole.compact else b"")) * 4,
             ),
             requirements=ARRAY,
             flags=["NestedCountHuge"],

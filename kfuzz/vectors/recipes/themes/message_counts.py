@@ -47,7 +47,7 @@ def _huge(made: Theme, whole: Body, count: Place, flag: str) -> None:
         f"{whole.slug}-huge",
         f"{whole.definition.name} in version {whole.version}: {count.path} claims 2,147,483,647 elements",
         # Only four bytes follow the count.
-        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message", behind=bytes(4)),
+        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message", after=bytes(4)),
         requirements=ARRAY,
         flags=[flag],
         budget=SMALL,
@@ -77,14 +77,14 @@ def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
         made.message(
             f"{slug}-{name}",
             f"{what} claims {number} elements",
-            whole.broken(count, whole.number(count, number), finding, behind=whole.behind(count)),
+            whole.broken(count, whole.number(count, number), finding, after=whole.after(count)),
             requirements=["MSG-NULL-1"] if nullable else NULL,
         )
     null = whole.number(count, -1)
     made.message(
         f"{slug}-null",
         f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
-        whole.broken(count, null, None if nullable else "null-not-allowed", behind=whole.behind(count)),
+        whole.broken(count, null, None if nullable else "null-not-allowed", after=whole.after(count)),
         requirements=["MSG-NULL-1"] if nullable else NULL,
         canonical=nullable,
     )

@@ -29,7 +29,7 @@ def _oldest(made: Theme) -> None:
     made.message(
         "request-v0-client-id",
         "a request's header in version 0 is followed by a client id, which is not part of it",
-        whole.broken(end, whole.data[end.at :], "bytes-after-message", behind=b"\x00\x02me"),
+        whole.broken(end, whole.data[end.at :], "bytes-after-message", after=b"\x00\x02me"),
         requirements=[*HEADER, "MSG-FIELDS-1"],
     )
 
@@ -62,7 +62,7 @@ def _requests(made: Theme, version: int) -> None:
     made.message(
         f"request-v{version}-client-length-minus-two",
         f"a request's header in version {version}: the client id has length -2",
-        whole.broken(length, b"\xff\xfe", "length-below-minus-one", behind=b"\x00" if version == 2 else b""),
+        whole.broken(length, b"\xff\xfe", "length-below-minus-one", after=b"\x00" if version == 2 else b""),
         requirements=[*HEADER, "MSG-NULL-1"],
     )
     made.message(

@@ -62,7 +62,7 @@ def _null(made: Theme, whole: Body, length: Place) -> None:
     made.message(
         f"{whole.slug}-null",
         f"{whole.definition.name} in version {whole.version}: its first length ({length.path}) must not be null",
-        whole.broken(length, b"\x00", "null-not-allowed", behind=whole.behind(length)),
+        whole.broken(length, b"\x00", "null-not-allowed", after=whole.after(length)),
         requirements=NOT_NULL,
     )
 
@@ -95,18 +95,18 @@ def _lies(made: Theme, whole: Body, path: str, text: bool, nullable: bool, flag:
             flags=[flag],
             budget=SMALL,
         )
-    behind = whole.behind(length)
+    after = whole.after(length)
     made.message(
         f"{slug}-empty",
         f"{what} is empty, which is not null",
-        whole.broken(length, whole.number(length, 0), None, behind=behind),
+        whole.broken(length, whole.number(length, 0), None, after=after),
         requirements=[*BYTES, *([] if nullable else NOT_NULL), *(LONG if text else [])],
         canonical=True,
     )
     made.message(
         f"{slug}-null",
         f"{what} is null, which is {'' if nullable else 'not '}allowed",
-        whole.broken(length, whole.number(length, -1), None if nullable else "null-not-allowed", behind=behind),
+        whole.broken(length, whole.number(length, -1), None if nullable else "null-not-allowed", after=after),
         requirements=NULL if nullable else NOT_NULL,
         canonical=nullable,
     )
@@ -119,7 +119,7 @@ def _lies(made: Theme, whole: Body, path: str, text: bool, nullable: bool, flag:
                     length,
                     whole.number(length, number),
                     "length-below-minus-one" if nullable else "null-not-allowed",
-                    behind=behind,
+                    after=after,
                 ),
                 requirements=NULL if nullable else [*NOT_NULL, *NULL],
             )

@@ -78,18 +78,18 @@ def _presence(made: Theme) -> None:
     name = "DescribeTopicPartitionsRequest"
     whole = body(name, 0)
     place = whole.place("presence", "cursor")
-    behind = whole.data[whole.places[-1].at :]
+    after = whole.data[whole.places[-1].at :]
     for slug, byte, finding, rest in (
-        ("null", 0xFF, None, behind),
-        ("minus-two", 0xFE, "length-below-minus-one", behind),
-        ("lowest", 0x80, "length-below-minus-one", behind),
+        ("null", 0xFF, None, after),
+        ("minus-two", 0xFE, "length-below-minus-one", after),
+        ("lowest", 0x80, "length-below-minus-one", after),
         ("zero", 0, "bool-not-0-or-1", None),
         ("two", 2, "bool-not-0-or-1", None),
     ):
         made.message(
             f"{whole.slug}-cursor-{slug}",
             f"{name} in version 0: the byte before a struct that may be null is {byte:#04x}",
-            whole.broken(place, bytes([byte]), finding, behind=rest),
+            whole.broken(place, bytes([byte]), finding, after=rest),
             requirements=["MSG-NULL-1"],
             canonical=finding is None,
         )
@@ -139,7 +139,7 @@ def _behind(made: Theme) -> None:
             made.message(
                 f"{whole.slug}-trailing",
                 f"{definition.name} in version {whole.version}: three bytes follow its last field",
-                whole.broken(last, whole.data[last.at :], "bytes-after-message", behind=b"\x00\x01\x02"),
+                whole.broken(last, whole.data[last.at :], "bytes-after-message", after=b"\x00\x01\x02"),
                 requirements=END,
             )
 

@@ -118,6 +118,6 @@ def _offset_responses(made: Theme) -> None:
     made.message(
         f"{whole.slug}-offsets-beyond",
         "ListOffsetsResponse in version 0: the count claims more offsets than there are bytes",
-        whole.broken(count, b"\x00\x00\x00\x09", "count-exceeds-message", behind=bytes(8)),
+        whole.broken(count, b"\x00\x00\x00\x09", "count-exceeds-message", after=bytes(8)),
         requirements=["MSG-PRINTED-1", "MSG-ARRAY-1"],
     )

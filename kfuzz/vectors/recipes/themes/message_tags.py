@@ -66,11 +66,11 @@ def _of_root(made: Theme, whole: Body, flag: str) -> None:
     assert count.at + count.size == len(whole.data), f"{whole.slug} has tags of its own"
     name = f"{whole.definition.name} in version {whole.version}"
 
-    def add(slug: str, text: str, number: bytes, behind: bytes, finding: str | None, **options: Any) -> None:
+    def add(slug: str, text: str, number: bytes, after: bytes, finding: str | None, **options: Any) -> None:
         made.message(
             f"{whole.slug}-{slug}",
             f"{name}: {text}",
-            whole.broken(count, number, finding, behind=behind),
+            whole.broken(count, number, finding, after=after),
             requirements=UNKNOWN if finding is None else TAG,
             **options,
         )
@@ -135,7 +135,7 @@ def _known(made: Theme) -> None:
     whole = body("FetchRequest", 12, {})
     count = _root_count(whole)
     cluster = (0, b"\x03ab")
-    for slug, text, behind, finding, requirements in (
+    for slug, text, after, finding, requirements in (
         ("size-too-small", "its size is one too low", b"\x00\x02\x03ab", "tag-size-mismatch", TAG),
         ("size-too-large", "its size is one too high", b"\x00\x04\x03ab", "tag-size-mismatch", TAG),
         ("size-zero", "its size is 0", b"\x00\x00\x03ab", "tag-size-mismatch", TAG),
@@ -151,7 +151,7 @@ def _known(made: Theme) -> None:
         made.message(
             f"fetch-request-v12-known-{slug}",
             f"FetchRequest in version 12 with a known tag: {text}",
-            whole.broken(count, b"\x01", finding, behind=behind),
+            whole.broken(count, b"\x01", finding, after=after),
             requirements=requirements,
         )
     made.message(
@@ -164,7 +164,7 @@ def _known(made: Theme) -> None:
     made.message(
         "fetch-request-v12-known-default",
         "FetchRequest in version 12 has a known tag with its default value, which a writer omits",
-        whole.broken(count, b"\x01", None, behind=_tags((0, b"\x00"))),
+        whole.broken(count, b"\x01", None, after=_tags((0, b"\x00"))),
         requirements=DEFAULT,
     )
     made.message(
@@ -177,13 +177,13 @@ def _known(made: Theme) -> None:
     made.message(
         "fetch-request-v12-known-twice",
         "FetchRequest in version 12 has a known tag twice; the last one counts",
-        whole.broken(count, b"\x02", "tag-repeated", behind=_tags(cluster, (0, b"\x03cd"))),
+        whole.broken(count, b"\x02", "tag-repeated", after=_tags(cluster, (0, b"\x03cd"))),
         requirements=TAG,
     )
     made.message(
         "fetch-request-v12-unknown-then-known",
         "FetchRequest in version 12 has an unknown tag before a known one",
-        whole.broken(count, b"\x02", "tag-not-ascending", behind=_tags((20, b"x"), cluster)),
+        whole.broken(count, b"\x02", "tag-not-ascending", after=_tags((20, b"x"), cluster)),
         requirements=TAG,
     )
     made.message(
@@ -244,7 +244,7 @@ def _of_response(made: Theme, flag: str) -> None:
         add(
             f"size-{slug}",
             f"an unknown tag claims {number:,} bytes",
-            whole.broken(outer, b"\x01", "tag-size-exceeds-message", behind=b"\x14" + uvarint(number) + b"a"),
+            whole.broken(outer, b"\x01", "tag-size-exceeds-message", after=b"\x14" + uvarint(number) + b"a"),
             flags=[flag],
             budget=SMALL,
         )
@@ -259,17 +259,17 @@ def _of_response(made: Theme, flag: str) -> None:
     add(
         "size-beyond-in-partition",
         "an unknown tag of a partition claims one byte more than the message has",
-        whole.broken(inner, b"\x01", "tag-size-exceeds-message", behind=b"\x14" + uvarint(len(rest) + 1) + rest),
+        whole.broken(inner, b"\x01", "tag-size-exceeds-message", after=b"\x14" + uvarint(len(rest) + 1) + rest),
     )
     add(
         "repeated-in-partition",
         "an unknown tag of a partition occurs twice",
-        whole.broken(inner, b"\x02", "tag-repeated", behind=_tags((20, b"a"), (20, b"b")) + rest),
+        whole.broken(inner, b"\x02", "tag-repeated", after=_tags((20, b"a"), (20, b"b")) + rest),
     )
     add(
         "descending-in-partition",
         "two unknown tags of a partition are in descending order",
-        whole.broken(inner, b"\x02", "tag-not-ascending", behind=_tags((21, b"a"), (20, b"b")) + rest),
+        whole.broken(inner, b"\x02", "tag-not-ascending", after=_tags((21, b"a"), (20, b"b")) + rest),
     )
     deep = b"\x00"
     for _ in range(300):
@@ -280,7 +280,7 @@ def _of_response(made: Theme, flag: str) -> None:
         ("deep-unknown", "the bytes of an unknown tag look like tagged fields in 300 levels", [(20, deep)]),
         ("message-in-unknown", "the bytes of an unknown tag are this message itself", [(20, whole.data)]),
     ):
-        tagged = whole.broken(outer, uvarint(len(pairs)), None, behind=_tags(*pairs))
+        tagged = whole.broken(outer, uvarint(len(pairs)), None, after=_tags(*pairs))
         add(slug, text, tagged, canonical=True, annotate=False)
 
 
@@ -296,7 +296,7 @@ def _known_of_response(made: Theme, flag: str) -> None:
     name = "ApiVersionsResponse in version 3"
     # One feature, "f", with the versions 1 to 2; and an epoch.
     feature, epoch = (0, b"\x02\x02f\x00\x01\x00\x02\x00"), (1, bytes(7) + b"\x05")
-    for slug, text, number, behind, finding, options in (
+    for slug, text, number, after, finding, options in (
         ("known-order", "two known tags are in order", 2, _tags(feature, epoch), None, {"canonical": True}),
         (
             "known-descending",
@@ -335,7 +335,7 @@ def _known_of_response(made: Theme, flag: str) -> None:
         made.message(
             f"{whole.slug}-{slug}",
             f"{name}: {text}",
-            whole.broken(count, uvarint(number), finding, behind=behind),
+            whole.broken(count, uvarint(number), finding, after=after),
             requirements=TAG,
             **options,
         )

@@ -1,4 +1,4 @@
-//! Your decoder as a testee of kfuzz. Put the call to it into `decode_records`; README.md says how to go on.
+//! Your decoder as a testee of kfuzz. Put the call to it into `decode_records`; README.md has the next steps.
 
 use kfuzz_testee::{bytes, text, unsupported, BadRequest, Request};
 use serde_json::{json, Value};
@@ -8,7 +8,7 @@ fn main() -> io::Result<()> {
     let handshake = json!({
         "protocol": "kfuzz-testee/1", "name": "my-decoder", "version": "1", "language": "rust",
         "operations": ["decode-records"], "roles": ["consumer"],
-        // What your decoder can read. kfuzz asks for nothing else.
+        // The formats that your decoder can read. kfuzz asks for nothing else.
         "magic": [0, 1, 2], "codecs": ["none", "gzip", "snappy", "lz4", "zstd"], "checks_crc": true,
         "outcomes": ["panic"],
     });
