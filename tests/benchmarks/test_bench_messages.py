@@ -204,7 +204,7 @@ def test_a_verdict_that_finds_anything_and_a_size_that_is_another_are_refused() 
         ({"a": b"xy"}, {"a": b"xy!"}, "ProduceRequest.a has other bytes from byte 2"),
     ],
 )
-def test_the_first_difference_is_told(found: Message, expected: Message, where: str) -> None:
+def test_the_first_difference_is_reported(found: Message, expected: Message, where: str) -> None:
     messages = MessageSet("large")
     messages.samples[:] = [messages.samples[0]._replace(values=expected)]
     assert messages.census_of_values([found]).difference == where

@@ -343,7 +343,7 @@ def test_a_vector_shows_its_trap_its_expectation_all_answers_and_its_threads(
 
 
 @pytest.mark.full
-def test_a_trap_behind_many_bytes_is_in_view(show: Opener) -> None:
+def test_a_trap_after_many_bytes_is_in_view(show: Opener) -> None:
     page = show("#v=records/v2/count/one-too-low", width=NARROW)
     page.wait_for_selector("#panel[open] .trap")
     assert page.evaluate("document.querySelector('.parts').scrollTop") > 0

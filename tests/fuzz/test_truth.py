@@ -84,7 +84,7 @@ def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, lia
     assert truth.differences == 2
 
 
-def test_other_contents_are_told_as_the_reader_s() -> None:
+def test_other_contents_are_reported_as_the_reader_s() -> None:
     truth = Truth(Testee("liar", "1", ()), TARGETS["record-batch"], Path())
     wrong = "batch[0].base_offset is 1; expected 2"
     item = Disagreement(0, f"{wrong}; kfuzz: accepted; liar@1: accepted", {}, harm="loses", error=wrong)

@@ -82,7 +82,7 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "go" / "mine.txt").read_text() == "x"
 
 
-def test_a_full_disk_is_told_with_the_folder_of_the_package(
+def test_a_full_disk_is_reported_with_the_folder_of_the_package(
     made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(path: Path, content: bytes) -> int:

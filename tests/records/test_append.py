@@ -205,7 +205,7 @@ def test_recompression_keeps_everything_but_the_bytes() -> None:
     assert recompress(data, "none") == data
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_reported() -> None:
     with pytest.raises(UsageError, match="magic 2"):
         assign_offsets(produced(magic=1, records=[Record(0, 5, b"k", b"v" * 60)], last_offset=0), 5)
     with pytest.raises(UsageError, match="does not exist"):

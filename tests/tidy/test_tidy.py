@@ -207,7 +207,7 @@ def test_imports_of_compiled_modules_go_down() -> None:
     ("file", "line"),
     [("wire/new.pyx", "from kfuzz.records.model import Record"), ("records/new.pxd", "cimport kfuzz.mutate.dice")],
 )
-def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) -> None:
+def test_an_import_that_goes_up_is_reported(tmp_path: Path, file: str, line: str) -> None:
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     path = tmp_path / "kfuzz" / file
     path.parent.mkdir(parents=True)

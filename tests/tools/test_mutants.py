@@ -274,6 +274,6 @@ def test_every_listed_survivor_has_a_reason_and_its_line_exists() -> None:
         assert " ".join(one["before"].split()) in sources[Path(one["path"]).name], one
 
 
-def test_no_module_of_that_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_module_of_that_name_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--module", "kfuzz/nothing.py"]) == 2
     assert "no changes match the options" in capsys.readouterr().err
