@@ -155,3 +155,14 @@ def broker() -> Iterator[Any]:
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
     with Broker(SETTINGS) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Any]:
+    """Apache Kafka's own reader, writer and cleaner: one testee kafka-clients of the latest release for all."""
+    from testee_driver import running
+
+    from kfuzz.kafka import LATEST
+
+    with running("kafka-clients", LATEST) as testee:
+        yield testee

@@ -28,6 +28,7 @@ def measured(place: Path, paths: list[str]) -> None:
     assert list((place / "in").iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_corpus_is_made_in_memory_and_on_the_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured(tmp_path, ["make-batches-of-1", "make-random-lz4", "disk"])
     cells = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]

@@ -493,13 +493,14 @@ STATES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "theme"),
     [
         (WIDE, "dark"),
-        pytest.param(NARROW, "light", marks=pytest.mark.full),
-        pytest.param(WIDE, "light", marks=pytest.mark.full),
-        pytest.param(NARROW, "dark", marks=pytest.mark.full),
+        (NARROW, "light"),
+        (WIDE, "light"),
+        (NARROW, "dark"),
     ],
 )
 def test_axe_finds_no_barrier_and_nothing_is_wider_than_the_screen(show: Opener, width: int, theme: str) -> None:

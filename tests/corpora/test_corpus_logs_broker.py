@@ -24,7 +24,7 @@ from kfuzz.corpora.logs.transactions import last_stable_offset
 from kfuzz.kafka import CODECS, LATEST
 from kfuzz.records import Record, RecordBatch
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.full]
 
 PRODUCERS = 4
 # These always write in transactions.

@@ -9,11 +9,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from testee_driver import LARGEST_LEAD, RunningTestee, running
+from testee_driver import LARGEST_LEAD, RunningTestee
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
-from kfuzz.kafka import LATEST
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import CODECS, Record, RecordBatch
@@ -40,12 +39,6 @@ def produced(**fields: Any) -> bytes:
 
 
 # --- against Kafka --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[RunningTestee]:
-    with running("kafka-clients", LATEST) as testee:
-        yield testee
 
 
 def in_json(topic: Topic) -> dict[str, Any]:

@@ -249,6 +249,7 @@ def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path,
     assert load_part(tmp_path / "lines", checkout, "tests/test_a.py") is None
 
 
+@pytest.mark.full
 def test_a_change_that_makes_a_test_endless_times_out(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.mutants.run.CPU_SECONDS", 2.0)
     result = copy.judge(change(MODULE, "looping", "n += 1"), [("tests/test_a.py::test_looping", 0.1)])
