@@ -42,7 +42,7 @@ def test_every_path_without_a_process_has_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_path_beside_another_tool_has_a_line(tmp_path: Path) -> None:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")

@@ -41,7 +41,7 @@ PEERS = [kio, KafkaPythonMessages]
 SMALL = ("dicts-messages-small",)
 
 
-@pytest.mark.parametrize("paths", [SMALL, pytest.param(tuple(MESSAGE_PATHS), marks=pytest.mark.full)])
+@pytest.mark.parametrize("paths", [SMALL, pytest.param(tuple(MESSAGE_PATHS), marks=pytest.mark.nightly)])
 def test_a_quick_run_writes_every_path_against_every_peer(paths: tuple[str, ...], tmp_path: Path) -> None:
     kio()
     assert main(["--quick", "--path", *paths, "--out", str(tmp_path)]) == 0

@@ -95,8 +95,13 @@ def test_a_full_disk_is_reported_with_the_folder_of_the_package(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", packages.PACKAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if name == "crate" else pytest.mark.full)
+        for name in packages.PACKAGES
+    ],
+)
 def test_a_package_passes_on_a_real_decoder_and_fails_where_a_vector_lies(
     name: str, made: bytes, tmp_path: Path
 ) -> None:
