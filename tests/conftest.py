@@ -38,10 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def group_of(nodeid: str) -> str:
-    """What one process runs as a whole: one of ``GROUPS``, which pytest-xdist writes after the id, or a file."""
-    file, _, rest = nodeid.partition("::")
-    _, at, group = rest.rpartition("@")
-    return group if at and group in GROUPS else file
+    """What one process runs as a whole: the group that pytest-xdist writes after the id, or the file."""
+    at = nodeid.rfind("@")
+    return nodeid[at + 1 :] if at > nodeid.rfind("]") else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,10 +51,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     durations = tomllib.loads(DURATIONS.read_text()).get(config.option.markexpr, {})
     order = {}
     for item in items:
-        names = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
-        group = next((name for name in GROUPS if name in names), None)
+        marks = {mark.name: mark for mark in item.iter_markers()}
+        group = next((name for name in GROUPS if name in marks or name in getattr(item, "fixturenames", ())), None)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+        elif "xdist_group" in marks:
+            group = marks["xdist_group"].args[0]
         order[item] = -durations.get(group or group_of(item.nodeid), 0)
     items.sort(key=order.__getitem__)
 
@@ -155,3 +156,14 @@ def broker() -> Iterator[Any]:
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
     with Broker(SETTINGS) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Any]:
+    """Apache Kafka's own reader, writer and cleaner: one testee kafka-clients of the latest release for all."""
+    from testee_driver import running
+
+    from kfuzz.kafka import LATEST
+
+    with running("kafka-clients", LATEST) as testee:
+        yield testee

@@ -59,7 +59,7 @@ def test_valid_bytes_have_no_findings(magics: tuple[int, ...]) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("is_hostile", [False, True])
+@pytest.mark.parametrize("is_hostile", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_kafka_reads_the_same(is_hostile: bool) -> None:
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{LATEST}"])

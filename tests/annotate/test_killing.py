@@ -92,7 +92,7 @@ def test_a_wrong_crc_is_found() -> None:
     assert names(found) == ["batch[0].crc"]
 
 
-def test_null_and_empty_are_told_apart_although_both_are_ordinary() -> None:
+def test_null_and_empty_differ_although_both_are_ordinary() -> None:
     data = records.encode([RecordBatch(0, 0, [Record(0, 0, b"k", b"")])])
     found = killing_fields(data, lambda changed: any(one.value == b"" for one in reads(changed)))
     assert names(found)[0] == "batch[0].records[0].value_length"

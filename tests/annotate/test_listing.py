@@ -44,7 +44,7 @@ def test_an_entry_says_what_read_says(codec: records.Codec, magic: int) -> None:
     assert (listing.batches, listing.records, listing.offsets) == (2, first + 1, (8 - first, 8))
 
 
-def test_findings_have_the_places_and_paths_of_check_and_those_behind_damage_too() -> None:
+def test_findings_have_the_places_and_paths_of_check_and_those_after_damage_too() -> None:
     odd = bytearray(batch(4))
     odd[21] = 1
     odd[17:21] = records.encode_batch(records.decode(batch(4))[0])[17:21]
@@ -57,7 +57,7 @@ def test_findings_have_the_places_and_paths_of_check_and_those_behind_damage_too
         assert [(one.path, one.at) for one in found] == [("batch[1].crc", size + 17), ("batch[3].crc", 3 * size + 17)]
 
 
-def test_the_listing_goes_on_where_a_length_is_wrong() -> None:
+def test_the_listing_continues_where_a_length_is_wrong() -> None:
     one = batch(0)
     for length in (0, 7, len(one) - 13, len(one) - 11, 1 << 20):
         bad = one[:8] + length.to_bytes(4, "big") + one[12:]

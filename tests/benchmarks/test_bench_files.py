@@ -28,6 +28,7 @@ def measured(place: Path, paths: list[str]) -> None:
     assert list((place / "in").iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_corpus_is_made_in_memory_and_on_the_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured(tmp_path, ["make-batches-of-1", "make-random-lz4", "disk"])
     cells = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
@@ -41,7 +42,7 @@ def test_every_path_without_a_process_has_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_path_beside_another_tool_has_a_line(tmp_path: Path) -> None:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")

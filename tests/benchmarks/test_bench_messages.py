@@ -41,7 +41,7 @@ PEERS = [kio, KafkaPythonMessages]
 SMALL = ("dicts-messages-small",)
 
 
-@pytest.mark.parametrize("paths", [SMALL, pytest.param(tuple(MESSAGE_PATHS), marks=pytest.mark.full)])
+@pytest.mark.parametrize("paths", [SMALL, pytest.param(tuple(MESSAGE_PATHS), marks=pytest.mark.nightly)])
 def test_a_quick_run_writes_every_path_against_every_peer(paths: tuple[str, ...], tmp_path: Path) -> None:
     kio()
     assert main(["--quick", "--path", *paths, "--out", str(tmp_path)]) == 0
@@ -204,7 +204,7 @@ def test_a_verdict_that_finds_anything_and_a_size_that_is_another_are_refused() 
         ({"a": b"xy"}, {"a": b"xy!"}, "ProduceRequest.a has other bytes from byte 2"),
     ],
 )
-def test_the_first_difference_is_told(found: Message, expected: Message, where: str) -> None:
+def test_the_first_difference_is_reported(found: Message, expected: Message, where: str) -> None:
     messages = MessageSet("large")
     messages.samples[:] = [messages.samples[0]._replace(values=expected)]
     assert messages.census_of_values([found]).difference == where

@@ -54,7 +54,7 @@ SOME_PATHS = ("eager-records", "verify-corpus-mixed")
 
 
 @pytest.mark.parametrize(
-    "paths", [SOME_PATHS, pytest.param(tuple(RECORD_PATHS), marks=pytest.mark.full)], ids=["some", "all"]
+    "paths", [SOME_PATHS, pytest.param(tuple(RECORD_PATHS), marks=pytest.mark.nightly)], ids=["some", "all"]
 )
 def test_a_quick_run_writes_paths_of_records_against_every_python_peer(tmp_path: Path, paths: tuple[str, ...]) -> None:
     arguments = ["--quick", "--path", *paths, "--peer", "aiokafka", "kafka-python"]
@@ -114,7 +114,7 @@ def test_every_codec_has_a_path_for_each_way() -> None:
 
 
 @pytest.mark.java
-@pytest.mark.full
+@pytest.mark.nightly
 def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK and Maven")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.spark
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_cost_is_printed_and_the_corpus_removed(tmp_path: Path) -> None:
     require_tool("java", "install a Java runtime of version 17 or newer")
     command = [sys.executable, "-m", "benchmarks.spark_cost", "--size", "256MiB", "--in", tmp_path]

@@ -225,7 +225,7 @@ def test_a_search_that_leads_nowhere_is_a_sentence(typed: str, words: str) -> No
     assert (seen.row, seen.status) == (0, words)
 
 
-def test_a_search_goes_on_behind_the_row_and_then_from_the_first_one() -> None:
+def test_a_search_continues_after_the_row_and_then_from_the_first_one() -> None:
     document = Batches("a.log", SEGMENT)
     list(document.load())
     assert [place_of("crc", document, after).row for after in (-1, 2, 3, 4)] == [2, 4, 4, 2]
@@ -336,6 +336,6 @@ def test_without_textual_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "pip install 'kfuzz[browse]'" in done.stderr
 
 
-def test_an_unknown_place_is_told_in_the_browser() -> None:
+def test_an_unknown_place_is_reported_in_the_browser() -> None:
     with pytest.raises(UsageError, match="no batch has a finding"):
         place_of("zzz", Batches("", GOOD))

@@ -92,7 +92,7 @@ def test_a_reader_that_leaves_ends_it_before_the_damage_at_the_end(log: Path) ->
         (None, "the stored CRC is"),
     ],
 )
-def test_reading_goes_on_behind_a_wrong_length_without_an_index(log: Path, length: int | None, words: str) -> None:
+def test_reading_continues_after_a_wrong_length_without_an_index(log: Path, length: int | None, words: str) -> None:
     one = log.read_bytes()
     length = 2 * len(one) - 12 if length is None else length
     log.write_bytes(one + one[:8] + length.to_bytes(4, "big") + one[12:] + one + one)

@@ -42,7 +42,7 @@ def test_a_sound_directory_is_one_line(logs: Path) -> None:
     assert kfuzz("check", logs, "--role", "log", "--profile", "strict").returncode == 0
 
 
-def test_damage_is_told_by_file_and_by_code_and_does_not_end_the_walk(logs: Path) -> None:
+def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: Path) -> None:
     segment = logs / "orders-0" / f"{FIRST}.log"
     data = bytearray(segment.read_bytes())
     for place in (200, len(data) // 2, len(data) - 5):

@@ -152,7 +152,7 @@ def test_a_message_goes_from_bytes_to_json_and_back() -> None:
     assert (again.returncode, again.stdout) == (0, data)
 
 
-def test_a_message_that_is_refused_is_told_where_and_ends_with_1() -> None:
+def test_a_message_that_is_refused_is_reported_where_and_ends_with_1() -> None:
     done = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=bytes.fromhex("066b66757a7a0231"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "fatal: ApiVersionsRequest at byte 8: 1 bytes are needed here, and 0 are left [message-cut]\n"

@@ -315,7 +315,7 @@ TIME = f"{'1970-01-01T00:00:00.001Z':<41}"
 LINE = f"{{index:>8}} {{at:>12}}        70  {{offset:<23}}       1  {TIME}  none"
 
 
-def test_show_lists_a_file_of_several_batches_with_what_is_wrong_behind_damage_too(broken: Path) -> None:
+def test_show_lists_a_file_of_several_batches_with_what_is_wrong_after_damage_too(broken: Path) -> None:
     lines = kfuzz("show", broken).stdout.splitlines()
     assert lines[0] == f"{broken}: 210 bytes"
     assert lines[2:4] == [LINE.format(index=i, at=70 * i, offset=5 + i) for i in (0, 1)]
@@ -475,7 +475,7 @@ read: ApiVersionsRequest version 3, 9 bytes
     ]
 
 
-def test_show_a_header_and_what_stands_behind_it() -> None:
+def test_show_a_header_and_what_stands_after_it() -> None:
     header = encode("RequestHeader", 2, {"requestApiKey": 18, "correlationId": 7, "clientId": "me"})
     out = kfuzz("show", "--message", "RequestHeader", "--version", "2", "-", stdin=header + b"body").stdout
     assert f"{len(header):08x}  62 6f 64 79 " in out

@@ -91,7 +91,7 @@ def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[
         ("messages list", ">&-"),
     ],
 )
-def test_closed_standard_streams_are_told(line: str, closed: str) -> None:
+def test_closed_standard_streams_are_reported(line: str, closed: str) -> None:
     argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main {line} {closed}', sys.executable]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
@@ -189,7 +189,7 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: 
     assert list(log.parent.iterdir()) == []
 
 
-def test_a_disk_that_is_full_for_a_report_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_for_a_report_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^/dev/full cannot be written: No space left on device; free space there"):
         write_whole("/dev/full", b"x")
 

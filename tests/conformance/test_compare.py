@@ -196,7 +196,7 @@ def test_an_acceptable_vector_may_be_refused() -> None:
     assert judged(case_of(batch(), verdict="acceptable"), outcome="rejected").outcome == "pass"
 
 
-def test_whoever_accepts_an_acceptable_vector_must_read_the_expected_contents() -> None:
+def test_accepting_an_acceptable_vector_requires_the_expected_contents() -> None:
     case = case_of(batch(), verdict="acceptable")
     assert accepted(case).outcome == "pass"
     assert accepted(case, batches=[]).outcome == "fail"

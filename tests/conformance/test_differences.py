@@ -81,7 +81,7 @@ def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of
     assert told[1] == f"  input 1 of seed 5: other contents\n  01  ({first})"
 
 
-def test_a_testee_that_was_started_again_is_told(tmp_path: Path) -> None:
+def test_a_testee_that_was_started_again_is_reported(tmp_path: Path) -> None:
     found = Differential("toy@1", inputs=1, restarts=2, unconfirmed=1)
     assert sentences(found, keep(found, tmp_path, seed=5), seed=5, shown=9) == [
         "toy@1 was started again 2 times; no input alone explains 1 of them",

@@ -156,7 +156,7 @@ def test_codecs_and_magics_that_a_testee_declares_unsupported_are_not_asked(tmp_
         ("toy.say({{'id': 'of another'}})", "panics", "the answer lacks outcome"),
     ],
 )
-def test_an_input_that_breaks_the_testee_is_found_and_the_run_goes_on(
+def test_an_input_that_breaks_the_testee_is_found_and_the_run_continues(
     tmp_path: Path, action: str, harm: str, text: str
 ) -> None:
     deadly = [Mutator(1).input_at(i) for i in (100, 101, 250)]
@@ -214,7 +214,7 @@ def test_the_field_that_kills_is_found_with_the_cause_as_its_measure(tmp_path: P
     assert again.deviations == found.deviations
 
 
-def test_a_testee_that_breaks_for_no_input_alone_is_told(tmp_path: Path) -> None:
+def test_a_testee_that_breaks_for_no_input_alone_is_reported(tmp_path: Path) -> None:
     found = differ(refusing(tmp_path, "if count == 100: sys.exit('tired')"), islice(Mutator(1), 150))
     assert (found.inputs, found.restarts, found.unconfirmed) == (150, 1, 1)
     assert found.failed
@@ -375,7 +375,7 @@ def test_rules_about_codecs_look_at_the_batch_at_which_kafka_stopped() -> None:
     assert not rule("lz4", gzip + records_with_empty_block(lz4), refused)
 
 
-def test_an_empty_lz4_block_is_found_behind_a_content_size() -> None:
+def test_an_empty_lz4_block_is_found_after_a_content_size() -> None:
     good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))
     frame = lz4.frame.compress(good[61:], store_size=True)
     # Magic, flags, block descriptor, eight bytes of content size, header checksum: the first block is at 15.
@@ -396,7 +396,7 @@ def test_a_segment_that_kafka_refuses_after_its_last_batch_may_be_refused_for_an
         assert rule("an lz4 block of no bytes", segment, refused, "log") == excused
 
 
-def test_a_broker_may_refuse_the_length_of_the_batch_behind_the_first_one() -> None:
+def test_a_broker_may_refuse_the_length_of_the_batch_after_the_first_one() -> None:
     good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))
     bad = good[:8] + (14).to_bytes(4, "big") + good[12:26]
     for length, excused in (((1 << 31) - 1, True), ((1 << 31) - 2, False)):
@@ -408,7 +408,7 @@ def test_a_broker_may_refuse_the_length_of_the_batch_behind_the_first_one() -> N
 @pytest.mark.parametrize(
     ("behind", "excused"), [(XERIAL_MAGIC[:6] + b"o", True), (XERIAL_MAGIC, False), (b"x" * 8, False)]
 )
-def test_a_snappy_stream_may_go_on_behind_what_begins_like_a_header(behind: bytes, excused: bool) -> None:
+def test_a_snappy_stream_may_continue_after_what_begins_like_a_header(behind: bytes, excused: bool) -> None:
     good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], compression="snappy"))
     data = seal(good + behind, True, True)
     refused = Answer("x", "rejected", error="InvalidRecordException", batches=[])
@@ -418,7 +418,7 @@ def test_a_snappy_stream_may_go_on_behind_what_begins_like_a_header(behind: byte
 
 
 @pytest.mark.java
-def test_kafka_may_go_on_where_kfuzz_stops_at_its_limit() -> None:
+def test_kafka_may_continue_where_kfuzz_stops_at_its_limit() -> None:
     """Then Kafka reads more batches before it refuses one."""
     testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
     for program in testee.requires:
@@ -473,7 +473,7 @@ def test_an_outcome_in_short_tells_contents_apart() -> None:
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
-def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_path: Path) -> None:
+def test_disagreements_exit_with_1_are_reported_with_their_hex_and_kept_whole(tmp_path: Path) -> None:
     script = refusing(tmp_path).argv
     done = kfuzz(
         "differential", "--count", "200", "--seed", "4", "--command", " ".join(script),

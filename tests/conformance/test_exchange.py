@@ -50,6 +50,7 @@ def split(data: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_every_api_is_asked_at_every_version_in_common(said: Conversation) -> None:
     asked = Counter(exchange.api for exchange in said.exchanges)
     assert {api: (count, str(said.common[api])) for api, count in asked.items()} == SAID
@@ -59,12 +60,14 @@ def test_every_api_is_asked_at_every_version_in_common(said: Conversation) -> No
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_every_answer_is_decoded_fully_and_written_again_to_the_byte(said: Conversation) -> None:
     flaws = {(exchange.api, exchange.version): exchange.flaws() for exchange in said.exchanges}
     assert {what: found for what, found in flaws.items() if found} == {}
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_the_one_error_is_that_of_a_version_that_is_too_new_and_is_said_in_version_0(said: Conversation) -> None:
     errors = {(one.api, one.version): code for one in said.exchanges if (code := first_error(one.values)[0])}
     assert errors == {TOO_NEW: UNSUPPORTED_VERSION}
@@ -76,6 +79,7 @@ def test_the_one_error_is_that_of_a_version_that_is_too_new_and_is_said_in_versi
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_every_version_of_fetch_returns_the_produced_batches(said: Conversation) -> None:
     stored = set()
     for exchange in said.of("Fetch"):
@@ -108,6 +112,7 @@ def contents(batch: records.RecordBatch) -> list[object]:
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
     data = said.of("Fetch")[-1].values["responses"][0]["partitions"][0]["records"]
     ends = [batch.records[0] for batch in records.decode(data) if batch.control]
@@ -117,6 +122,7 @@ def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_each_start_of_a_transactional_producer_gets_a_higher_epoch(broker: Broker, said: Conversation) -> None:
     idempotent = start_producers(broker.port, [None] * 3)
     ((producer_id, first), *later) = start_producers(broker.port, ["again"] * 3)

@@ -71,7 +71,9 @@ NONE = Expectations("toy@1")
         "an embargoed pass is unexpected",
     ],
 )
-def test_how_a_cell_stands(case: Case, cell: Cell, expectations: Expectations, status: str) -> None:
+def test_each_cell_has_the_standing_of_its_outcome(
+    case: Case, cell: Cell, expectations: Expectations, status: str
+) -> None:
     assert stand(case, cell, expectations).status == status
 
 
@@ -157,7 +159,7 @@ def test_an_embargo_that_no_seal_tells_of_is_noticed() -> None:
     assert unsealed(cells, NONE) is None
 
 
-def test_a_line_whose_question_is_gone_is_told() -> None:
+def test_a_line_whose_question_is_gone_is_reported() -> None:
     assert expected.stale([], LISTED) == ["toy/a consumer is listed, but the suite does not ask it; remove the line"]
     assert expected.stale([CASE], LISTED) == []
 

@@ -36,11 +36,14 @@ def runs() -> Iterator[Any]:
         # The version of kcat is the system's, so its outcomes may be unknown.
         if testee.name == "kcat":
             continue
-        java = [pytest.mark.java] if testee.language == "java" else []
+        # Each testee may run in another process of pytest-xdist.
+        marks = [pytest.mark.xdist_group(f"matrix of {testee.name}")]
+        if testee.language == "java":
+            marks.append(pytest.mark.java)
         # The testees in other languages have a test each; all of them together take minutes.
         if testee.language in ("", "python", "java") and testee.name not in SLOW:
-            yield pytest.param(testee, 4, id=f"{testee.label}-4", marks=java)
-        yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*java, pytest.mark.full])
+            yield pytest.param(testee, 4, id=f"{testee.label}-4", marks=marks)
+        yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*marks, pytest.mark.full])
 
 
 @pytest.mark.parametrize(("testee", "percent"), list(runs()))

@@ -216,7 +216,7 @@ def test_bytes_and_json_are_those_computed_by_hand(kafka: MessageTestee, example
     assert kafka.encode(name, version, message).data == data
 
 
-def test_bytes_behind_a_message_are_left_alone(kafka: MessageTestee) -> None:
+def test_bytes_after_a_message_are_left_alone(kafka: MessageTestee) -> None:
     read = kafka.decode("ResponseHeader", 0, "00000007 ff")
     assert (read.outcome, read.consumed, read.message) == ("accepted", 4, {"correlationId": 7})
 

@@ -343,7 +343,7 @@ def test_a_vector_shows_its_trap_its_expectation_all_answers_and_its_threads(
 
 
 @pytest.mark.full
-def test_a_trap_behind_many_bytes_is_in_view(show: Opener) -> None:
+def test_a_trap_after_many_bytes_is_in_view(show: Opener) -> None:
     page = show("#v=records/v2/count/one-too-low", width=NARROW)
     page.wait_for_selector("#panel[open] .trap")
     assert page.evaluate("document.querySelector('.parts').scrollTop") > 0
@@ -493,13 +493,14 @@ STATES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("width", "theme"),
     [
         (WIDE, "dark"),
-        pytest.param(NARROW, "light", marks=pytest.mark.full),
-        pytest.param(WIDE, "light", marks=pytest.mark.full),
-        pytest.param(NARROW, "dark", marks=pytest.mark.full),
+        (NARROW, "light"),
+        (WIDE, "light"),
+        (NARROW, "dark"),
     ],
 )
 def test_axe_finds_no_barrier_and_nothing_is_wider_than_the_screen(show: Opener, width: int, theme: str) -> None:

@@ -221,7 +221,7 @@ def test_a_start_that_dies_of_two_segments_names_both_and_judges_the_others() ->
     assert recovered["records/v2/header/crc-wrong"].size == 0
 
 
-def test_each_stream_begins_without_a_producer_and_goes_on_where_it_was(broker: Broker) -> None:
+def test_each_stream_begins_without_a_producer_and_continues_where_it_was(broker: Broker) -> None:
     steps = [bytes.fromhex(step["hex"]) for step in vector("stream/sequence/gap-of-one").steps]
     answers = play(broker, {"whole": steps, "last step alone": steps[-1:]})
     assert [answer.error for answer in answers["whole"]] == ["NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER"]

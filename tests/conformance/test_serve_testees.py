@@ -14,13 +14,12 @@ from kfuzz.conformance.judge.matrix import Judged, Places, run
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, all_testees
 from kfuzz.vectors import KINDS, default_root, load_suite
 
-NAMES = ("librdkafka", "kafka-consumer", "kcat")
 # Nobody has to install these: then, or if they have another version, there is nothing to test.
 OPTIONAL = ("kcat",)
 SOME = ("records/v2/count/of-*", "records/v2/transaction/*", "records/v2/headers/key-*")
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture
 def testee(request: pytest.FixtureRequest) -> Testee:
     (found,) = [testee for testee in all_testees() if testee.name == request.param]
     if reason := found.missing():
@@ -49,7 +48,14 @@ def test_some_families_are_as_expected(testee: Testee) -> None:
     assert "not-asked" not in found.totals()
 
 
-@pytest.mark.full
+@pytest.mark.parametrize(
+    "testee",
+    [
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("librdkafka", "kafka-consumer")),
+        pytest.param("kcat", marks=pytest.mark.nightly),
+    ],
+    indirect=True,
+)
 def test_the_chosen_vectors_are_as_expected(testee: Testee) -> None:
     cases = cases_of(load_suite(kinds=KINDS), ("consumer",))
     found = judged(testee, cases, choose=True)

@@ -156,7 +156,7 @@ def test_a_testee_that_never_shakes_hands_is_broken_with_a_sentence(argv: list[s
     assert not outcome.cells
 
 
-def test_somebody_who_waits_for_a_handshake_is_told_what_for_and_how_long() -> None:
+def test_waiting_for_a_handshake_prints_the_reason_and_the_time_limit() -> None:
     told: list[str] = []
     silent = [sys.executable, "-c", "input()"]
     outcome = run_cases(silent, toy_cases(), limits=replace(SMALL_LIMITS, start_ms=2500), on_notice=told.append)

@@ -163,7 +163,7 @@ def test_a_change_of_a_go_library_is_shown_and_the_pinned_one_stays(tmp_path: Pa
     assert {file: file.read_bytes() for file in before} == before
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_change_of_a_rust_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
     testee = named("kafka-protocol")
     testee.make_ready()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from testee_driver import LARGEST_LEAD, RunningTestee, running
+from testee_driver import LARGEST_LEAD, RunningTestee
 
 from kfuzz import records
 from kfuzz.control import (
@@ -34,7 +34,6 @@ from kfuzz.control import (
 )
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import Finding
-from kfuzz.kafka import LATEST
 from kfuzz.messages import codec
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
@@ -391,7 +390,7 @@ def from_the_suite() -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.java
-def test_kafka_reads_and_writes_the_same() -> None:
+def test_kafka_reads_and_writes_the_same(kafka: RunningTestee) -> None:
     examples: list[ControlRecord] = [record_of(kind, value) for kind, value, _ in KNOWN]
 
     @given(st.lists(RECORDS, min_size=8, max_size=8))
@@ -409,9 +408,8 @@ def test_kafka_reads_and_writes_the_same() -> None:
         layout = 1 if key[3] == ControlRecordType.LEADER_CHANGE and value and value[:2] == b"\0\1" else 0
         return {"key": key.hex(), "value": (value or b"").hex(), "layout": layout}
 
-    with running("kafka-clients", LATEST) as kafka:
-        written = ask_all(kafka, [request(*pair) for pair in whole])
-        damaged = ask_all(kafka, [request(*pair) for pair in broken])
+    written = ask_all(kafka, [request(*pair) for pair in whole])
+    damaged = ask_all(kafka, [request(*pair) for pair in broken])
     for record, (key, value), answer in zip(examples, whole, written, strict=True):
         assert value is not None
         assert agrees(key, value, answer) == "accepted"

@@ -79,7 +79,7 @@ def test_everything_between_the_labels_is_valid_and_the_manifest_counts_it(made:
         assert row.crc32c == crc32c(data)
 
 
-def test_offsets_go_on_behind_hostile_batches(made: tuple[Path, list[Row]]) -> None:
+def test_offsets_continue_after_hostile_batches(made: tuple[Path, list[Row]]) -> None:
     out, rows = made
     taken = {one.vector.id: one.offsets for one in hostile_vectors()}
     for row in rows:

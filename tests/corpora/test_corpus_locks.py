@@ -70,7 +70,7 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first_and_changes_nothi
     assert verify(target) == []
 
 
-def test_of_drivers_that_begin_together_at_most_one_goes_on(tmp_path: Path) -> None:
+def test_of_drivers_that_begin_together_at_most_one_continues(tmp_path: Path) -> None:
     target = Target.of(tmp_path)
     ready, inside, most, lock = threading.Barrier(8), [0], [0], threading.Lock()
 

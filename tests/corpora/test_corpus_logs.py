@@ -290,7 +290,7 @@ def test_damage_costs_the_batches_up_to_the_next_known_one(
     assert [row for row in apart if row["finding"] is None] == good
 
 
-def test_positions_of_damage_count_from_the_file_behind_the_first_window_too(
+def test_positions_of_damage_count_from_the_file_after_the_first_window_too(
     partition: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kfuzz.logs.reading.WINDOW_BYTES", 3000)
@@ -318,7 +318,7 @@ def test_damage_in_a_compressed_payload_names_the_batch_and_the_place_in_the_pay
         rows(logs.read(tmp_path / "a.log"))
 
 
-def test_a_partial_batch_at_the_end_is_told(partition: Path) -> None:
+def test_a_partial_batch_at_the_end_is_reported(partition: Path) -> None:
     path = partition / f"{0:020}.log"
     whole = path.stat().st_size
     path.write_bytes(path.read_bytes() + path.read_bytes()[:100])

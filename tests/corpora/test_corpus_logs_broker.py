@@ -23,7 +23,7 @@ from kfuzz.kafka import CODECS, LATEST
 from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.records import Record, RecordBatch
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.full]
 
 PRODUCERS = 4
 # These always write in transactions.

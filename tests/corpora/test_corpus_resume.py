@@ -73,7 +73,7 @@ def interrupted(place: str | Path, writes: Writes, after: int) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "memory", "s3"])
 @pytest.mark.parametrize("resume", ["sizes", "verify"])
-def test_an_interrupted_run_goes_on_where_it_stopped(
+def test_an_interrupted_run_continues_where_it_stopped(
     tmp_path: Path, whole: dict[str, str], writes: Writes, kind: str, resume: Any, request: pytest.FixtureRequest
 ) -> None:
     if kind == "s3":
@@ -150,7 +150,7 @@ def test_damaged_segments_are_written_again(
         assert {problem.path for problem in verify(out)} == {Plan(WORKLOAD)[5].path}
 
 
-def test_a_run_that_stops_while_it_publishes_goes_on(
+def test_a_run_that_stops_while_it_publishes_continues(
     tmp_path: Path, whole: dict[str, str], writes: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -234,7 +234,7 @@ def test_a_row_of_another_version_or_half_a_row_is_not_kept(tmp_path: Path, line
     assert list(KeptRows.of(target, WORKLOAD)) == [ROW]
 
 
-def test_rows_are_kept_while_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_kept_while_the_run_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target.of(tmp_path)
     monkeypatch.setattr(rows_module, "FLUSH_S", 0.0)
     with RowWriter(target, WORKLOAD, 1, "a") as writer:

@@ -108,7 +108,7 @@ def test_uncompressed_bytes_never_change_between_versions_of_kfuzz() -> None:
     assert digest.hexdigest() == "ee32f5d0fcc996f6ea724b048fa4075f75d17cab2429cfcac42c7fbfe01a0673"
 
 
-def test_sequences_go_on_from_the_plan_without_gap() -> None:
+def test_sequences_continue_from_the_plan_without_gap() -> None:
     workload = workload_of(MIXED)
     for segment in Plan(workload):
         expected = {stream.producer_id: stream.first_sequence for stream in segment.streams if stream.producer_id >= 0}

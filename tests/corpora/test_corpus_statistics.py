@@ -301,7 +301,7 @@ def test_a_wrong_distribution_ends_with_exit_code_1(
     assert [check["name"] for check in checks if not check["right"]] == ["keys.null_share"]
 
 
-def test_damage_ends_a_segment_and_is_told_by_verification_alone(tmp_path: Path) -> None:
+def test_damage_ends_a_segment_and_is_reported_by_verification_alone(tmp_path: Path) -> None:
     generate(Workload(topics=(Topic("uniform"),), size=2 * MIB), tmp_path / "out")
     [log] = (tmp_path / "out").rglob("*.log")
     data = bytearray(log.read_bytes())

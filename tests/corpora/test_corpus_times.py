@@ -94,7 +94,7 @@ def one_after_the_other(times: Timestamps) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("name", RATES)
-def test_every_segment_goes_on_where_adding_up_all_records_before_it_leads(name: str) -> None:
+def test_every_segment_continues_where_adding_up_all_records_before_it_leads(name: str) -> None:
     workload = replace(workload_of(RATES[name], size=512 * KIB), segment_bytes=64 * KIB)
     expected = one_after_the_other(RATES[name])
     days = set()

@@ -129,7 +129,7 @@ def test_magic_0_has_no_timestamp(tmp_path: Path) -> None:
     assert line["timestamp"] is None
 
 
-def test_damage_ends_the_lines_or_is_told(folder: Path) -> None:
+def test_damage_ends_the_lines_or_is_reported(folder: Path) -> None:
     path = folder / "orders-1" / "00000000000000000000.log"
     good = records.encode([many(0, 10)])
     bad = bytearray(good)

@@ -165,7 +165,7 @@ def test_an_index_is_compared_with_the_segment_beside_it(tmp_path: Path) -> None
     assert codes(judged(times, struct.pack(">qi", 5, 8))) == {"index-entry-beyond-log": "deviation"}
 
 
-def test_zeros_behind_the_entries_are_room_for_more(tmp_path: Path) -> None:
+def test_zeros_after_the_entries_are_room_for_more(tmp_path: Path) -> None:
     path = tmp_path / f"{NAME}.timeindex"
     made = judged(path, struct.pack(">qi", 5, 7) + bytes(1200))
     assert (made.count, made.room, made.findings) == (1, 1200, [])

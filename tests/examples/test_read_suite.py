@@ -101,7 +101,7 @@ def test_an_unbroken_copy_of_the_same_vectors_is_none(two_vectors: Path) -> None
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "2 passed, 0 recommended missed, 0 failed")
 
 
-def test_a_missed_recommended_vector_is_told_and_fails_nothing(two_vectors: Path, tmp_path: Path) -> None:
+def test_a_missed_recommended_vector_is_reported_and_fails_nothing(two_vectors: Path, tmp_path: Path) -> None:
     def spoil(vector: dict[str, Any]) -> None:
         vector["expect"]["consumer"]["consumed"] = 7
         vector["level"] = "recommended"

@@ -574,7 +574,7 @@ echo "stat::number_of_executed_units: 50"
 )
 
 
-def test_a_campaign_goes_on_when_its_fuzzer_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_campaign_continues_when_its_fuzzer_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stub(tmp_path, monkeypatch, DIES_THREE_TIMES, shell="bash")
     said: list[str] = []
     out = tmp_path / "out"

@@ -29,7 +29,7 @@ def test_vectors_are_seeds_of_record_batch() -> None:
     assert found == sorted(set(found), key=lambda data: (len(data), data))
 
 
-def test_messages_are_seeds_of_messages_alone_behind_what_says_which_they_are() -> None:
+def test_seeds_of_messages_are_messages_after_bytes_that_name_them() -> None:
     vectors = load_suite(kinds=("message",))
     known = catalogue().messages
     wanted = [

@@ -249,7 +249,7 @@ def test_each_kind_of_fault_in_a_planted_peer_is_found(
 
 
 @pytest.mark.clang
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "modules"), [("aiokafka", 4), ("kafka-python", 0)])
 def test_the_peers_are_built_and_fuzzed_with_coverage_and_the_mutator(
     clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, modules: int

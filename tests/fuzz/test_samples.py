@@ -86,7 +86,7 @@ def test_an_input_that_is_too_long_is_left_out(path: Path) -> None:
     samples.close()
 
 
-def test_a_writer_goes_on_when_the_reader_is_gone(path: Path) -> None:
+def test_a_writer_continues_when_the_reader_is_gone(path: Path) -> None:
     samples = Samples(path)
     sampler = Sampler(str(path), waits=True)
     samples.close()

@@ -95,7 +95,7 @@ def deviation(reason: str, request: Mapping[str, Any] | None = None, *, harm: st
     return found.deviations[0]
 
 
-def test_other_contents_are_told_as_the_reader_s() -> None:
+def test_other_contents_are_reported_as_the_reader_s() -> None:
     truth = Truth(Testee("liar", "1", ()), TARGETS["record-batch"], Path())
     wrong = "batch[0].base_offset is 1; expected 2"
     item = deviation(f"{wrong}; kfuzz: accepted; liar@1: accepted", harm="loses", error=wrong)

@@ -146,7 +146,7 @@ def test_two_threads_in_one_scan_are_told_apart() -> None:
         assert (scan.batch_count, scan.record_count) == (40, 40 * 5000)
 
 
-def test_records_of_a_stop_are_gone_once_the_scan_goes_on() -> None:
+def test_records_of_a_stop_are_gone_once_the_scan_continues() -> None:
     scan = Scan(DATA["none"] * 2, with_rows=True)
     scan.next()
     before = EachRecord(scan, bool)

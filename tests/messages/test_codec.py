@@ -277,7 +277,7 @@ def test_a_bomb_is_refused_without_room_for_it() -> None:
         (2, {"_unknownTaggedFields": 9}, "it must be a list of tags and bytes"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_its_path(version: int, change: dict[str, Any], says: str) -> None:
+def test_a_value_that_does_not_fit_is_reported_with_its_path(version: int, change: dict[str, Any], says: str) -> None:
     with pytest.raises(EncodeError, match=says):
         encode(OF_ALL, version, VALUES | change)
 
@@ -374,7 +374,7 @@ def test_an_empty_tagged_array_is_left_out_whatever_list_it_is() -> None:
         assert encode("FetchResponse", 16, given) == left_out
 
 
-def test_findings_are_those_of_the_bytes_whoever_else_reads_meanwhile() -> None:
+def test_findings_are_those_of_the_bytes_although_others_read_at_the_same_time() -> None:
     topics = [{"name": f"t{i}", "partitions": []} for i in range(50)]
     inputs = [encode("MetadataResponse", 12, {"topics": topics}) + b"!", encode("MetadataResponse", 12, {}) + b"!!"]
     expected = [read("MetadataResponse", 12, data).findings for data in inputs]

@@ -93,7 +93,7 @@ def test_a_seed_is_begun_at() -> None:
     assert 200 < sum(b"a mark that no batch" in data for data in inputs) < 600
 
 
-def test_wrong_arguments_are_told() -> None:
+def test_wrong_arguments_are_reported() -> None:
     with pytest.raises(UsageError, match=r"repair is 1\.5; give a probability"):
         Mutator(1, repair=1.5)
     with pytest.raises(UsageError, match='and always "none"'):

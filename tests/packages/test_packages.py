@@ -82,7 +82,7 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "go" / "mine.txt").read_text() == "x"
 
 
-def test_a_full_disk_is_told_with_the_folder_of_the_package(
+def test_a_full_disk_is_reported_with_the_folder_of_the_package(
     made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(path: Path, content: bytes) -> int:
@@ -95,8 +95,13 @@ def test_a_full_disk_is_told_with_the_folder_of_the_package(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", packages.PACKAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if name == "crate" else pytest.mark.full)
+        for name in packages.PACKAGES
+    ],
+)
 def test_a_package_passes_on_a_real_decoder_and_fails_where_a_vector_lies(
     name: str, made: bytes, tmp_path: Path
 ) -> None:

@@ -9,11 +9,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from testee_driver import LARGEST_LEAD, RunningTestee, running
+from testee_driver import LARGEST_LEAD, RunningTestee
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
-from kfuzz.kafka import LATEST
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import CODECS, Record, RecordBatch
@@ -40,12 +39,6 @@ def produced(**fields: Any) -> bytes:
 
 
 # --- against Kafka --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[RunningTestee]:
-    with running("kafka-clients", LATEST) as testee:
-        yield testee
 
 
 def in_json(topic: Topic) -> dict[str, Any]:
@@ -205,7 +198,7 @@ def test_recompression_keeps_everything_but_the_bytes() -> None:
     assert recompress(data, "none") == data
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_reported() -> None:
     with pytest.raises(UsageError, match="magic 2"):
         assign_offsets(produced(magic=1, records=[Record(0, 5, b"k", b"v" * 60)], last_offset=0), 5)
     with pytest.raises(UsageError, match="does not exist"):

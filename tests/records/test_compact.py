@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import counts
 from kafka_tools import ask, readable, same
-from testee_driver import running
+from testee_driver import RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
@@ -329,16 +329,15 @@ def test_kafkas_cleaner_leaves_the_same(version: str, legacy: LegacyRewrite, cou
 
 
 @pytest.mark.java
-def test_kafkas_cleaner_takes_a_horizon_of_0_and_none_below() -> None:
-    with running("kafka-clients", LATEST) as kafka:
-        data = records.encode([batch_of(b"a", None)])
-        for now_ms in (-1001, -1000, -999):
-            request = {"now": str(now_ms), "delete_retention": "1000"}
-            theirs = bytes.fromhex(kafka.ask(operation="filter-records", hex=data.hex(), **request)["hex"])
-            mine = compact(data, lambda batch, record: True, now_ms=now_ms, delete_retention_ms=1000)
-            assert mine.data == theirs
-            # Written once more without its first record, a batch keeps the horizon that it has.
-            request["drop_offsets"] = ["10"]
-            again = bytes.fromhex(kafka.ask(operation="filter-records", hex=theirs.hex(), **request)["hex"])
-            later = compact(theirs, lambda batch, record: record.offset != 10, now_ms=now_ms, delete_retention_ms=1000)
-            assert later.data == again
+def test_kafkas_cleaner_takes_a_horizon_of_0_and_none_below(kafka: RunningTestee) -> None:
+    data = records.encode([batch_of(b"a", None)])
+    for now_ms in (-1001, -1000, -999):
+        request = {"now": str(now_ms), "delete_retention": "1000"}
+        theirs = bytes.fromhex(kafka.ask(operation="filter-records", hex=data.hex(), **request)["hex"])
+        mine = compact(data, lambda batch, record: True, now_ms=now_ms, delete_retention_ms=1000)
+        assert mine.data == theirs
+        # Written once more without its first record, a batch keeps the horizon that it has.
+        request["drop_offsets"] = ["10"]
+        again = bytes.fromhex(kafka.ask(operation="filter-records", hex=theirs.hex(), **request)["hex"])
+        later = compact(theirs, lambda batch, record: record.offset != 10, now_ms=now_ms, delete_retention_ms=1000)
+        assert later.data == again

@@ -18,7 +18,7 @@ from testee_driver import RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
-from kfuzz.kafka import KAFKA_3, LATEST, Codec, TimestampType
+from kfuzz.kafka import KAFKA_3, Codec, TimestampType
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.conversion import LOSSES, Converted, Loss, LossKind, convert, convert_appended
@@ -420,19 +420,18 @@ def test_kafka_3_converts_down_to_the_same(kafka_3: RunningTestee, count: int) -
 
 @pytest.mark.java
 @pytest.mark.parametrize("count", counts(1200, 6000))
-def test_kafka_4_converts_up_to_the_same(count: int) -> None:
+def test_kafka_4_converts_up_to_the_same(kafka: RunningTestee, count: int) -> None:
     """Its log cleaner does, where it takes nothing away and no tombstone gets a delete horizon."""
     seen: Counter[str | None] = Counter()
-    with running("kafka-clients", LATEST) as kafka:
-        for data, reading in readable(count, seed=23):
-            values = [record.value for batch in reading.batches for record in batch.records]
-            offsets = [record.offset for batch in reading.batches for record in batch.records]
-            # The cleaner, which is no converter, drops empty batches, and wants offsets from 0.
-            empty = any(not batch.records or batch.last_offset < 0 for batch in reading.batches)
-            if None in values or empty or min(offsets) < 0 or all(batch.magic == 2 for batch in reading.batches):
-                continue
-            request = {"operation": "filter-records"}
-            seen[agree(kafka, data, request, lambda d=data: convert(d, 2))] += 1
+    for data, reading in readable(count, seed=23):
+        values = [record.value for batch in reading.batches for record in batch.records]
+        offsets = [record.offset for batch in reading.batches for record in batch.records]
+        # The cleaner, which is no converter, drops empty batches, and wants offsets from 0.
+        empty = any(not batch.records or batch.last_offset < 0 for batch in reading.batches)
+        if None in values or empty or min(offsets) < 0 or all(batch.magic == 2 for batch in reading.batches):
+            continue
+        request = {"operation": "filter-records"}
+        seen[agree(kafka, data, request, lambda d=data: convert(d, 2))] += 1
     assert min(seen[how] for how in ("refused", "identical", "equal")) > count // 600, seen
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from kafka_tools import ask, readable
-from testee_driver import running
+from testee_driver import RunningTestee
 
 from kfuzz import records
 from kfuzz.java import through_java
-from kfuzz.kafka import LATEST
 
 
 def is_mixed(reading: records.Reading) -> bool:
@@ -70,19 +69,18 @@ def test_whatever_is_read_can_be_written_again_and_reads_the_same() -> None:
 
 
 @pytest.mark.java
-def test_kafka_reads_what_was_written_again_as_kfuzz_does() -> None:
+def test_kafka_reads_what_was_written_again_as_kfuzz_does(kafka: RunningTestee) -> None:
     seen: Counter[str] = Counter()
-    with running("kafka-clients", LATEST) as kafka:
-        for _, reading in readable(4000, seed=42):
-            data = records.encode(reading.batches)
-            if max(len(record.value or b"") for batch in reading.batches for record in [*batch.records, EMPTY]) > 65536:
-                continue
-            mine = records.read(data)
-            answer = ask(kafka, "decode-records", data, role="consumer")
-            assert answer is not None
-            assert answer["outcome"] == ("accepted" if mine.fatal is None else "rejected"), data.hex()
-            assert answer.get("batches", []) == as_java(records.to_json(mine.batches)), data.hex()
-            seen.update(feature for batch in mine.batches for feature in features(batch))
+    for _, reading in readable(4000, seed=42):
+        data = records.encode(reading.batches)
+        if max(len(record.value or b"") for batch in reading.batches for record in [*batch.records, EMPTY]) > 65536:
+            continue
+        mine = records.read(data)
+        answer = ask(kafka, "decode-records", data, role="consumer")
+        assert answer is not None
+        assert answer["outcome"] == ("accepted" if mine.fatal is None else "rejected"), data.hex()
+        assert answer.get("batches", []) == as_java(records.to_json(mine.batches)), data.hex()
+        seen.update(feature for batch in mine.batches for feature in features(batch))
     assert set(seen) >= EXPECTED
 
 

@@ -6,20 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from testee_driver import LARGEST_LEAD, RunningTestee, running
+from testee_driver import LARGEST_LEAD, RunningTestee
 
 from kfuzz import records
-from kfuzz.kafka import LATEST
 from kfuzz.mutate import well_formed as source
 from kfuzz.mutate.dice import Dice
 
 pytestmark = pytest.mark.java
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Any:
-    with running("kafka-clients", LATEST) as testee:
-        yield testee
 
 
 def ask_all(kafka: RunningTestee, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -54,12 +54,12 @@ def codes(state: ProducerState, *batches: RecordBatch) -> list[str]:
 
 
 @given(sequences, st.integers(0, INT32_MAX))
-def test_a_sequence_goes_on_modulo_two_to_the_31(sequence: int, count: int) -> None:
+def test_a_sequence_continues_modulo_two_to_the_31(sequence: int, count: int) -> None:
     assert next_sequence(sequence, count) == (sequence + count) % 2**31
 
 
 @given(sequences, st.integers(1, 500), st.integers(1, 500))
-def test_whoever_goes_on_where_the_last_batch_ended_is_taken_from_any_sequence(first: int, one: int, two: int) -> None:
+def test_a_batch_at_the_end_of_the_last_one_is_accepted_with_any_sequence(first: int, one: int, two: int) -> None:
     second = next_sequence(first, one)
     assert codes(ProducerState(), data(first, one), data(second, two)) == ["appended", "appended"]
 
@@ -76,7 +76,7 @@ def test_only_the_next_sequence_and_an_exact_repetition_are_not_refused(first: i
 
 
 @given(sequences, st.integers(1, INT32_MAX // 2))
-def test_ahead_of_the_wanted_sequence_is_a_gap_and_behind_it_an_overlap(first: int, distance: int) -> None:
+def test_a_sequence_above_the_wanted_one_is_a_gap_and_one_below_it_an_overlap(first: int, distance: int) -> None:
     wanted = next_sequence(first)
     assert codes(ProducerState(), data(first), data(next_sequence(wanted, distance)))[1] == "sequence-gap"
     behind = data((wanted - distance) % 2**31, 2)
@@ -285,13 +285,13 @@ def test_read_committed_refuses_what_cannot_stand_in_a_log() -> None:
     assert refused.value.finding.code == "end-marker-invalid"
 
 
-def test_the_order_in_which_aborted_transactions_are_told_does_not_matter() -> None:
+def test_the_order_in_which_aborted_transactions_are_reported_does_not_matter() -> None:
     batches = [txn(0, base_offset=0), marker(ABORT, base_offset=1), txn(1, base_offset=2), marker(ABORT, base_offset=3)]
     for aborted in ([(4000, 0), (4000, 2)], [(4000, 2), (4000, 0)]):
         assert list(read_committed(batches, aborted)) == []
 
 
-def test_a_fetch_begins_at_its_offset_and_the_next_one_behind_the_last_batch() -> None:
+def test_a_fetch_begins_at_its_offset_and_the_next_one_after_the_last_batch() -> None:
     fetch = Fetch(fetch_offset=1)
     batch = data(0, 3)
     batch.last_offset = 9

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
-from testee_driver import running
+from testee_driver import RunningTestee
 
 from kfuzz import records
-from kfuzz.kafka import LATEST
 from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
@@ -64,13 +63,10 @@ def cases() -> Iterator[tuple[str, bytes]]:
         yield f"frames of {first} and {second} bytes", batch(frames)
 
 
-def test_kafka_and_kfuzz_agree_on_windows_blocks_and_content_sizes() -> None:
+def test_kafka_and_kfuzz_agree_on_windows_blocks_and_content_sizes(kafka: RunningTestee) -> None:
     made = dict(cases())
     expected = {name: not records.check(data).fatal for name, data in made.items()}
     assert 50 < sum(expected.values()) < len(expected) - 50
-    with running("kafka-clients", LATEST) as kafka:
-        for name, data in made.items():
-            kafka.send_line(
-                json.dumps({"id": name, "operation": "decode-records", "role": "consumer", "hex": data.hex()})
-            )
-            assert (name, kafka.read_answer()["outcome"] == "accepted") == (name, expected[name])
+    for name, data in made.items():
+        kafka.send_line(json.dumps({"id": name, "operation": "decode-records", "role": "consumer", "hex": data.hex()}))
+        assert (name, kafka.read_answer()["outcome"] == "accepted") == (name, expected[name])

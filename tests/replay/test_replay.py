@@ -381,7 +381,7 @@ def test_a_transaction_that_the_bound_cuts_is_aborted(tmp_path: Path) -> None:
     assert report.topics["t"].transactions == {"cut": 2}
 
 
-def test_a_fenced_producer_loses_its_transaction_and_goes_on_with_the_next(tmp_path: Path) -> None:
+def test_a_fenced_producer_loses_its_transaction_and_continues_with_the_next(tmp_path: Path) -> None:
     log = [transactional(0, 5, 0), transactional(10, 5, 10), transactional(20, 5, 20), marker(30, 5, 0, commit=True)]
     log += [transactional(31, 5, 30), marker(41, 5, 0, commit=True)]
     write_log(tmp_path, "t-0", log)

@@ -175,7 +175,7 @@ def test_a_raw_client_gets_exactly_the_bytes_of_a_vector(vector: str, version: i
     assert run(scenario) == []
 
 
-def test_behind_the_end_there_is_nothing_and_the_answer_waits() -> None:
+def test_after_the_end_there_is_nothing_and_the_answer_waits() -> None:
     async def scenario(server: Server) -> None:
         name = MINIMAL.replace("/", ".")
         async with Client(server) as client:
@@ -765,7 +765,7 @@ def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
     assert turns >= 500
 
 
-def test_refusals_are_told_once_for_each_kind_and_counted() -> None:
+def test_refusals_are_reported_once_for_each_kind_and_counted() -> None:
     async def scenario(server: Server) -> None:
         for number in range(10):
             async with Client(server) as size, Client(server) as api:

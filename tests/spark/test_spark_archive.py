@@ -67,6 +67,7 @@ def run_bare(python: Path, folder: Path, program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 def test_a_python_without_packages_makes_the_same_segments_from_the_archive(small: None, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv/bin/python"
@@ -92,6 +93,7 @@ def test_equal_packages_give_equal_bytes_in_both_forms(small: None, tmp_path: Pa
     assert list(entries) == sorted(entries)
 
 
+@pytest.mark.full
 def test_the_archive_holds_what_workers_import_and_nothing_that_depends_on_the_installation(
     small: None, tmp_path: Path
 ) -> None:
@@ -119,6 +121,7 @@ def test_the_corpus_extra_brings_arrow_and_leaves_out_spark(monkeypatch: pytest.
     assert wanted.isdisjoint({"pyspark", "py4j", "pandas", "click", "rich", "kfuzz"})
 
 
+@pytest.mark.full
 def test_the_verb_prints_commands_that_name_the_archive(
     small: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,7 +145,7 @@ def test_the_other_tasks_of_a_failed_job_have_ended_before_its_leftovers_are_rem
     assert {name for name in digests(tmp_path / "out") if not name.startswith("_rows/")} == {"_workload.toml"}
 
 
-def test_workers_without_kfuzz_are_told_with_their_python_and_the_remedy(
+def test_workers_without_kfuzz_are_reported_with_their_python_and_the_remedy(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kfuzz.spark.generation import generate

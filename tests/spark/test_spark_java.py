@@ -55,7 +55,7 @@ def test_a_java_on_the_path_or_in_java_home_runs_without_the_module_that_warns(
     assert arguments_that_reach(Path(os.environ["JAVA_HOME"]) / "bin" / "java") == "the one in JAVA_HOME\n"
 
 
-def test_without_java_the_runtime_from_pypi_runs_behind_a_wrapper_that_drops_the_module(
+def test_without_java_the_runtime_from_pypi_runs_in_a_wrapper_that_drops_the_module(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(JAVA=bare))

@@ -118,7 +118,7 @@ def test_the_crc_of_a_legacy_wrapper_is_left_alone_as_the_consumer_leaves_it(tes
     assert found["records"] == [record(7), record(8)]
 
 
-def test_good_batches_before_a_bad_one_are_told(testee: RunningTestee) -> None:
+def test_good_batches_before_a_bad_one_are_reported(testee: RunningTestee) -> None:
     answer = testee.decode(V2 + V1 + V2[:-1] + b"\x7f" + V2)
     assert answer["outcome"] == "rejected"
     assert [b["magic"] for b in answer["batches"]] == [2, 1]
@@ -145,12 +145,12 @@ def test_a_partial_tail_is_accepted_without_its_batch(testee: RunningTestee, cut
     assert (answer["outcome"], answer["consumed"], answer["batches"]) == ("accepted", len(V2), [V2_HOLDS])
 
 
-def test_a_value_over_64_kib_is_told_by_its_digest(testee: RunningTestee) -> None:
+def test_a_value_over_64_kib_is_reported_by_its_digest(testee: RunningTestee) -> None:
     (large,) = testee.decode(LARGE)["batches"]
     assert large["records"][0]["value"] == LARGE_VALUE
 
 
-def test_a_header_key_that_is_not_utf_8_is_told_as_kafka_shows_it(testee: RunningTestee) -> None:
+def test_a_header_key_that_is_not_utf_8_is_reported_as_kafka_shows_it(testee: RunningTestee) -> None:
     (found,) = testee.decode(of_magic_2(bytes.fromhex("14 00 00 00 01 01 02 02 ff 02 00"), count=1))["batches"]
     assert found["records"][0]["headers"] == [["\N{REPLACEMENT CHARACTER}", "00"]]
 

@@ -57,7 +57,7 @@ def test_a_wrong_crc_is_rejected(testee: RunningTestee, name: str) -> None:
     assert "batches" not in answer
 
 
-def test_good_batches_before_a_bad_one_are_told(testee: RunningTestee) -> None:
+def test_good_batches_before_a_bad_one_are_reported(testee: RunningTestee) -> None:
     answer = testee.decode(V2 + V2[:-1] + b"\x7f")
     assert answer["outcome"] == "rejected"
     assert answer["batches"] == [told(answer, V2_HOLDS)]
@@ -87,7 +87,7 @@ def test_an_unknown_codec_is_rejected_by_the_documented_error(testee: RunningTes
     assert answer["error"].startswith("UnsupportedCodecError")
 
 
-def test_a_value_over_64_kib_is_told_by_its_digest(testee: RunningTestee) -> None:
+def test_a_value_over_64_kib_is_reported_by_its_digest(testee: RunningTestee) -> None:
     (large,) = testee.decode(LARGE)["batches"]
     assert large["records"][0]["value"] == LARGE_VALUE
 
@@ -134,7 +134,7 @@ kfuzz_testee.serve({{"name": "toy", "version": "1", "roles": ["consumer"], "magi
 """
 
 
-def test_a_header_key_that_is_not_utf8_is_told_in_hex(tmp_path: Path) -> None:
+def test_a_header_key_that_is_not_utf8_is_reported_in_hex(tmp_path: Path) -> None:
     script = tmp_path / "keys.py"
     script.write_text(HEADER_KEYS.format(folder=str(TESTEES / "python")))
     with started([sys.executable, str(script)], tmp_path) as toy:

@@ -50,7 +50,7 @@ def test_a_consumer_begins_at_the_fetch_offset(python: RunningTestee) -> None:
     assert offsets(python.ask(**asked("isolation/fetch-from-inside-a-batch", "consumer"))) == ["5", "6"]
 
 
-def test_records_before_a_bad_batch_are_told(python: RunningTestee) -> None:
+def test_records_before_a_bad_batch_are_reported(python: RunningTestee) -> None:
     question = asked("isolation/committed", "consumer")
     question["steps"][1] = question["steps"][1][:-2] + "ff"
     answer = python.ask(**question)

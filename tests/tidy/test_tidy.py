@@ -212,7 +212,7 @@ def test_imports_of_compiled_modules_go_down() -> None:
         ("wire/io/new.pyx", "from kfuzz.wire.walk.scan cimport Scan"),
     ],
 )
-def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) -> None:
+def test_an_import_that_goes_up_is_reported(tmp_path: Path, file: str, line: str) -> None:
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     path = tmp_path / "kfuzz" / file
     path.parent.mkdir(parents=True)

@@ -249,6 +249,7 @@ def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path,
     assert load_part(tmp_path / "lines", checkout, "tests/test_a.py") is None
 
 
+@pytest.mark.full
 def test_a_change_that_makes_a_test_endless_times_out(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.mutants.run.CPU_SECONDS", 2.0)
     result = copy.judge(change(MODULE, "looping", "n += 1"), [("tests/test_a.py::test_looping", 0.1)])
@@ -274,6 +275,6 @@ def test_every_listed_survivor_has_a_reason_and_its_line_exists() -> None:
         assert " ".join(one["before"].split()) in sources[Path(one["path"]).name], one
 
 
-def test_no_module_of_that_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_module_of_that_name_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--module", "kfuzz/nothing.py"]) == 2
     assert "no changes match the options" in capsys.readouterr().err

@@ -113,7 +113,7 @@ FAULTS: dict[str, tuple[Callable[[list[dict[str, Any]]], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_fault_of_the_table_is_told(name: str, tmp_path: Path) -> None:
+def test_each_fault_of_the_table_is_reported(name: str, tmp_path: Path) -> None:
     spoil, sentence = FAULTS[name]
     entries = json.loads(json.dumps(table()))
     spoil(entries)
@@ -124,7 +124,7 @@ def test_a_copy_without_tests_is_not_asked_for_them(tmp_path: Path) -> None:
     assert not missing_test(tmp_path, "tests/test_a.py::test_a")
     assert not missing_test(None, "tests/test_a.py::test_a")
     assert missing_test(REPOSITORY, "tests/vectors/test_statements.py::test_that_is_not_there")
-    assert not missing_test(REPOSITORY, "tests/vectors/test_statements.py::test_each_fault_of_the_table_is_told")
+    assert not missing_test(REPOSITORY, "tests/vectors/test_statements.py::test_each_fault_of_the_table_is_reported")
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_records_that_were_never_looked_at_are_written_as_they_were_read() -> No
     assert records.decode(data)[0].records == rows
 
 
-def test_a_batch_is_read_without_those_behind_it() -> None:
+def test_a_batch_is_read_without_those_after_it() -> None:
     broken = bytearray(batch(5))
     broken[-1] ^= 1
     walk = records.batches(batch(0) + bytes(broken))
@@ -308,5 +308,5 @@ def test_a_timestamp_above_the_headers_is_found_in_a_run() -> None:
         assert found == ([] if highest == 800 else ["batch[0].records[8].max_timestamp"])
 
 
-def test_nothing_behind_the_last_record_is_read() -> None:
+def test_nothing_after_the_last_record_is_read() -> None:
     assert printed(Path(__file__).with_name("guarded_records.py")) == "15000\n"

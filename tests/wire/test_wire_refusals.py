@@ -65,7 +65,7 @@ def test_a_wrong_argument_is_refused_in_a_sentence(call: Callable[[], object], s
 
 
 @pytest.mark.parametrize("number", [0, 127, 128, 2**32 - 1, 2**35, 2**64 - 1])
-def test_a_varint_is_cut_off_before_its_last_byte_and_too_long_behind_its_limit(number: int) -> None:
+def test_a_varint_is_cut_off_before_its_last_byte_and_too_long_after_its_limit(number: int) -> None:
     made = uvarint(number)
     assert uvarint_of(made + b"\xff", 10) == (number, len(made))
     assert uvarint_of(made[:-1], 10)[1] == -1
