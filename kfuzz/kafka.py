@@ -40,8 +40,8 @@ RELEASES: Final = ("3.9.2", "4.4.0")
 LATEST: Final = RELEASES[-1]
 # The last release line that still wrote and converted the older formats (magic 0 and 1).
 KAFKA_3: Final = RELEASES[0]
-# The release of the real broker that the tests start; docs/real-broker.md says why it is not the latest.
-BROKER_RELEASE: Final = "4.3.1"
+# The release of the real broker that the tests start (docs/real-broker.md).
+BROKER_RELEASE: Final = "4.4.0"
 
 # A codec's index here is its number in the attributes; org.apache.kafka.common.record.CompressionType. C has these
 # numbers in kfuzz/wire/format.h, and kfuzz/records/codecs has the functions. docs/new-release.md lists all places.

@@ -263,7 +263,7 @@ def import_definitions(sources: tuple[str, ...], release: str, out: Path) -> Non
     \b
     Examples:
       kfuzz messages import kafka-clients-4.4.0.jar --kafka 4.4.0 --out 4.4.0.json
-      kfuzz messages import kafka-metadata-4.3.1.jar kafka-raft-4.3.1.jar --kafka 4.3.1 --out records.json
+      kfuzz messages import kafka-metadata-4.4.0.jar kafka-raft-4.4.0.jar --kafka 4.4.0 --out records.json
       kfuzz messages list --definitions 4.4.0.json
     """
     catalogues = [load(source) for source in sources]

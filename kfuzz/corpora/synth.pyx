@@ -89,7 +89,10 @@ cdef enum:
     NO_CODEC = 0
     # A fill may overwrite so many bytes after its end.
     FILL_SLACK = 128
-    CODEC_COUNT = 5
+
+cdef extern from "format.h":
+    enum:
+        CODEC_COUNT "(KFUZZ_LAST_CODEC + 1)"
 
 cdef enum:
     KEYS_UNIFORM = 0
@@ -98,8 +101,6 @@ cdef enum:
 
 cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
-if len(CODECS) != CODEC_COUNT:
-    raise ImportError("CODEC_COUNT is not the number of codecs")
 KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
 DIGEST_BYTES = 16
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
+from kfuzz.kafka import BROKER_RELEASE, RELEASES
 from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.ids import digest_of, register
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
@@ -89,7 +90,7 @@ def _built(root: Path, theme: Theme) -> Built:
 
 def merge(theme: Theme, before: Mapping[str, Any] | None) -> Json:
     """The theme's document, plus the parts that only the committed document (``before``) has."""
-    kept = {item["id"]: item for item in before["vectors"]} if before else {}
+    kept = {item["id"]: _of_known_releases(item) for item in before["vectors"]} if before else {}
     made: dict[str, Json] = {}
     for recipe in theme.recipes:
         if recipe.id in made:
@@ -107,6 +108,12 @@ def merge(theme: Theme, before: Mapping[str, Any] | None) -> Json:
         "kind": theme.kind,
         "vectors": vectors,
     }
+
+
+def _of_known_releases(item: Mapping[str, Any]) -> Json:
+    """The vector without the answers of a release that kfuzz does not know any more."""
+    known = (*RELEASES, BROKER_RELEASE)
+    return {**item, "kafka": {name: cell for name, cell in item["kafka"].items() if name in known}}
 
 
 def _vector(recipe: Recipe, committed: Mapping[str, Any] | None) -> Json:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
 __all__ = [
+    "BROKER_CELLS",
     "contradiction",
     "first_difference",
     "step_contradiction",
@@ -119,11 +120,22 @@ def with_cells(
     return {**document, "vectors": [{**item, "kafka": cells(item)} for item in document["vectors"]]}
 
 
+# What a real broker did: with a Produce request, and with a segment at its start.
+BROKER_CELLS: Final = ("produce", "error", "recovery")
+
+
 def with_broker(document: Mapping[str, Any], version: str, cells: Mapping[str, Mapping[str, str]]) -> Json:
-    """The vector file's document with the answers of the real broker ``version``: ``cells[id]`` is its whole cell."""
+    """The vector file's document with the answers of the real broker ``version``: ``cells[id]`` has all that it did.
+
+    The answers of any other real broker go, those of Kafka's classes stay.
+    """
 
     def said(item: Mapping[str, Any]) -> Json:
-        kafka = {name: cell for name, cell in item["kafka"].items() if name != version}
-        return {**kafka, version: dict(cells[item["id"]])} if item["id"] in cells else kafka
+        kafka = {
+            name: {did: outcome for did, outcome in cell.items() if did not in BROKER_CELLS}
+            for name, cell in item["kafka"].items()
+        }
+        kafka[version] = {**kafka.get(version, {}), **cells.get(item["id"], {})}
+        return {name: cell for name, cell in kafka.items() if cell}
 
     return {**document, "vectors": [{**item, "kafka": said(item)} for item in document["vectors"]]}

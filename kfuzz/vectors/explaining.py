@@ -243,7 +243,8 @@ def _answers(vectors: Iterable[Vector]) -> Iterator[str]:
     starts: Counter[str] = Counter()
     for vector in vectors:
         for role, outcome in vector.kafka.get(LATEST, {}).items():
-            answers.setdefault(role, Counter())[outcome] += 1
+            if role in _READERS:
+                answers.setdefault(role, Counter())[outcome] += 1
         cells = vector.kafka.get(BROKER_RELEASE, {})
         if "error" in cells:
             errors[cells["error"]] += 1

@@ -308,10 +308,10 @@ def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
     who = f"the real broker {BROKER_RELEASE}"
     for vector in suite.vectors:
         said = vector.kafka.get(BROKER_RELEASE, {})
-        if vector.kind == "records" and not {"broker", "recovery"} <= said.keys():
+        if vector.kind == "records" and not {"produce", "recovery"} <= said.keys():
             yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --broker`")
         verdicts = {expectation["verdict"] for role, expectation in expectations(vector) if role == "broker"}
-        answer = said.get("broker", "accepted" if "invalid" not in verdicts else "rejected")
+        answer = said.get("produce", "accepted" if "invalid" not in verdicts else "rejected")
         if ("invalid" in verdicts and answer == "accepted") or (verdicts == {"valid"} and answer != "accepted"):
             wanted = ", ".join(sorted(verdicts))
             yield Problem(_place(suite, vector), f"the answer of {who} is {answer}, but the vector is {wanted}")

@@ -101,8 +101,9 @@ class Vector:
     ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding that
     causes a refusal), ``batches`` (the contents that a reader must return if it accepts, in the protocol's JSON form),
     ``alternatives`` (other permitted readings), ``partial_tail`` and ``consumed`` (end of the last complete batch).
-    ``kafka[version][role]`` is the answer of Apache Kafka itself: "accepted", "rejected" or "fault". The cell may also
-    have ``error`` (of a produce request) and ``recovery`` (of a segment at broker start).
+    ``kafka[version][role]`` is the answer of Apache Kafka itself: "accepted", "rejected" or "fault". The cell of
+    a real broker's release also has ``produce`` and ``error`` (of a Produce request) and ``recovery`` (of a segment at
+    its start).
     ``budget`` limits the cost of judging the vector: ``memory_bytes`` and ``cpu_ms``.
     ``data`` is the bytes. The first access builds the bytes of a bomb, and also contents that the file holds only as
     a digest; ``size`` and all other fields need no build.

@@ -9,6 +9,7 @@ from cli_driver import kfuzz
 
 from kfuzz.broker_errors import ERROR_MEANINGS, ERROR_NAMES
 from kfuzz.errors import UsageError
+from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.vectors.coverage import WITHOUT_VECTOR
 from kfuzz.vectors.explaining import Book
 from kfuzz.vectors.model import find_vector
@@ -67,7 +68,7 @@ def test_the_json_form_names_all_vectors() -> None:
     [told] = json.loads(kfuzz("explain", "MESSAGE_TOO_LARGE", "--json").stdout)
     assert {"title": "number", "text": "10"} in told["facts"]
     assert told["vectors"]
-    assert all(find_vector(name).kafka["4.3.1"]["error"] == "MESSAGE_TOO_LARGE" for name in told["vectors"])
+    assert all(find_vector(name).kafka[BROKER_RELEASE]["error"] == "MESSAGE_TOO_LARGE" for name in told["vectors"])
 
 
 def test_without_a_name_all_names_are_listed() -> None:

@@ -19,7 +19,7 @@ from kfuzz.records.stream import read_committed
 
 # Exchanges, and the versions that both the broker and the latest catalogue have, at which all are asked.
 SAID = {
-    "ApiVersions": (6, "0-4"),
+    "ApiVersions": (7, "0-5"),
     "CreateTopics": (6, "2-7"),
     "Metadata": (14, "0-13"),
     "FindCoordinator": (7, "0-6"),
@@ -75,7 +75,7 @@ def test_the_one_error_is_that_of_a_version_that_is_too_new_and_is_said_in_versi
     assert (first.api, first.version) == TOO_NEW
     assert first.body_version == 0
     # All that it says is at which versions to ask again.
-    assert first.values["apiKeys"] == [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]
+    assert first.values["apiKeys"] == [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}]
 
 
 @pytest.mark.java

@@ -38,10 +38,10 @@ from kfuzz.corpora.workload import (
     Transactions,
     Values,
     Workload,
-    show_size,
 )
 from kfuzz.kafka import Role
 from kfuzz.records.stream import ProducerState
+from kfuzz.units import show_size
 
 MIXED = Topic(
     "mixed",

@@ -69,7 +69,7 @@ def confirmed(vector: Vector) -> AskedKafka:
         for role, expected in vector.expect.items()
     }
     assert cases_of([vector])
-    cell = {"broker": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
+    cell = {"produce": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
     return AskedKafka((), answers, BROKER_RELEASE, {vector.id: cell} if is_for_broker(vector) else {})
 
 
@@ -481,7 +481,7 @@ def test_kafka_confirms_a_real_input_of_a_campaign(suite: Path) -> None:
     assert done.returncode == 0, done.stderr
     item = json.loads(done.stdout)["vector"]
     assert {release: item["kafka"][release]["consumer"] for release in RELEASES} == dict.fromkeys(RELEASES, "rejected")
-    assert item["kafka"][BROKER_RELEASE]["broker"] == "fault"
+    assert item["kafka"][BROKER_RELEASE]["produce"] == "fault"
 
 
 def test_fields_are_kept_in_the_table_of_causes_and_in_the_text(crash: Path) -> None:

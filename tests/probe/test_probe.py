@@ -307,10 +307,11 @@ def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
     either = set()
     for vector in suite():
         verdict = for_broker(vector).expect["broker"]["verdict"]
-        said = vector.kafka[BROKER_RELEASE]["broker"]
+        said = vector.kafka[BROKER_RELEASE]["produce"]
         if verdict == "acceptable" and "broker" not in vector.expect:
             either.add(vector.id)
-        else:
+        # Kafka's releases differ on the others that are acceptable.
+        elif verdict != "acceptable":
             assert (said == "accepted") == (verdict != "invalid"), vector.id
     assert either == TOO_LARGE
 

@@ -77,10 +77,20 @@ def test_a_step_of_a_stream_can_contradict(changed: Json, text: str) -> None:
 def test_a_cell_holds_what_the_broker_says_now_and_nothing_older() -> None:
     document = mini_suite.document()
     names = [item["id"] for item in document["vectors"]]
-    said = {names[0]: {"broker": "accepted", "recovery": "kept"}}
-    cells = [item["kafka"] for item in with_broker(document, BROKER_RELEASE, said)["vectors"]]
-    assert [cell.get(BROKER_RELEASE) for cell in cells] == [said[names[0]], *[None] * (len(names) - 1)]
-    assert [set(cell) - {BROKER_RELEASE} for cell in cells] == [set(RELEASES)] * len(names)
+    said = {names[0]: {"produce": "accepted", "recovery": "kept"}}
+    readers = ("consumer", "broker", "log")
+    before = [{name: cell for name, cell in item["kafka"].items() if name in RELEASES} for item in document["vectors"]]
+    document["vectors"][1]["kafka"]["4.3.1"] = {"produce": "fault", "error": "NONE", "recovery": "aborts"}
+    after = [item["kafka"] for item in with_broker(document, BROKER_RELEASE, said)["vectors"]]
+    assert [
+        {name: {role: said for role, said in cell.items() if role in readers} for name, cell in one.items()}
+        for one in after
+    ] == [
+        {name: {role: said for role, said in cell.items() if role in readers} for name, cell in one.items()}
+        for one in before
+    ]
+    told = [{name: said for name, said in one[BROKER_RELEASE].items() if name not in readers} for one in after]
+    assert told == [said[names[0]], *[{}] * (len(names) - 1)]
 
 
 def _without_recovery(document: mini_suite.Document) -> None:
@@ -91,7 +101,7 @@ def _refused_though_valid(document: mini_suite.Document) -> None:
     valid = next(item for item in document["vectors"] if item["id"].endswith("/of-2"))
     valid["expect"]["broker"] = valid["expect"]["consumer"]
     valid["kafka"][LATEST]["broker"] = "accepted"
-    valid["kafka"][BROKER_RELEASE] = {"broker": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
+    valid["kafka"][BROKER_RELEASE] |= {"produce": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,13 @@ def test_a_large_value_may_be_given_by_its_digest() -> None:
     assert first_difference({"value": value.hex()}, {"value": {**digest, "size": 1}}) is not None
 
 
+def test_a_build_drops_the_answers_of_a_release_that_kfuzz_no_longer_knows() -> None:
+    theme = next(iter(build.all_themes()))
+    committed = build.merge(theme, None)
+    committed["vectors"][0]["kafka"] = {"4.4.0": {"consumer": "accepted"}, "4.3.1": {"broker": "rejected"}}
+    assert build.merge(theme, committed)["vectors"][0]["kafka"] == {"4.4.0": {"consumer": "accepted"}}
+
+
 def test_cells_hold_what_each_version_said_last_and_keep_the_other_roles() -> None:
     before = {"4.4.0": {"consumer": "accepted", "broker": "accepted"}, "4.3.1": {"recovery": "kept"}}
     document = {"vectors": [{"id": "a/b", "kafka": before}]}

@@ -64,7 +64,7 @@ TROUBLE: Final = re.compile(r"(Caused by: )?([a-z]\w*\.)+[A-Z]\w*(Exception|Erro
 JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOG_LEVELS: Final = {
     "defaultLogLevel": "warn",
-    "log.kafka.log.LogManager": "info",
+    "log.org.apache.kafka.storage.internals.log.LogManager": "info",
     "log.kafka.server.KafkaRaftServer": "info",
 }
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -135,8 +135,8 @@ class Produced:
     last_stable_offset: int = 0
 
     def to_cell(self) -> dict[str, str]:
-        """The answer as a vector's cell: ``broker``, and the ``error`` of a refusal."""
-        return {"broker": self.outcome} | ({"error": self.error} if self.error not in ("", NO_ERROR) else {})
+        """The answer as a vector's cell: ``produce``, and the ``error`` of a refusal."""
+        return {"produce": self.outcome} | ({"error": self.error} if self.error not in ("", NO_ERROR) else {})
 
     def to_step(self) -> dict[str, str]:
         """The answer in the form of a stream's step; offsets are decimal strings, as in the vectors."""
@@ -375,7 +375,9 @@ class Broker:
         self._properties.write_text(properties)
         self.data.mkdir()
         for name, content in _formatted(self._folder).items():
-            (self.data / name).write_bytes(content)
+            path = self.data / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
 
     def _clear_away(self) -> None:
         try:
@@ -402,7 +404,7 @@ def _formatted(folder: Path) -> dict[str, bytes]:
         if done.returncode != 0:
             said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
             raise BrokerFailed(f"the log directory could not be formatted: {said[-LOG_TAIL_CHARS:]}")
-        return {path.name: path.read_bytes() for path in data.iterdir()}
+        return {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
 
 
 @contextlib.contextmanager

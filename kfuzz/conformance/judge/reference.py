@@ -82,7 +82,7 @@ def for_broker(vector: Vector) -> Vector:
         return vector
     made = verdict(vector.data, "broker", topic=Topic.from_json(vector.options.get(TOPIC, {})))
     expectation = as_vector(vector.id, vector.data, made, "broker").expect["broker"]
-    said = vector.kafka.get(BROKER_RELEASE, {}).get("broker")
+    said = vector.kafka.get(BROKER_RELEASE, {}).get("produce")
     if said is not None and (said == "accepted") != (made.fatal is None):
         expectation = {"verdict": "acceptable"}
     return replace(vector, expect={**vector.expect, "broker": expectation})

@@ -364,11 +364,11 @@ def _kafka(case: Case) -> list[str]:
     """The outcome of each Kafka release in the question's role, as the vector file records it."""
     told = []
     for version, cells in case.vector.kafka.items():
-        words = [cells[case.role]] if case.role in cells else []
-        if case.role == "broker" and "error" in cells:
-            words.append(cells["error"])
+        if case.role in cells:
+            told.append(f"Apache Kafka {version}: {cells[case.role]}")
+        if case.role == "broker" and "produce" in cells:
+            words = [cells[name] for name in ("produce", "error") if name in cells]
+            told.append(f"a broker {version}: {', '.join(words)}")
         if case.role == "log" and "recovery" in cells:
-            words.append(f"at start: {cells['recovery']}")
-        if words:
-            told.append(f"Apache Kafka {version}: {', '.join(words)}")
+            told.append(f"a broker {version} at start: {cells['recovery']}")
     return told

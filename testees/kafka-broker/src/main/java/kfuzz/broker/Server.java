@@ -2,7 +2,7 @@ package kfuzz.broker;
 
 import java.io.IOException;
 import kafka.Kafka;
-import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.internals.Exit;
 
 /**
  * Apache Kafka's own main program with two additions. It stops cleanly when its stdin ends, so that it never outlives
