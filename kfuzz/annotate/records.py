@@ -17,11 +17,12 @@ from kfuzz.messages import read
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.internal import decode_internal
 from kfuzz.messages.jsonform import to_json
-from kfuzz.records.codecs import decompress
+from kfuzz.records.codecs import Decompressed, decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
+    CODEC_AT,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -29,6 +30,7 @@ from kfuzz.wire.io.layout import (
     HEADER_LAYOUT,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MESSAGE_LAYOUT,
     TRANSACTIONAL,
 )
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from kfuzz.wire.records.message_set import MessageTuple
     from kfuzz.wire.records.record_batch import HeaderTuple, PlaceTuple, Span
 
-__all__ = ["annotate", "payload_of"]
+__all__ = ["annotate", "codec_number", "opened", "payload_of", "stream_of"]
 
 # Of a control record, or of a record of Kafka's own topics.
 DECODED_BYTES_MAX: Final = 256 << 10
@@ -118,18 +120,34 @@ def _batch(
         yield from _records(out.data, 0, header, f"{path}.payload", records_of, bounds)
 
 
+def codec_number(frame: bytes | memoryview) -> int:
+    """The number of the codec in the attributes of a batch or message, whether or not there is such a codec."""
+    return frame[CODEC_AT[frame[MAGIC_AT]]] & CODEC_MASK
+
+
+def stream_of(frame: bytes | memoryview) -> Span | None:
+    """Where the compressed payload of a batch is, or the value of a wrapper; None if nothing is compressed."""
+    if not 0 < codec_number(frame) < len(CODECS):
+        return None
+    if frame[MAGIC_AT] == 2:
+        return BATCH_HEADER_SIZE, len(frame) - BATCH_HEADER_SIZE
+    message, _ = parse_message(frame, 0, len(frame))
+    return None if message is None or message[6][1] < 0 else message[6]
+
+
+def opened(frame: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Decompressed | None:
+    """The decompressed payload of a batch or wrapper; None if nothing is compressed."""
+    span = stream_of(frame)
+    if span is None:
+        return None
+    stream = frame[span[0] : sum(span)]
+    return decompress(CODECS[codec_number(frame)], stream, limits.decompressed_bytes, magic=frame[MAGIC_AT])
+
+
 def payload_of(view: memoryview, at: int, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The decompressed payload of the batch at byte ``at``, in which the offsets of its parts count."""
-    size, magic, _ = next_frame(view, at)
-    if magic == 2:
-        body = view[at + BATCH_HEADER_SIZE : at + size]
-        return decompress(CODECS[parse_header(view, at)[5] & CODEC_MASK], body, limits.decompressed_bytes).data
-    message, _ = parse_message(view, at, size)
-    if message is None:
-        return b""
-    start, length = message[6]
-    body = view[start : start + length]
-    return decompress(CODECS[message[3] & CODEC_MASK], body, limits.decompressed_bytes, magic=message[2]).data
+    found = opened(view[at : at + next_frame(view, at)[0]], limits)
+    return b"" if found is None else found.data
 
 
 def _records(

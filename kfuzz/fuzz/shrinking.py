@@ -9,13 +9,13 @@ from typing import Final
 
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
+from kfuzz.edit.shrinking import shrink
 from kfuzz.fuzz.bodies import killing_fields_of
 from kfuzz.fuzz.building import Build
 from kfuzz.fuzz.faults import Fault, Faults
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trying import CannotTry, Trier
-from kfuzz.mutate.shrinking import shrink
 
 __all__ = ["killing_fields_again", "shrink_faults"]
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kfuzz.annotate.killing import killing_fields
 from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
@@ -21,9 +20,10 @@ from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import Answer, Handshake
+from kfuzz.edit.killing import killing_fields
+from kfuzz.edit.shrinking import shrink
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import CODECS
-from kfuzz.mutate.shrinking import shrink
 from kfuzz.records import Role
 from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC

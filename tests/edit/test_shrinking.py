@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kfuzz import records
-from kfuzz.mutate.shrinking import CANDIDATES_AT_ONCE, first_that, shrink
+from kfuzz.edit.shrinking import CANDIDATES_AT_ONCE, first_that, shrink
 from kfuzz.records import CODECS, Codec, Record, RecordBatch, RecordsError
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT
 
