@@ -1,4 +1,4 @@
-"""The tree of parts: it has the same bytes, and after a change, lengths, counts and CRCs are right, or wrong by as much."""
+"""The tree of parts: after a change, lengths, counts and CRCs are right again, or wrong by as much as before."""
 
 from __future__ import annotations
 
