@@ -20,6 +20,7 @@ from kfuzz.messages.jsonform import to_json
 from kfuzz.records.codecs import Decompressed, decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.text import foreign_text
+from kfuzz.wire.io.cursor import uvarint_of
 from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
     CODEC_AT,
@@ -49,6 +50,7 @@ __all__ = ["annotate", "codec_number", "opened", "payload_of", "stream_of"]
 # Of a control record, or of a record of Kafka's own topics.
 DECODED_BYTES_MAX: Final = 256 << 10
 TEXT_BYTES_MAX: Final = 64 << 10
+VARINT_BYTES_MAX: Final = 5
 
 
 def annotate(
@@ -305,10 +307,7 @@ def _varint_end(payload: bytes | memoryview, at: int) -> int:
 
 def _zigzag(payload: bytes | memoryview, at: int) -> int:
     """The varint at ``at``."""
-    raw = shift = 0
-    for byte in payload[at : _varint_end(payload, at)]:
-        raw |= (byte & 0x7F) << shift
-        shift += 7
+    raw, _ = uvarint_of(payload[at : _varint_end(payload, at)], VARINT_BYTES_MAX)
     return raw >> 1 ^ -(raw & 1)
 
 
