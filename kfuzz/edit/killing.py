@@ -139,6 +139,10 @@ def _edits(tree: Node, stops: Sequence[_Stop]) -> Iterator[_Edit]:
             yield from _of_message(node, node in last)
         else:
             yield from _of_batch(node)
+        for one in chain(*node.items):
+            if node.kind == "length" and one.kind == "contents":
+                # The length, with the last byte of the contents left out.
+                yield replace(_edit(node, LIE, False, RIGHT), changes={one: one.data[:-1]})
 
 
 def _edit(node: Node, tier: int, is_plain: bool, new: bytes | Literal["right"]) -> _Edit:
@@ -170,12 +174,9 @@ def _of_batch(node: Node) -> Iterator[_Edit]:
             is_plain = node.data.strip(b"x\0") != b""
             yield from (_edit(node, CONTENT, is_plain, letter * len(node.data)) for letter in (b"x", b"\0", b"y"))
         case "length":
-            # Null in place of empty and of other negative lengths, empty in place of null, and one byte less.
+            # Null in place of empty and of other negative lengths, empty in place of null.
             if node.number <= 0:
                 yield from _numbers(node, LIE, node.number < -1, 0 if node.number == -1 else -1)
-            for one in chain(*node.items):
-                if one.kind == "contents":
-                    yield replace(_edit(node, LIE, False, RIGHT), changes={one: one.data[:-1]})
         case "number":
             plain, tier = _plain(node)
             if node.number != plain:

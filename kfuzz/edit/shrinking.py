@@ -8,10 +8,11 @@ bytes, which also serves anything else. Equal inputs and equal answers give equa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from kfuzz.edit.tree import PLAIN, RIGHT, Changes, Node, has_crc, tree_of
+from kfuzz.edit.tree import PLAIN, RIGHT, Changes, Message, Node, has_crc, tree_of
 from kfuzz.mutate.engine import seal
 from kfuzz.wire.io.layout import CODEC_MASK, HEADER_AT, MESSAGE_AT
 from kfuzz.wire.records.framing import frames
@@ -25,17 +26,19 @@ CANDIDATES_AT_ONCE: Final = 128
 ROUNDS_MAX: Final = 400
 
 
-def shrink(data: bytes, find_first: FindFirst, *, rounds: int = ROUNDS_MAX) -> bytes:
+def shrink(data: bytes, find_first: FindFirst, *, message: Message | None = None, rounds: int = ROUNDS_MAX) -> bytes:
     """The smallest input found that breaks in the same way as ``data``; ``data`` itself if there is none.
 
+    ``data`` holds record batches, or the bytes of ``message``, without a header.
     Each round asks about at most ``CANDIDATES_AT_ONCE`` inputs. Each of them is smaller than the best so far, or
     plainer and as long.
     """
     best = data
+    candidates_of = _candidates if message is None else partial(_smaller_messages, message)
     refused: set[bytes] = set()
     for _ in range(rounds):
         # An input without bytes says nothing.
-        fresh = (one for one in _candidates(best) if one and _size(one) < _size(best) and one not in refused)
+        fresh = (one for one in candidates_of(best) if one and _size(one) < _size(best) and one not in refused)
         candidates = list(islice(dict.fromkeys(islice(fresh, 4 * CANDIDATES_AT_ONCE)), CANDIDATES_AT_ONCE))
         if not candidates:
             break
@@ -68,6 +71,13 @@ def _candidates(data: bytes) -> Iterator[bytes]:
         frame = data[at : at + size]
         for one in chain(_plainer_frames(frame), _fewer_bytes(frame, magic)):
             yield data[:at] + one + data[at + size :]
+    yield from _cut(data, 0)
+
+
+def _smaller_messages(message: Message, data: bytes) -> Iterator[bytes]:
+    tree = tree_of(data, message)
+    for changes in _plainer(tree):
+        yield tree.written(changes)
     yield from _cut(data, 0)
 
 
@@ -106,14 +116,18 @@ def _plainer(group: Node) -> Iterator[Changes]:
     """Changes that leave out parts of a group or make them plain, the largest steps first."""
     yield from (_uncompressed(group, node) for node in group.parts if node.kind == "stream")
     yield from ({node: None} for node in group.parts if node.kind == "rest")
-    for count in (node for node in group.parts if node.kind == "count"):
-        for start, stop in _chunks(len(count.items)):
-            yield dict.fromkeys(chain(*count.items[start:stop]), None)
+    # The messages of a wrapper are not counted.
+    messages = [[node] for node in group.parts if node.is_frame]
+    for items in (messages, *(node.items for node in group.parts if node.kind == "count")):
+        for start, stop in _chunks(len(items)):
+            yield dict.fromkeys(chain(*items[start:stop]), None)
     for node in group.parts:
         if node.kind == "number":
             # The codec belongs to the payload.
             codec = node.number & CODEC_MASK if node.field == "attributes" and group.is_frame else 0
             yield {node: node.encoded(PLAIN.get(node.field, 0) | codec)}
+        elif node.kind == "value":
+            yield {node: bytes(len(node.data))}
         elif node.kind == "size":
             yield {node: RIGHT}
         elif node.kind == "contents":

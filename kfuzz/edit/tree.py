@@ -143,7 +143,7 @@ class Node:
             yield from node.leaves()
 
     def add(self, node: Node) -> Node:
-        """Put ``node`` behind its parts."""
+        """Put ``node`` after its parts."""
         node.above = self
         node.magic = self.magic if node.magic is None else node.magic
         self.parts.append(node)
@@ -244,8 +244,9 @@ def tree_of(data: bytes, message: Message | None = None) -> Node:
 
     A payload that is larger than ``LIMITS`` counts as broken.
     """
-    found = Walk(list(annotate(data, limits=LIMITS, bounds=BOUNDS)), {}, [])
-    if message is not None:
+    if message is None:
+        found = Walk(list(annotate(data, limits=LIMITS, bounds=BOUNDS)), {}, [])
+    else:
         found = walk(*message, data, bounds=BOUNDS)
     groups = {"": Node("", "", 0, b"", "group")}
     for part in found.parts:
@@ -302,7 +303,7 @@ def _link(group: Node) -> None:
     for node in group.parts:
         _link(node)
     for i, node in enumerate(group.parts):
-        following = islice(group.parts, i + 1, None)
+        following = (group.parts[k] for k in range(i + 1, len(group.parts)))
         if node.kind == "length":
             node.items = [[one] for one in islice(following, 1) if one.label == node.label]
             for one in chain(*node.items):
