@@ -9,14 +9,12 @@ import json
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from kfuzz.annotate.listing import codec_name
 from kfuzz.annotate.parts import EVERYTHING, Bounds, Part, preview
-from kfuzz.control import ControlRecordType, ControlValue, EndTransactionMarker, decode_control
+from kfuzz.control import ControlRecordType, control_json, decode_control
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import CODECS, INT32_MAX
-from kfuzz.messages import read
-from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.internal import decode_internal
-from kfuzz.messages.jsonform import to_json
 from kfuzz.records.codecs import Decompressed, decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.text import foreign_text
@@ -113,7 +111,7 @@ def _batch(
         yield from _records(view[: at + size], at + BATCH_HEADER_SIZE, header, path, records_of, bounds)
         return
     data, more = bounds.kept(body, 0, len(body))
-    text = f"{len(body)} bytes, {_codec(codec)}"
+    text = f"{len(body)} bytes, {codec_name(codec)}"
     yield Part(path, "payload", at + BATCH_HEADER_SIZE, data, text, cut_bytes=more)
     if codec < len(CODECS) and header[12] > 0:
         out = decompress(CODECS[codec], body, limits.decompressed_bytes)
@@ -259,18 +257,10 @@ def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[
         return {error.finding.path.partition(".")[0]: error.finding.message}
     names = {int(known): known.name for known in ControlRecordType}
     texts = {"key": names.get(record.key.type, f"unknown type {record.key.type}")}
-    if record.value is not None and not isinstance(record.value, bytes):
-        texts["value"] = _control_text(type(record.value), parts[1] or b"")
+    _, shown = control_json(*parts)
+    if shown is not None and "data" in shown:
+        texts["value"] = f"{shown['type']} version {shown['version']}: {_bounded(shown['data'])}"
     return texts
-
-
-def _control_text(kind: type[ControlValue], data: bytes) -> str:
-    """A control record's value as JSON, with the names of Kafka's definition."""
-    name = "EndTxnMarker" if kind is EndTransactionMarker else kind.__name__
-    definition = catalogue().find(name)
-    version = min(int.from_bytes(data[:2], "big"), definition.valid_versions.highest)
-    values = read(definition, version, data).message
-    return f"{name} version {version}: {_bounded(to_json(definition, version, values or {}))}"
 
 
 def _is_decoded(key: Span, value: Span) -> bool:
@@ -377,12 +367,8 @@ def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: B
 # ------------------------------------------------------------------------------------------------- texts
 
 
-def _codec(number: int) -> str:
-    return CODECS[number] if number < len(CODECS) else f"codec {number}"
-
-
 def _attributes(value: int) -> str:
-    names = [_codec(value & CODEC_MASK)]
+    names = [codec_name(value)]
     for bit, name in (
         (LOG_APPEND_TIME, "log-append"),
         (TRANSACTIONAL, "transactional"),
