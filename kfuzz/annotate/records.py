@@ -79,8 +79,7 @@ def annotate(
         size, magic, _ = next_frame(view, at)
         if size <= 0 or magic is None:
             what = "an incomplete batch: a partial tail" if size == 0 else "not a batch"
-            rest, more = bounds.kept(view, at, len(view))
-            yield Part(path, "", at, rest, f"{len(view) - at} bytes, {what}", heading=True, cut_bytes=more)
+            yield _part(view, bounds, path, "", at, len(view), f"{len(view) - at} bytes, {what}", heading=True)
             return
         yield Part(path, "", at, b"", f"magic {magic}, {size} bytes", heading=True)
         if magic == 2:
@@ -103,18 +102,15 @@ def _batch(
         if name == "base_timestamp" and header[5] & DELETE_HORIZON:
             text += " (the delete horizon)"
         yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
-    codec = header[5] & CODEC_MASK
-    body = view[at + BATCH_HEADER_SIZE : at + size]
-    if not len(body):
+    start, end = at + BATCH_HEADER_SIZE, at + size
+    if start == end:
         return
-    if codec == 0:
-        yield from _records(view[: at + size], at + BATCH_HEADER_SIZE, header, path, records_of, bounds)
+    if header[5] & CODEC_MASK == 0:
+        yield from _records(view[:end], start, header, path, records_of, bounds)
         return
-    data, more = bounds.kept(body, 0, len(body))
-    text = f"{len(body)} bytes, {codec_name(codec)}"
-    yield Part(path, "payload", at + BATCH_HEADER_SIZE, data, text, cut_bytes=more)
-    if codec < len(CODECS) and header[12] > 0:
-        out = decompress(CODECS[codec], body, limits.decompressed_bytes)
+    yield _part(view, bounds, path, "payload", start, end, f"{end - start} bytes, {codec_name(header[5])}")
+    out = opened(view[at:end], limits) if header[12] > 0 else None
+    if out is not None:
         text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
         yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
         yield from _records(out.data, 0, header, f"{path}.payload", records_of, bounds)
@@ -172,8 +168,23 @@ def _records(
         yield _left_out(path, "record", shown, count - shown, end, last)
         end = last
     if end < len(payload):
-        rest, more = bounds.kept(payload, end, len(payload))
-        yield Part(path, "rest", end, rest, f"{len(payload) - end} bytes that are not a record", cut_bytes=more)
+        text = f"{len(payload) - end} bytes that are not a record"
+        yield _part(payload, bounds, path, "rest", end, len(payload), text)
+
+
+def _part(
+    data: bytes | memoryview,
+    bounds: Bounds,
+    path: str,
+    field: str,
+    start: int,
+    end: int,
+    text: str,
+    *,
+    heading: bool = False,
+) -> Part:
+    kept, more = bounds.kept(data, start, end)
+    return Part(path, field, start, kept, text, heading=heading, cut_bytes=more)
 
 
 def _left_out(path: str, what: str, index: int, count: int, at: int, end: int) -> Part:
@@ -217,8 +228,7 @@ def _record(
     body = _varint_end(payload, at)
 
     def part(field: str, start: int, end: int, text: str, inside: str = "") -> Part:
-        data, more = bounds.kept(payload, start, end)
-        return Part(path + inside, field, start, data, text, cut_bytes=more)
+        return _part(payload, bounds, path + inside, field, start, end, text)
 
     yield part("length", at, body, str(length))
     yield part("attributes", body, body + 1, f"{attributes:#04x}")
@@ -310,16 +320,12 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
         for name, offset, width in FRAME_LAYOUT:
             field = bytes(view[at + offset : at + offset + width])
             yield Part(path, name, at + offset, field, str(int.from_bytes(field, "big", signed=True)))
-        start = at + LOG_OVERHEAD
-        rest, more = bounds.kept(view, start, at + size)
-        yield Part(path, "message", start, rest, f"{at + size - start} bytes that are not a message", cut_bytes=more)
+        start, end = at + LOG_OVERHEAD, at + size
+        yield _part(view, bounds, path, "message", start, end, f"{end - start} bytes that are not a message")
         return
     yield from _message_parts(view, message, path, bounds)
-    codec = message[3] & CODEC_MASK
-    value_at, value_length = message[6]
-    if codec and codec < len(CODECS) and value_length >= 0:
-        value = view[value_at : value_at + value_length]
-        out = decompress(CODECS[codec], value, limits.decompressed_bytes, magic=message[2])
+    out = opened(view[at : at + size], limits)
+    if out is not None:
         inside = f"{path}.payload"
         yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
         end = 0
@@ -332,8 +338,8 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
             yield _left_out(inside, "message", len(messages), count - len(messages), end, last)
             end = last
         if end < len(out.data):
-            rest, more = bounds.kept(out.data, end, len(out.data))
-            yield Part(inside, "rest", end, rest, f"{len(out.data) - end} bytes that are not a message", cut_bytes=more)
+            text = f"{len(out.data) - end} bytes that are not a message"
+            yield _part(out.data, bounds, inside, "rest", end, len(out.data), text)
 
 
 def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: Bounds) -> Iterator[Part]:
@@ -352,16 +358,13 @@ def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: B
         here = start + offset_ + width
         yield Part(path, name, here - width, bytes(view[here - width : here]), values[name])
     if key:
-        data, more = bounds.kept(view, here, here + len(key))
-        yield Part(path, "key", here, data, preview(view, (here, len(key))), cut_bytes=more)
+        yield _part(view, bounds, path, "key", here, here + len(key), preview(view, (here, len(key))))
     yield Part(path, "value_length", value_at - 4, bytes(view[value_at - 4 : value_at]), str(value_length))
-    if value_length > 0:
-        data, more = bounds.kept(view, value_at, value_at + value_length)
-        yield Part(path, "value", value_at, data, preview(view, (value_at, value_length)), cut_bytes=more)
     rest = value_at + max(value_length, 0)
+    if value_length > 0:
+        yield _part(view, bounds, path, "value", value_at, rest, preview(view, (value_at, value_length)))
     if rest < end:
-        data, more = bounds.kept(view, rest, end)
-        yield Part(path, "rest", rest, data, f"{end - rest} bytes after the message", cut_bytes=more)
+        yield _part(view, bounds, path, "rest", rest, end, f"{end - rest} bytes after the message")
 
 
 # ------------------------------------------------------------------------------------------------- texts
