@@ -206,12 +206,14 @@ def _shown(
 ) -> Generator[Part, None, int]:
     """The parts of these records, the first of which is number ``first`` at byte ``at``; returns where they end."""
     end = at
+    is_control = header[5] & CONTROL != 0
     for i, place in enumerate(places, first):
         texts: dict[str, str] = {}
-        if header[5] & CONTROL:
-            texts = _control_texts(payload, place[5], place[6])
-        elif records_of is not None:
-            texts = _internal_texts(records_of, payload, place[5], place[6])
+        spans = place[5:7]
+        # Decoded, a byte may take some hundreds.
+        if (is_control or records_of is not None) and sum(max(span[1], 0) for span in spans) <= DECODED_BYTES_MAX:
+            key, value = (None if size < 0 else bytes(payload[start : start + size]) for start, size in spans)
+            texts = _control_texts(key, value) if is_control else _internal_texts(records_of or "", key, value)
         end = yield from _record(payload, place, f"{path}.records[{i}]", texts, bounds)
     return end
 
@@ -256,26 +258,18 @@ def _record(
     return end
 
 
-def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
+def _control_texts(key: bytes | None, value: bytes | None) -> dict[str, str]:
     """Texts for a control record's key and value. If one is refused, the only text is the reason."""
-    if not _is_decoded(key, value):
-        return {}
-    parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
     try:
-        record = decode_control(*parts)
+        record = decode_control(key, value)
     except RecordsError as error:
         return {error.finding.path.partition(".")[0]: error.finding.message}
     names = {int(known): known.name for known in ControlRecordType}
     texts = {"key": names.get(record.key.type, f"unknown type {record.key.type}")}
-    _, shown = control_json(*parts)
+    _, shown = control_json(key, value)
     if shown is not None and "data" in shown:
         texts["value"] = f"{shown['type']} version {shown['version']}: {_bounded(shown['data'])}"
     return texts
-
-
-def _is_decoded(key: Span, value: Span) -> bool:
-    """Whether a record's key and value are small enough: decoded, a byte may take some hundreds."""
-    return max(key[1], 0) + max(value[1], 0) <= DECODED_BYTES_MAX
 
 
 def _bounded(value: Any) -> str:
@@ -283,12 +277,9 @@ def _bounded(value: Any) -> str:
     return foreign_text(json.dumps(value, ensure_ascii=False), bytes_max=TEXT_BYTES_MAX)
 
 
-def _internal_texts(topic: str, payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
+def _internal_texts(topic: str, key: bytes | None, value: bytes | None) -> dict[str, str]:
     """Texts for the key and the value of a record of one of Kafka's own topics."""
-    if not _is_decoded(key, value):
-        return {}
-    parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
-    record = decode_internal(topic, *parts)
+    record = decode_internal(topic, key, value)
     texts = {}
     for name, side in (("key", record.key), ("value", record.value)):
         if side is not None:
