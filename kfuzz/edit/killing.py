@@ -15,8 +15,8 @@ from typing import Final, Literal
 from kfuzz.annotate.killing import KillingField
 from kfuzz.annotate.messages import walk
 from kfuzz.annotate.parts import uvarint_size
-from kfuzz.edit.tree import PLAIN, RIGHT, Change, Changes, Form, Message, Node, tree_of
-from kfuzz.kafka import CODECS, INT32_MAX
+from kfuzz.edit.tree import RIGHT, Change, Changes, Form, Message, Node, tree_of
+from kfuzz.kafka import INT32_MAX
 from kfuzz.messages.model import Definition
 from kfuzz.records.codecs import compress
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, HEADER_AT, LOG_OVERHEAD, MAGIC_AT
@@ -178,29 +178,13 @@ def _of_batch(node: Node) -> Iterator[_Edit]:
             if node.number <= 0:
                 yield from _numbers(node, LIE, node.number < -1, 0 if node.number == -1 else -1)
         case "number":
-            plain, tier = _plain(node)
+            plain = node.ordinary
             if node.number != plain:
-                yield from _numbers(node, tier, True, plain)
+                # A batch without a payload, or whose codec does not exist, cannot have a codec.
+                is_lie = node.field == "attributes" and (node.number ^ plain) & CODEC_MASK
+                yield from _numbers(node, LIE if is_lie else NUMBER, True, plain)
             elif node.field != "attributes":
                 yield from _numbers(node, NUMBER, False, plain + 1, plain - 1)
-
-
-def _plain(node: Node) -> tuple[int, int]:
-    """The number in an ordinary batch, and what another one is: ``NUMBER`` or ``LIE``."""
-    assert node.above is not None
-    batch = node.above.data
-    if node.field == "attributes" and node.above.is_frame:
-        # The codec belongs to the payload, unless there is no such codec or no payload.
-        codec = node.number & CODEC_MASK
-        if codec <= CODECS.index("zstd" if node.magic == 2 else "lz4") and len(batch) != BATCH_HEADER_SIZE:
-            return codec, NUMBER
-        return 0, LIE if codec else NUMBER
-    if node.field == "last_offset_delta":
-        count = int.from_bytes(batch[HEADER_AT["record_count"] : BATCH_HEADER_SIZE], "big", signed=True)
-        return max(count - 1, 0), NUMBER
-    if node.field == "offset_delta":
-        return int(node.path.rpartition("[")[2].rstrip("]")), NUMBER
-    return PLAIN.get(node.field, 0), NUMBER
 
 
 def _readable(count: Node) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from kfuzz.edit.tree import PLAIN, RIGHT, Changes, Message, Node, has_crc, tree_of
+from kfuzz.edit.tree import RIGHT, Changes, Message, Node, has_crc, tree_of
 from kfuzz.mutate.engine import seal
 from kfuzz.wire.io.layout import CODEC_MASK, HEADER_AT, MESSAGE_AT
 from kfuzz.wire.records.framing import frames
@@ -69,15 +69,13 @@ def _candidates(data: bytes) -> Iterator[bytes]:
         yield b"".join(data[at : at + size] for at, size, _ in (*spans[:start], *spans[stop:])) + data[end:]
     for at, size, magic in spans:
         frame = data[at : at + size]
-        for one in chain(_plainer_frames(frame), _fewer_bytes(frame, magic)):
+        for one in chain(_smaller_parts(tree_of(frame)), _fewer_bytes(frame, magic)):
             yield data[:at] + one + data[at + size :]
     yield from _cut(data, 0)
 
 
 def _smaller_messages(message: Message, data: bytes) -> Iterator[bytes]:
-    tree = tree_of(data, message)
-    for changes in _plainer(tree):
-        yield tree.written(changes)
+    yield from _smaller_parts(tree_of(data, message))
     yield from _cut(data, 0)
 
 
@@ -106,10 +104,9 @@ def _fewer_bytes(frame: bytes, magic: int) -> Iterator[bytes]:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _plainer_frames(frame: bytes) -> Iterator[bytes]:
-    tree = tree_of(frame)
-    for changes in _plainer(tree.parts[0]):
-        yield tree.written(changes)
+def _smaller_parts(tree: Node) -> Iterator[bytes]:
+    for group in tree.parts:
+        yield from map(tree.written, _plainer(group))
 
 
 def _plainer(group: Node) -> Iterator[Changes]:
@@ -123,9 +120,7 @@ def _plainer(group: Node) -> Iterator[Changes]:
             yield dict.fromkeys(chain(*items[start:stop]), None)
     for node in group.parts:
         if node.kind == "number":
-            # The codec belongs to the payload.
-            codec = node.number & CODEC_MASK if node.field == "attributes" and group.is_frame else 0
-            yield {node: node.encoded(PLAIN.get(node.field, 0) | codec)}
+            yield {node: node.encoded(node.ordinary)}
         elif node.kind == "value":
             yield {node: bytes(len(node.data))}
         elif node.kind == "size":

@@ -22,13 +22,13 @@ from kfuzz.mutate.engine import seal
 from kfuzz.records.codecs import compress
 from kfuzz.records.read.limits import Limits
 from kfuzz.wire.io.cursor import uvarint, uvarint_of
-from kfuzz.wire.io.layout import MAGIC_AT
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.records.framing import next_frame
 
 if TYPE_CHECKING:
     from kfuzz.wire.messages import Place
 
-__all__ = ["PLAIN", "RIGHT", "Change", "Changes", "Form", "Message", "Node", "has_crc", "tree_of"]
+__all__ = ["RIGHT", "Change", "Changes", "Form", "Message", "Node", "has_crc", "tree_of"]
 
 Message = tuple[Definition, int]
 
@@ -173,6 +173,22 @@ class Node:
         if more <= 0:
             return short if more == 0 else None
         return bytes(byte | 0x80 for byte in short) + b"\x80" * (more - 1) + b"\0"
+
+    @property
+    def ordinary(self) -> int:
+        """The number in an ordinary batch: what the other bytes imply, or else 0 or -1."""
+        assert self.above is not None
+        if self.field == "attributes" and self.above.is_frame:
+            # The codec belongs to the payload, unless there is no such codec or no payload.
+            codec = self.number & CODEC_MASK
+            last = CODECS.index("zstd" if self.magic == 2 else "lz4")
+            has_payload = self.magic != 2 or len(self.above.data) > BATCH_HEADER_SIZE
+            return codec if codec <= last and has_payload else 0
+        if self.field == "last_offset_delta":
+            return max(sum(node.number for node in self.above.parts if node.kind == "count") - 1, 0)
+        if self.field == "offset_delta":
+            return int(self.path.rpartition("[")[2].rstrip("]"))
+        return PLAIN.get(self.field, 0)
 
     @property
     def right(self) -> int:
