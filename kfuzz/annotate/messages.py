@@ -85,25 +85,25 @@ def annotate(
 class Walk(NamedTuple):
     """A message as its bytes were walked, without a verdict on it.
 
-    ``kinds`` says what each place is, by its offset: "length", "count", "value", and so on, as in
-    ``kfuzz.wire.messages``. ``stops`` are the lengths and counts that the walk could not take: path, offset, bytes.
+    ``places`` are those of ``kfuzz.wire.messages`` by their offsets. ``stops`` are the lengths and counts that the walk
+    could not take: path, offset, bytes.
     """
 
     parts: list[Part]
-    kinds: dict[int, str]
+    places: dict[int, Place]
     stops: list[tuple[str, int, int]]
 
 
-def walk(definition: Definition, version: int, data: bytes) -> Walk:
+def walk(definition: Definition, version: int, data: bytes, *, bounds: Bounds = EVERYTHING) -> Walk:
     """The parts of a message of any bytes; never raises on bad ones. ``UsageError`` for an unknown version."""
     end, notes, places = schema(definition, version).places(data)
-    parts = _Parts(definition, version, data, None, EVERYTHING)
+    parts = _Parts(definition, version, data, None, bounds)
     stops = []
     for _, at, _, _, steps in notes:
         path = definition.name + "".join(f".{name}" + (f"[{i}]" if i >= 0 else "") for name, i in steps)
         if at < len(data) and steps and UNKNOWN_TAGGED_FIELDS not in path:
             stops.append((path, at, parts.length_size(path, data[at:])))
-    return Walk(list(parts.of(places, cut=end < 0)), {place[0]: place[3] for place in places}, stops)
+    return Walk(list(parts.of(places, cut=end < 0)), {place[0]: place for place in places}, stops)
 
 
 class _Parts:

@@ -9,20 +9,20 @@ import json
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from kfuzz.annotate.listing import codec_name
 from kfuzz.annotate.parts import EVERYTHING, Bounds, Part, preview
-from kfuzz.control import ControlRecordType, ControlValue, EndTransactionMarker, decode_control
+from kfuzz.control import ControlRecordType, control_json, decode_control
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import CODECS, INT32_MAX
-from kfuzz.messages import read
-from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.internal import decode_internal
-from kfuzz.messages.jsonform import to_json
-from kfuzz.records.codecs import decompress
+from kfuzz.records.codecs import Decompressed, decompress
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.text import foreign_text
+from kfuzz.wire.io.cursor import uvarint_of
 from kfuzz.wire.io.layout import (
     ATTRIBUTE_BITS,
     BATCH_HEADER_SIZE,
+    CODEC_AT,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -30,6 +30,7 @@ from kfuzz.wire.io.layout import (
     HEADER_LAYOUT,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MESSAGE_LAYOUT,
 )
 from kfuzz.wire.records.framing import next_frame
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
     from kfuzz.wire.records.message_set import MessageTuple
     from kfuzz.wire.records.record_batch import HeaderTuple, PlaceTuple, Span
 
-__all__ = ["annotate", "payload_of"]
+__all__ = ["annotate", "codec_number", "opened", "payload_of", "stream_of"]
 
 # Of a control record, or of a record of Kafka's own topics.
 DECODED_BYTES_MAX: Final = 256 << 10
 TEXT_BYTES_MAX: Final = 64 << 10
+VARINT_BYTES_MAX: Final = 5
 
 
 def annotate(
@@ -77,8 +79,7 @@ def annotate(
         size, magic, _ = next_frame(view, at)
         if size <= 0 or magic is None:
             what = "an incomplete batch: a partial tail" if size == 0 else "not a batch"
-            rest, more = bounds.kept(view, at, len(view))
-            yield Part(path, "", at, rest, f"{len(view) - at} bytes, {what}", heading=True, cut_bytes=more)
+            yield _part(view, bounds, path, "", at, len(view), f"{len(view) - at} bytes, {what}", heading=True)
             return
         yield Part(path, "", at, b"", f"magic {magic}, {size} bytes", heading=True)
         if magic == 2:
@@ -101,35 +102,48 @@ def _batch(
         if name == "base_timestamp" and header[5] & DELETE_HORIZON:
             text += " (the delete horizon)"
         yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
-    codec = header[5] & CODEC_MASK
-    body = view[at + BATCH_HEADER_SIZE : at + size]
-    if not len(body):
+    start, end = at + BATCH_HEADER_SIZE, at + size
+    if start == end:
         return
-    if codec == 0:
-        yield from _records(view[: at + size], at + BATCH_HEADER_SIZE, header, path, records_of, bounds)
+    if header[5] & CODEC_MASK == 0:
+        yield from _records(view[:end], start, header, path, records_of, bounds)
         return
-    data, more = bounds.kept(body, 0, len(body))
-    text = f"{len(body)} bytes, {_codec(codec)}"
-    yield Part(path, "payload", at + BATCH_HEADER_SIZE, data, text, cut_bytes=more)
-    if codec < len(CODECS) and header[12] > 0:
-        out = decompress(CODECS[codec], body, limits.decompressed_bytes)
+    yield _part(view, bounds, path, "payload", start, end, f"{end - start} bytes, {codec_name(header[5])}")
+    out = opened(view[at:end], limits) if header[12] > 0 else None
+    if out is not None:
         text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
         yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
         yield from _records(out.data, 0, header, f"{path}.payload", records_of, bounds)
 
 
+def codec_number(frame: bytes | memoryview) -> int:
+    """The number of the codec in the attributes of a batch or message, whether or not there is such a codec."""
+    return frame[CODEC_AT[frame[MAGIC_AT]]] & CODEC_MASK
+
+
+def stream_of(frame: bytes | memoryview) -> Span | None:
+    """Where the compressed payload of a batch is, or the value of a wrapper; None if nothing is compressed."""
+    if not 0 < codec_number(frame) < len(CODECS):
+        return None
+    if frame[MAGIC_AT] == 2:
+        return BATCH_HEADER_SIZE, len(frame) - BATCH_HEADER_SIZE
+    message, _ = parse_message(frame, 0, len(frame))
+    return None if message is None or message[6][1] < 0 else message[6]
+
+
+def opened(frame: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Decompressed | None:
+    """The decompressed payload of a batch or wrapper; None if nothing is compressed."""
+    span = stream_of(frame)
+    if span is None:
+        return None
+    stream = frame[span[0] : sum(span)]
+    return decompress(CODECS[codec_number(frame)], stream, limits.decompressed_bytes, magic=frame[MAGIC_AT])
+
+
 def payload_of(view: memoryview, at: int, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The decompressed payload of the batch at byte ``at``, in which the offsets of its parts count."""
-    size, magic, _ = next_frame(view, at)
-    if magic == 2:
-        body = view[at + BATCH_HEADER_SIZE : at + size]
-        return decompress(CODECS[parse_header(view, at)[5] & CODEC_MASK], body, limits.decompressed_bytes).data
-    message, _ = parse_message(view, at, size)
-    if message is None:
-        return b""
-    start, length = message[6]
-    body = view[start : start + length]
-    return decompress(CODECS[message[3] & CODEC_MASK], body, limits.decompressed_bytes, magic=message[2]).data
+    found = opened(view[at : at + next_frame(view, at)[0]], limits)
+    return b"" if found is None else found.data
 
 
 def _records(
@@ -154,8 +168,23 @@ def _records(
         yield _left_out(path, "record", shown, count - shown, end, last)
         end = last
     if end < len(payload):
-        rest, more = bounds.kept(payload, end, len(payload))
-        yield Part(path, "rest", end, rest, f"{len(payload) - end} bytes that are not a record", cut_bytes=more)
+        text = f"{len(payload) - end} bytes that are not a record"
+        yield _part(payload, bounds, path, "rest", end, len(payload), text)
+
+
+def _part(
+    data: bytes | memoryview,
+    bounds: Bounds,
+    path: str,
+    field: str,
+    start: int,
+    end: int,
+    text: str,
+    *,
+    heading: bool = False,
+) -> Part:
+    kept, more = bounds.kept(data, start, end)
+    return Part(path, field, start, kept, text, heading=heading, cut_bytes=more)
 
 
 def _left_out(path: str, what: str, index: int, count: int, at: int, end: int) -> Part:
@@ -177,12 +206,14 @@ def _shown(
 ) -> Generator[Part, None, int]:
     """The parts of these records, the first of which is number ``first`` at byte ``at``; returns where they end."""
     end = at
+    is_control = header[5] & CONTROL != 0
     for i, place in enumerate(places, first):
         texts: dict[str, str] = {}
-        if header[5] & CONTROL:
-            texts = _control_texts(payload, place[5], place[6])
-        elif records_of is not None:
-            texts = _internal_texts(records_of, payload, place[5], place[6])
+        spans = place[5:7]
+        # Decoded, a byte may take some hundreds.
+        if (is_control or records_of is not None) and sum(max(span[1], 0) for span in spans) <= DECODED_BYTES_MAX:
+            key, value = (None if size < 0 else bytes(payload[start : start + size]) for start, size in spans)
+            texts = _control_texts(key, value) if is_control else _internal_texts(records_of or "", key, value)
         end = yield from _record(payload, place, f"{path}.records[{i}]", texts, bounds)
     return end
 
@@ -199,8 +230,7 @@ def _record(
     body = _varint_end(payload, at)
 
     def part(field: str, start: int, end: int, text: str, inside: str = "") -> Part:
-        data, more = bounds.kept(payload, start, end)
-        return Part(path + inside, field, start, data, text, cut_bytes=more)
+        return _part(payload, bounds, path + inside, field, start, end, text)
 
     yield part("length", at, body, str(length))
     yield part("attributes", body, body + 1, f"{attributes:#04x}")
@@ -228,34 +258,18 @@ def _record(
     return end
 
 
-def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
+def _control_texts(key: bytes | None, value: bytes | None) -> dict[str, str]:
     """Texts for a control record's key and value. If one is refused, the only text is the reason."""
-    if not _is_decoded(key, value):
-        return {}
-    parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
     try:
-        record = decode_control(*parts)
+        record = decode_control(key, value)
     except RecordsError as error:
         return {error.finding.path.partition(".")[0]: error.finding.message}
     names = {int(known): known.name for known in ControlRecordType}
     texts = {"key": names.get(record.key.type, f"unknown type {record.key.type}")}
-    if record.value is not None and not isinstance(record.value, bytes):
-        texts["value"] = _control_text(type(record.value), parts[1] or b"")
+    _, shown = control_json(key, value)
+    if shown is not None and "data" in shown:
+        texts["value"] = f"{shown['type']} version {shown['version']}: {_bounded(shown['data'])}"
     return texts
-
-
-def _control_text(kind: type[ControlValue], data: bytes) -> str:
-    """A control record's value as JSON, with the names of Kafka's definition."""
-    name = "EndTxnMarker" if kind is EndTransactionMarker else kind.__name__
-    definition = catalogue().find(name)
-    version = min(int.from_bytes(data[:2], "big"), definition.valid_versions.highest)
-    values = read(definition, version, data).message
-    return f"{name} version {version}: {_bounded(to_json(definition, version, values or {}))}"
-
-
-def _is_decoded(key: Span, value: Span) -> bool:
-    """Whether a record's key and value are small enough: decoded, a byte may take some hundreds."""
-    return max(key[1], 0) + max(value[1], 0) <= DECODED_BYTES_MAX
 
 
 def _bounded(value: Any) -> str:
@@ -263,12 +277,9 @@ def _bounded(value: Any) -> str:
     return foreign_text(json.dumps(value, ensure_ascii=False), bytes_max=TEXT_BYTES_MAX)
 
 
-def _internal_texts(topic: str, payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
+def _internal_texts(topic: str, key: bytes | None, value: bytes | None) -> dict[str, str]:
     """Texts for the key and the value of a record of one of Kafka's own topics."""
-    if not _is_decoded(key, value):
-        return {}
-    parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
-    record = decode_internal(topic, *parts)
+    record = decode_internal(topic, key, value)
     texts = {}
     for name, side in (("key", record.key), ("value", record.value)):
         if side is not None:
@@ -287,10 +298,7 @@ def _varint_end(payload: bytes | memoryview, at: int) -> int:
 
 def _zigzag(payload: bytes | memoryview, at: int) -> int:
     """The varint at ``at``."""
-    raw = shift = 0
-    for byte in payload[at : _varint_end(payload, at)]:
-        raw |= (byte & 0x7F) << shift
-        shift += 7
+    raw, _ = uvarint_of(payload[at : _varint_end(payload, at)], VARINT_BYTES_MAX)
     return raw >> 1 ^ -(raw & 1)
 
 
@@ -303,16 +311,12 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
         for name, offset, width in FRAME_LAYOUT:
             field = bytes(view[at + offset : at + offset + width])
             yield Part(path, name, at + offset, field, str(int.from_bytes(field, "big", signed=True)))
-        start = at + LOG_OVERHEAD
-        rest, more = bounds.kept(view, start, at + size)
-        yield Part(path, "message", start, rest, f"{at + size - start} bytes that are not a message", cut_bytes=more)
+        start, end = at + LOG_OVERHEAD, at + size
+        yield _part(view, bounds, path, "message", start, end, f"{end - start} bytes that are not a message")
         return
     yield from _message_parts(view, message, path, bounds)
-    codec = message[3] & CODEC_MASK
-    value_at, value_length = message[6]
-    if codec and codec < len(CODECS) and value_length >= 0:
-        value = view[value_at : value_at + value_length]
-        out = decompress(CODECS[codec], value, limits.decompressed_bytes, magic=message[2])
+    out = opened(view[at : at + size], limits)
+    if out is not None:
         inside = f"{path}.payload"
         yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
         end = 0
@@ -325,8 +329,8 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
             yield _left_out(inside, "message", len(messages), count - len(messages), end, last)
             end = last
         if end < len(out.data):
-            rest, more = bounds.kept(out.data, end, len(out.data))
-            yield Part(inside, "rest", end, rest, f"{len(out.data) - end} bytes that are not a message", cut_bytes=more)
+            text = f"{len(out.data) - end} bytes that are not a message"
+            yield _part(out.data, bounds, inside, "rest", end, len(out.data), text)
 
 
 def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: Bounds) -> Iterator[Part]:
@@ -345,26 +349,19 @@ def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: B
         here = start + offset_ + width
         yield Part(path, name, here - width, bytes(view[here - width : here]), values[name])
     if key:
-        data, more = bounds.kept(view, here, here + len(key))
-        yield Part(path, "key", here, data, preview(view, (here, len(key))), cut_bytes=more)
+        yield _part(view, bounds, path, "key", here, here + len(key), preview(view, (here, len(key))))
     yield Part(path, "value_length", value_at - 4, bytes(view[value_at - 4 : value_at]), str(value_length))
-    if value_length > 0:
-        data, more = bounds.kept(view, value_at, value_at + value_length)
-        yield Part(path, "value", value_at, data, preview(view, (value_at, value_length)), cut_bytes=more)
     rest = value_at + max(value_length, 0)
+    if value_length > 0:
+        yield _part(view, bounds, path, "value", value_at, rest, preview(view, (value_at, value_length)))
     if rest < end:
-        data, more = bounds.kept(view, rest, end)
-        yield Part(path, "rest", rest, data, f"{end - rest} bytes after the message", cut_bytes=more)
+        yield _part(view, bounds, path, "rest", rest, end, f"{end - rest} bytes after the message")
 
 
 # ------------------------------------------------------------------------------------------------- texts
 
 
-def _codec(number: int) -> str:
-    return CODECS[number] if number < len(CODECS) else f"codec {number}"
-
-
 def _attributes(value: int) -> str:
-    names = [_codec(value & CODEC_MASK)]
+    names = [codec_name(value)]
     names += [name for name, bit in ATTRIBUTE_BITS.items() if value & bit]
     return f"{value & 0xFFFF:#06x} ({', '.join(names)})"

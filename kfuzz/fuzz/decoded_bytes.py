@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kfuzz.annotate.killing import KillingField, Message, killing_fields
+from kfuzz.annotate.killing import KillingField
+from kfuzz.edit.killing import killing_fields
+from kfuzz.edit.tree import Message
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.targets import Target
@@ -55,7 +57,7 @@ def skipped(target: Target, data: bytes) -> str:
 
 def killing_fields_of(target: Target, data: bytes, breaks: Callable[[bytes], bool]) -> tuple[KillingField, ...]:
     """The fields of an input's body without which the target does not break in the same way; see
-    :func:`~kfuzz.annotate.killing.killing_fields`. Empty if the input has no body.
+    :func:`~kfuzz.edit.killing.killing_fields`. Empty if the input has no body.
 
     ``breaks`` says whether an input of the target breaks it in that way.
     """

@@ -6,21 +6,15 @@ changes the data inside the stream.
 
 from __future__ import annotations
 
-from kfuzz.kafka import MESSAGE_CODECS
-from kfuzz.records import CODECS
-from kfuzz.records.codecs import compress, decompress
-from kfuzz.wire.io.checksum import crc32, crc32c
-from kfuzz.wire.io.layout import (
-    BATCH_CRC_COVERS_FROM,
-    BATCH_HEADER_SIZE,
-    CODEC_AT,
-    CODEC_MASK,
-    HEADER_AT,
-    LOG_OVERHEAD,
-    MAGIC_AT,
-    MESSAGE_AT,
-    MESSAGE_CRC_COVERS_FROM,
-)
+import struct
+
+from kfuzz.annotate.records import codec_number, opened
+from kfuzz.kafka import CODECS
+from kfuzz.mutate.engine import seal
+from kfuzz.records.codecs import compress
+from kfuzz.records.read.limits import Limits
+from kfuzz.wire.io.checksum import crc32
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.records.message_set import encode_message, parse_message
 
@@ -36,53 +30,42 @@ def pack(data: bytes) -> bytes | None:
     size, magic, _ = next_frame(data, 0)
     if size <= 0 or magic is None:
         return None
-    return _pack_batch(data[:size]) if magic == 2 else _pack_wrapper(data[:size], magic)
+    batch = data[:size]
+    codec = codec_number(batch)
+    # Wrapper messages support gzip, snappy and lz4 only.
+    if not 0 < codec < (len(CODECS) if magic == 2 else CODECS.index("zstd")):
+        return None
+    if magic == 2:
+        return seal(batch[:BATCH_HEADER_SIZE] + compress(CODECS[codec], batch[BATCH_HEADER_SIZE:]), True, True)
+    message, _ = parse_message(batch, 0, size)
+    if message is None or message[6][1] < 0:
+        return None
+    value_at, value_length = message[6]
+    inner = _sealed(batch[value_at : value_at + value_length])
+    return _with_value(batch, compress(CODECS[codec], inner, magic=magic))
 
 
 def unpack(packed: bytes, limit_bytes: int = 1 << 20) -> bytes:
     """The batch that :func:`pack` made, with its payload uncompressed again, up to ``limit_bytes`` of it."""
-    magic = packed[MAGIC_AT]
-    codec = CODECS[packed[CODEC_AT[magic]] & CODEC_MASK]
-    if magic == 2:
-        payload = decompress(codec, packed[BATCH_HEADER_SIZE:], limit_bytes).data
-        made = packed[:BATCH_HEADER_SIZE] + payload
-        length = (len(made) - LOG_OVERHEAD).to_bytes(4, "big")
-        return made[: HEADER_AT["batch_length"]] + length + made[LOG_OVERHEAD:]
-    message, _ = parse_message(packed, 0, len(packed))
-    assert message is not None
-    offset, _, _, attributes, timestamp, key, (value_at, value_length), _ = message
-    inner = decompress(codec, packed[value_at : value_at + value_length], limit_bytes, magic=magic).data
-    return encode_message(magic, offset, attributes, timestamp, key, inner)
+    found = opened(packed, Limits(decompressed_bytes=limit_bytes))
+    assert found is not None
+    if packed[MAGIC_AT] == 2:
+        return seal(packed[:BATCH_HEADER_SIZE] + found.data, True, False)
+    return _with_value(packed, found.data)
 
 
-def _pack_batch(batch: bytes) -> bytes | None:
-    codec = batch[CODEC_AT[2]] & CODEC_MASK
-    if not 0 < codec < len(CODECS):
-        return None
-    payload = compress(CODECS[codec], batch[BATCH_HEADER_SIZE:])
-    length = BATCH_HEADER_SIZE - LOG_OVERHEAD + len(payload)
-    body = batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE] + payload
-    offset, between = batch[: HEADER_AT["batch_length"]], batch[LOG_OVERHEAD : HEADER_AT["crc"]]
-    return b"".join((offset, length.to_bytes(4, "big"), between, crc32c(body).to_bytes(4, "big"), body))
-
-
-def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
+def _with_value(wrapper: bytes, value: bytes) -> bytes:
     message, _ = parse_message(wrapper, 0, len(wrapper))
-    if message is None:
-        return None
-    offset, _, _, attributes, timestamp, key, (value_at, value_length), _ = message
-    codec = attributes & CODEC_MASK
-    if value_length < 0 or not 0 < codec < len(MESSAGE_CODECS):
-        return None
-    inner = compress(CODECS[codec], _seal(wrapper[value_at : value_at + value_length]), magic=magic)
-    return encode_message(magic, offset, attributes, timestamp, key, inner)
+    assert message is not None
+    offset, _, magic, attributes, timestamp, key, *_ = message
+    return encode_message(magic, offset, attributes, timestamp, key, value)
 
 
-def _seal(messages: bytes) -> bytes:
+def _sealed(messages: bytes) -> bytes:
     """A wrapper's messages with correct CRCs, up to the first message with a wrong size."""
     out = bytearray(messages)
     for at, size, _ in frames(messages, any_magic=True):
-        covered = messages[at + MESSAGE_CRC_COVERS_FROM : at + size]
-        crc_at = at + MESSAGE_AT[0]["crc"]
-        out[crc_at : crc_at + 4] = crc32(covered).to_bytes(4, "big")
+        # Also of a message that claims magic 2, which a wrapper cannot hold.
+        crc = crc32(messages[at + MESSAGE_CRC_COVERS_FROM : at + size])
+        struct.pack_into(">I", out, at + MESSAGE_AT[0]["crc"], crc)
     return bytes(out)

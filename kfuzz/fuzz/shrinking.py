@@ -9,13 +9,13 @@ from typing import Final
 
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
+from kfuzz.edit.shrinking import shrink
 from kfuzz.fuzz.building import Build
-from kfuzz.fuzz.decoded_bytes import killing_fields_of
+from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
 from kfuzz.fuzz.faults import Fault, Faults
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trial import CannotTry, Trier
-from kfuzz.mutate.shrinking import shrink
 
 __all__ = ["killing_fields_again", "shrink_faults"]
 
@@ -33,7 +33,7 @@ def shrink_faults(made: Build, target: Target, faults: Faults) -> None:
     """
     with Trier(made, target) as trier:
         for fault in faults.new():
-            smaller = _smaller(trier, faults, fault)
+            smaller = _smaller(trier, target, faults, fault)
             if smaller is not None:
                 faults.replace(fault.id, smaller)
             faults.set_killing(fault.id, _killing(trier, target, faults, fault, faults.smallest(fault.id)))
@@ -71,7 +71,14 @@ class _Asking:
         return find if find is not None and self._faults.id_of(find) == self._id else None
 
 
-def _smaller(trier: Trier, faults: Faults, fault: Fault) -> Find | None:
+def _may_walk(target: Target, fault: Fault) -> bool:
+    """Whether this process may take the input of a fault apart. It walks through a message as the target does; if that
+    does not end, neither would this process.
+    """
+    return target.flat_schema_of is None or fault.harm not in WALK_BREAKS
+
+
+def _smaller(trier: Trier, target: Target, faults: Faults, fault: Fault) -> Find | None:
     """Look for a smaller input of ``fault``. Returns what it breaks, or None if there is none."""
     best: dict[bytes, Find] = {}
     asking = _Asking(trier, faults, fault)
@@ -89,15 +96,22 @@ def _smaller(trier: Trier, faults: Faults, fault: Fault) -> Find | None:
         # The place may be another one here, without libFuzzer.
         if asking.find_of(fault.data) is None:
             return None
-        return best.get(shrink(fault.data, find_first))
+        data = fault.data
+        body = body_of(target, data)
+        if body is not None and body.message is not None and _may_walk(target, fault):
+            of_body = body.input_of
+            data = of_body(shrink(body.data, lambda some: find_first([*map(of_body, some)]), message=body.message))
+        return best.get(shrink(data, find_first))
     except CannotTry:
+        return None
+    except Exception:
+        # What takes the input apart may be what the input breaks. The campaign goes on with the input as it was.
         return None
 
 
 def _killing(trier: Trier, target: Target, faults: Faults, fault: Fault, data: bytes) -> tuple[KillingField, ...]:
     """The fields that kill in ``data``, an input of ``fault``; empty if there are none, or if it costs too much."""
-    # This process walks through the message too. If the walk itself does not end, neither would this.
-    if target.flat_schema_of is not None and fault.harm in WALK_BREAKS:
+    if not _may_walk(target, fault):
         return ()
     asking = _Asking(trier, faults, fault)
 

@@ -14,6 +14,8 @@ from kfuzz.control import (
     ControlRecord,
     ControlRecordKey,
     ControlRecordType,
+    ControlValue,
+    EndTransactionMarker,
     KRaftVersionRecord,
     encode_control,
 )
@@ -28,11 +30,20 @@ def control_parts(key: bytes | None, value: bytes | None) -> dict[str, str]:
     return {part.field: part.value for part in annotate(records.encode([batch])) if ".records[0]" in part.path}
 
 
-def test_a_control_records_key_and_value_are_named() -> None:
-    record = ControlRecord(ControlRecordKey(ControlRecordType.KRAFT_VERSION), KRaftVersionRecord(1))
-    texts = control_parts(*encode_control(record))
-    assert texts["key"] == "KRAFT_VERSION"
-    assert texts["value"] == 'KRaftVersionRecord version 0: {"version": 0, "kRaftVersion": 1}'
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (
+            ControlRecordType.KRAFT_VERSION,
+            KRaftVersionRecord(1),
+            'KRaftVersionRecord version 0: {"version": 0, "kRaftVersion": 1}',
+        ),
+        (ControlRecordType.COMMIT, EndTransactionMarker(7), 'EndTxnMarker version 0: {"coordinatorEpoch": 7}'),
+    ],
+)
+def test_a_control_records_key_and_value_are_named(kind: ControlRecordType, value: ControlValue, text: str) -> None:
+    texts = control_parts(*encode_control(ControlRecord(ControlRecordKey(kind), value)))
+    assert (texts["key"], texts["value"]) == (kind.name, text)
 
 
 @pytest.mark.parametrize(

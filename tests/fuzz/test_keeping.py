@@ -15,9 +15,10 @@ import pytest
 from cli_driver import kfuzz
 
 from kfuzz import records
-from kfuzz.annotate.killing import KillingField, killing_fields
+from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.broker import is_for_broker
 from kfuzz.conformance.judge.compare import cases_of
+from kfuzz.edit.killing import killing_fields
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import crashes, keeping
 from kfuzz.fuzz import reproducing as once
@@ -29,7 +30,7 @@ from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.seeding import CORPUS, read_hex, seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.kafka import BROKER_RELEASE, RELEASES
-from kfuzz.mutate.shrinking import sealed
+from kfuzz.mutate.engine import seal
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.vectors import building, load_suite
 from kfuzz.vectors.linting import lint
@@ -43,7 +44,7 @@ def hostile(count: int = -7) -> bytes:
     """A batch of one record that claims another number of records; its CRC is right."""
     batch = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
     made = batch[:COUNT_AT] + count.to_bytes(4, "big", signed=True) + batch[COUNT_AT + 4 :]
-    return sealed(made, 2, with_crc=True)
+    return seal(made, True, True)
 
 
 def breaks(data: bytes) -> bool:

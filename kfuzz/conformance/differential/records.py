@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kfuzz.annotate.killing import killing_fields
+from kfuzz.annotate.records import codec_number, opened, stream_of
 from kfuzz.conformance.differential.found import Asked, Differential, compared
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
@@ -23,14 +23,13 @@ from kfuzz.conformance.protocol.lines import Answer, Handshake
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
+from kfuzz.edit.killing import killing_fields
+from kfuzz.edit.shrinking import shrink
 from kfuzz.findings.stored import LENGTH_WRONG
-from kfuzz.kafka import CODECS
-from kfuzz.mutate.shrinking import shrink
 from kfuzz.records import Role
-from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
-from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
+from kfuzz.wire.io.cursor import uvarint_of
 from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
     BATCH_LENGTH_MIN,
@@ -42,7 +41,6 @@ from kfuzz.wire.io.layout import (
     MESSAGE_AT,
 )
 from kfuzz.wire.records.framing import frames
-from kfuzz.wire.records.message_set import parse_message
 
 __all__ = ["RULES", "Rule", "differ", "seeds_of"]
 
@@ -122,13 +120,9 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
     """Kafka ran out of memory in a batch that claims a size beyond its bytes, and beyond Kafka's heap."""
     if answer.outcome == "accepted" or (answer.outcome == "rejected" and made.fatal is not None):
         # The testee reports a batch without records if it keeps the batch in a segment but lacks memory to read it.
-        unread = [
-            index
-            for index, (want, have) in enumerate(zip(made.batches, answer.batches or (), strict=False))
-            if "records" in want and "records" not in have
-        ]
-        frames = list(_frames(data))
-        return bool(unread) and all(_claims_too_much(frames[index]) for index in unread)
+        pairs = zip(_frames(data), made.batches, answer.batches or (), strict=False)
+        unread = [frame for frame, want, have in pairs if "records" in want and "records" not in have]
+        return bool(unread) and all(map(_claims_too_much, unread))
     if answer.outcome != "fault" or not any(words in answer.error for words in OUT_OF_MEMORY):
         return False
     return any(map(_claims_too_much, _stopped(data, answer)))
@@ -140,70 +134,50 @@ def _claims_too_much(frame: bytes) -> bool:
 
 def _claims(frame: bytes) -> Iterator[int]:
     """The sizes in bytes that a compressed batch claims; Kafka allocates each of them before it reads."""
-    payload = _compressed(frame)
+    payload = opened(frame)
     if payload is None:
         return
-    magic = frame[MAGIC_AT]
-    if magic == 2:
+    if frame[MAGIC_AT] == LAST_MAGIC:
         # Kafka puts the records of a segment's control batch into a list, which takes at least four bytes per record.
-        yield 4 * int.from_bytes(frame[BATCH_HEADER_SIZE - 4 : BATCH_HEADER_SIZE], "big", signed=True)
-    if CODECS[_codec(frame)] == "snappy":
-        yield from _snappy_claims(payload)
-    inner = _decompressed(frame, payload)
-    at = 0
-    while True:
-        size, begin = _varint(inner, at, zigzag=True) if magic == 2 else _message_size(inner, at)
-        if size > len(inner) - begin:
+        yield 4 * _int32(frame, HEADER_AT["record_count"])
+    if codec_number(frame) == SNAPPY_CODEC:
+        yield from _snappy_claims(_stream(frame))
+    at, left = 0, len(payload.data)
+    while left >= 0:
+        if frame[MAGIC_AT] == LAST_MAGIC:
+            number, at = _uvarint(payload.data, at)
+            size = number >> 1 ^ -(number & 1)
+        else:
+            size, at = _int32(payload.data, at + MESSAGE_AT[0]["batch_length"]), at + LOG_OVERHEAD
+        left = len(payload.data) - at - size
+        if left < 0:
             yield size
-        if size <= 0 or size > len(inner) - begin:
+        if size <= 0:
             return
-        at = begin + size
+        at += size
 
 
-def _compressed(frame: bytes) -> bytes | None:
-    """The compressed payload of a batch or wrapper; None if there is none."""
-    if not 0 < _codec(frame) < len(CODECS):
-        return None
-    if frame[MAGIC_AT] == 2:
-        return frame[BATCH_HEADER_SIZE:]
-    message, _ = parse_message(frame, 0, len(frame))
-    return None if message is None or message[6][1] < 0 else frame[message[6][0] : sum(message[6])]
+def _int32(data: bytes, at: int) -> int:
+    """The number of four bytes at ``at``; 0 if it is cut off."""
+    return int.from_bytes(data[at : at + 4], "big", signed=True) if len(data) - at >= 4 else 0
 
 
-def _decompressed(frame: bytes, payload: bytes) -> bytes:
-    """The decompressed payload of ``frame``, as far as it can be decompressed."""
-    return decompress(CODECS[_codec(frame)], payload, DEFAULT_LIMITS.decompressed_bytes, magic=frame[MAGIC_AT]).data
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    """The unsigned varint of 32 bits at ``at``, and where it ends; 0 and ``at`` if there is none."""
+    number, size = uvarint_of(data[at : at + 5], 5)
+    return (number & 0xFFFFFFFF, at + size) if size > 0 else (0, at)
 
 
-def _message_size(payload: bytes, at: int) -> tuple[int, int]:
-    """The size field of the message at ``at`` (0 if there is no message), and where the bytes that it counts begin."""
-    begins = at + LOG_OVERHEAD
-    if len(payload) < begins:
-        return 0, begins
-    return int.from_bytes(payload[at + MESSAGE_AT[0]["batch_length"] : begins], "big", signed=True), begins
-
-
-def _varint(payload: bytes, at: int, *, zigzag: bool) -> tuple[int, int]:
-    """The varint of up to five bytes at ``at``, and where it ends; 0 and ``at`` if there is none."""
-    value = 0
-    for index, byte in enumerate(payload[at : at + 5]):
-        value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            value &= 0xFFFFFFFF
-            return (value >> 1 ^ -(value & 1)) if zigzag else value, at + index + 1
-    return 0, at
-
-
-def _snappy_claims(payload: bytes) -> Iterator[int]:
+def _snappy_claims(stream: bytes) -> Iterator[int]:
     """The sizes that the chunks claim, and the decompressed sizes that the blocks in them claim."""
-    if not payload.startswith(XERIAL_MAGIC):
-        yield _varint(payload, 0, zigzag=False)[0]
+    if not stream.startswith(XERIAL_MAGIC):
+        yield _uvarint(stream, 0)[0]
         return
     at = XERIAL_HEADER_BYTES
-    while len(payload) - at >= 4:
-        size = int.from_bytes(payload[at : at + 4], "big", signed=True)
+    while len(stream) - at >= 4:
+        size = _int32(stream, at)
         yield size
-        yield _varint(payload, at + 4, zigzag=False)[0]
+        yield _uvarint(stream, at + 4)[0]
         if size < 0:
             return
         at += 4 + size
@@ -215,7 +189,7 @@ def _codec_without_a_name(data: bytes, made: Verdict, answer: Answer) -> bool:
     if error is None or not _both_refuse(made, answer):
         return False
     stopped = _stopped(data, answer)
-    codecs = {_codec(frame) for frame in stopped}
+    codecs = {codec_number(frame) for frame in stopped}
     codecs |= {message[CODEC_AT[0]] & CODEC_MASK for frame in stopped for message in _messages(frame)}
     return int(error[1]) in codecs
 
@@ -236,12 +210,7 @@ def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer
     outside = answer.error.startswith("IndexOutOfBoundsException")
     if not (overrun or outside) or not _both_refuse(made, answer):
         return False
-    found = {
-        beyond
-        for frame in _stopped(data, answer)
-        for message in _messages(frame)
-        if (beyond := _beyond(message)) is not None
-    }
+    found = {_beyond(message) for frame in _stopped(data, answer) for message in _messages(frame)} - {None}
     return bool(found) if overrun is None else (int(overrun[1]), int(overrun[2])) in found
 
 
@@ -254,26 +223,16 @@ def _stopped(data: bytes, answer: Answer) -> list[bytes]:
     """The batch at which Kafka stopped, the one after those that it reported. If it reported no list or all batches,
     all of them: any may be the cause, because Kafka opens a segment's batches after it has read them all.
     """
-    frames = list(_frames(data))
+    frames = _frames(data)
     return frames if answer.batches is None else frames[len(answer.batches) :][:1] or frames
 
 
-def _messages(frame: bytes) -> Iterator[bytes]:
+def _messages(frame: bytes) -> list[bytes]:
     """A message of magic 0 or 1; if it is a wrapper, also the messages inside it, up to the first broken size."""
-    if frame[MAGIC_AT] == 2:
-        return
-    yield frame
-    payload = _compressed(frame)
-    if payload is None:
-        return
-    inner = _decompressed(frame, payload)
-    at = 0
-    while True:
-        size, begin = _message_size(inner, at)
-        if not BATCH_LENGTH_MIN[0] <= size <= len(inner) - begin:
-            return
-        yield inner[at : begin + size]
-        at = begin + size
+    if frame[MAGIC_AT] == LAST_MAGIC:
+        return []
+    payload = opened(frame)
+    return [frame, *([] if payload is None else _frames(payload.data, any_magic=True))]
 
 
 def _beyond(message: bytes) -> tuple[int, int] | None:
@@ -286,7 +245,7 @@ def _beyond(message: bytes) -> tuple[int, int] | None:
         left = len(message) - at - 4
         if left < 0:
             return 0, 0
-        length = int.from_bytes(message[at : at + 4], "big", signed=True)
+        length = _int32(message, at)
         if length > left:
             return length, left
         at += 4 + max(length, 0)
@@ -311,7 +270,7 @@ def _claimed_sizes(data: bytes) -> Iterator[int]:
     """The size that each batch claims, as Kafka goes from one to the next: also one that does not fit."""
     at = 0
     while len(data) - at > MAGIC_AT:
-        length = int.from_bytes(data[at + HEADER_AT["batch_length"] :][:4], "big", signed=True)
+        length = _int32(data, at + HEADER_AT["batch_length"])
         if length < BATCH_LENGTH_MIN[0]:
             return
         yield LOG_OVERHEAD + length
@@ -319,41 +278,35 @@ def _claimed_sizes(data: bytes) -> Iterator[int]:
 
 
 def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
-    return (
-        answer.outcome == "fault"
-        and answer.error.startswith("StackOverflowError")
-        and _codec_of(_frames(data), len(answer.batches or ())) == GZIP_CODEC
-    )
+    if answer.outcome != "fault" or not answer.error.startswith("StackOverflowError"):
+        return False
+    return any(codec_number(frame) == GZIP_CODEC for frame in _frames(data)[len(answer.batches or ()) :][:1])
 
 
 def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """The batch at which kfuzz and Kafka differ has an empty lz4 block; if that batch is unknown, any batch has one."""
-    at = _first_refused(data, made, answer)
-    payloads = list(_lz4_payloads(data))
-    return any(_has_empty_block(payload) for index, payload in payloads if at is None or index == at)
+    """The batch at which they differ has an empty lz4 block."""
+    frames = _differing(data, made, answer)
+    return any(codec_number(frame) == LZ4_CODEC and _has_empty_block(_stream(frame)) for frame in frames)
 
 
 def _snappy_stream_that_continues(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """The batch at which they differ has what begins like the header of another snappy stream, and is none; if
-    that batch is unknown, any batch has it.
-    """
-    at = _first_refused(data, made, answer)
+    """The batch at which they differ has what begins like the header of another snappy stream, and is none."""
     return any(
-        _codec(frame) == SNAPPY_CODEC
+        frame[MAGIC_AT] == LAST_MAGIC
+        and codec_number(frame) == SNAPPY_CODEC
         and FALSE_HEADER.search(frame, BATCH_HEADER_SIZE + XERIAL_HEADER_BYTES) is not None
-        for index, frame in enumerate(_frames(data))
-        if frame[MAGIC_AT] == LAST_MAGIC and (at is None or index == at)
+        for frame in _differing(data, made, answer)
     )
 
 
-def _first_refused(data: bytes, made: Verdict, answer: Answer) -> int | None:
-    """The index of the first batch that kfuzz or Kafka refuses. None if both accept all, or if Kafka refuses a segment
-    after it has read all of its batches: then any of them may be the cause.
+def _differing(data: bytes, made: Verdict, answer: Answer) -> list[bytes]:
+    """The first batch that kfuzz or Kafka refuses. All of them if both accept all, or if Kafka refuses a segment after
+    it has read all of its batches: then any of them may be the cause.
     """
     ours = len(made.batches) if made.fatal else None
     theirs = len(answer.batches or ()) if answer.outcome != "accepted" else None
-    first = min((at for at in (ours, theirs) if at is not None), default=None)
-    return None if first is None or first >= len(list(_frames(data))) else first
+    frames = _frames(data)
+    return frames[min((at for at in (ours, theirs) if at is not None), default=len(frames)) :][:1] or frames
 
 
 def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
@@ -384,25 +337,14 @@ RULES: Final = (
 )
 
 
-def _frames(data: bytes) -> Iterator[bytes]:
-    return (data[at : at + size] for at, size, _ in frames(data))
+def _frames(data: bytes, *, any_magic: bool = False) -> list[bytes]:
+    return [data[at : at + size] for at, size, _ in frames(data, any_magic=any_magic)]
 
 
-def _codec(frame: bytes) -> int:
-    return frame[CODEC_AT[frame[MAGIC_AT]]] & CODEC_MASK
-
-
-def _codec_of(frames: Iterable[bytes], index: int) -> int | None:
-    return next((_codec(frame) for at, frame in enumerate(frames) if at == index), None)
-
-
-def _lz4_payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The payloads of the batches and wrappers with codec lz4, each with its batch's index."""
-    for index, frame in enumerate(_frames(data)):
-        if _codec(frame) == LZ4_CODEC:
-            # A wrapper may have a key of any length, so look for the magic number of the lz4 frame.
-            begins = BATCH_HEADER_SIZE if frame[MAGIC_AT] == 2 else max(frame.find(b"\x04\x22\x4d\x18"), 0)
-            yield index, frame[begins:]
+def _stream(frame: bytes) -> bytes:
+    """The compressed payload of a batch or wrapper; empty if there is none."""
+    at, size = stream_of(frame) or (0, 0)
+    return frame[at : at + size]
 
 
 def _has_empty_block(payload: bytes) -> bool:

@@ -10,14 +10,15 @@ import pytest
 from conftest import counts
 
 from kfuzz import records
-from kfuzz.annotate.killing import TRIES_MAX, KillingField, killing_fields, mark
+from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.records import annotate
 from kfuzz.conformance.differential.records import seeds_of
+from kfuzz.edit.killing import TRIES_MAX, killing_fields
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.codec import check, decode, encode
 from kfuzz.messages.model import Definition
 from kfuzz.mutate import Mutator
-from kfuzz.mutate.shrinking import sealed
+from kfuzz.mutate.engine import seal
 from kfuzz.records import CODECS, Codec, Record, RecordBatch, RecordsError
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
@@ -118,11 +119,11 @@ def test_a_cause_that_every_input_has_names_no_field() -> None:
 def test_a_length_that_ends_a_record_too_early_is_named_as_the_reader_names_it() -> None:
     data = bytearray(records.encode([RecordBatch(0, 0, [Record(0, 0, b"k", b"v")])]))
     data[BATCH_HEADER_SIZE + 4] = 40
-    found = killing_fields(sealed(bytes(data), 2, with_crc=True), lambda changed: fatal(changed) != "")
+    found = killing_fields(seal(bytes(data), True, True), lambda changed: fatal(changed) != "")
     [first, *_] = found
     assert first.field == "batch[0].records[0].key_length"
     # The dump has no part for it.
-    parts = list(annotate(sealed(bytes(data), 2, with_crc=True)))
+    parts = list(annotate(seal(bytes(data), True, True)))
     part = parts[mark(parts, first) or 0]
     assert (part.field, part.at <= first.at < part.at + len(part.data)) == ("rest", True)
 

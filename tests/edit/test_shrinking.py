@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from kfuzz import records
-from kfuzz.mutate.shrinking import CANDIDATES_AT_ONCE, first_that, shrink
+from kfuzz.edit.shrinking import CANDIDATES_AT_ONCE, first_that, shrink
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.codec import encode, read
+from kfuzz.messages.sample import filled
 from kfuzz.records import CODECS, Codec, Record, RecordBatch, RecordsError
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT
 
@@ -70,6 +74,38 @@ def test_messages_of_old_formats_keep_their_crc() -> None:
     assert value is not None
     assert value.rstrip(b"v") == bytes(len(value) - 3)
     assert len(small) < len(data) // 5
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
+def test_a_wrapper_loses_its_messages_and_its_compression(codec: Codec) -> None:
+    made = [Record(i, 1000, b"k", b"the bad one" if i == 4 else b"v" * 50) for i in range(9)]
+    data = records.encode([RecordBatch(0, 8, made, compression=codec, magic=1)])
+
+    def breaks(data: bytes) -> bool:
+        try:
+            return any(b"bad" in (record.value or b"") for record in records.iterate(data))
+        except RecordsError:
+            return False
+
+    small = shrink(data, first_that(breaks))
+    [batch] = records.decode(small)
+    assert [record.value for record in batch.records] == [b"bad"]
+    assert batch.compression == "none"
+
+
+def test_a_message_loses_elements_tagged_fields_and_contents() -> None:
+    definition = catalogue().find("FetchRequest")
+    zero = dict.fromkeys(("maxWaitMs", "minBytes", "maxBytes", "sessionId", "sessionEpoch"), 0)
+    data = encode(definition, 17, filled(definition, 17, 3))
+    breaks, asked = counted(lambda data: len(reading(data).get("rackId", "")) > 3)
+
+    def reading(data: bytes) -> Mapping[str, Any]:
+        return read(definition, 17, data).message or {}
+
+    assert breaks(data)
+    small = shrink(data, first_that(breaks), message=(definition, 17))
+    assert small == encode(definition, 17, zero | {"rackId": "\0" * 4})
+    assert len(asked) < TRIES_MOST // 4
 
 
 def test_shrinking_keeps_the_fault() -> None:
