@@ -58,7 +58,7 @@ class Wrong(ValueError):
 
 
 class Form:
-    """What a single value may be.
+    """The values that a single value may have.
 
     ``fits`` decides. ``turn`` makes the value that the program works with from one that fits, and may still raise
     ``Wrong``; ``written`` is its inverse, for the defaults in the JSON Schema.
@@ -89,7 +89,7 @@ class Form:
             raise Wrong(f"is {shown(value)}", self.remedy)
 
     def make(self, value: Any) -> Any:
-        """What the program works with, from a checked value."""
+        """The value that the program works with, from a checked one."""
         return self.turn(value) if self.turn else value
 
     def _passes(self, value: Any) -> bool:

@@ -73,7 +73,7 @@ def show_size(size: int) -> str:
 
 
 def relative_ms(text: str) -> int | None:
-    """What a text such as ``now-6h`` adds to now, in ms; None if it is no such text."""
+    """The milliseconds that a text such as ``now-6h`` adds to now; None if it is no such text."""
     match = re.fullmatch(rf"now(?:([+-])(\d{{1,9}})({'|'.join(RELATIVE_MS)}))?", text)
     if match is None:
         return None

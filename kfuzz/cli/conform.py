@@ -52,7 +52,7 @@ class _Conform(click.Command):
 @options.json_file
 @options.junit_file
 @options.html_file
-@options.all_of("vectors", usual="about 280 for clients behind `kfuzz serve`; all for others, and with GLOBs")
+@options.all_of("vectors", usual="about 280 for clients of `kfuzz serve`; all for others, and with GLOBs")
 @options.expected
 @options.jobs("testees", default=2)
 @options.start_timeout

@@ -209,7 +209,7 @@ def open_buffer(name: str) -> bytes | mmap.mmap:
 
 
 class Place(click.ParamType[Any]):
-    """A value that a function reads from text. What is wrong with a place is clear without the option's name."""
+    """A value that a function reads from text. Errors about a place are clear without the option's name."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name

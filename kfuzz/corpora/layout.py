@@ -1,7 +1,7 @@
 """The files of a corpus as a whole: their names, and the sums that ``_SUCCESS`` has of them.
 
-Generation writes these files, and verification compares them. What verification checks of the segments and of the
-checkpoints it computes itself.
+Generation writes these files, and verification compares them. Verification computes itself
+what it checks of the segments and of the checkpoints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest"
 # The corpus' own copy of its workload.
 WORKLOAD: Final = "_workload.toml"
-# What verification found out about distributions. It is no part of the corpus.
+# The result of verification about distributions. It is no part of the corpus.
 STATISTICS: Final = "_verify.json"
 
 

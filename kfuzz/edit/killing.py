@@ -222,7 +222,7 @@ def _of_rest(node: Node, of_message: Sequence[_Stop]) -> Iterator[_Edit]:
     """Bytes without a known meaning: the fields in them at which the reader stops, then one byte at a time."""
     stops: Iterable[_Stop] = ()
     if node.magic is not None:
-        # What can be read of a broken payload would be whole again after any change.
+        # The readable part of a broken payload would be whole again after any change.
         stops = () if node.is_broken else _stops_in_batch(node)
         yield _emptied(node) if node.is_broken else _edit(node, WHOLE, True, b"")
     else:

@@ -55,7 +55,7 @@ def first_that(breaks: Callable[[bytes], bool]) -> FindFirst:
 
 
 def _size(data: bytes) -> tuple[int, int, bytes]:
-    """What is made smaller: the length, then the bytes that are not 0, then their values."""
+    """The measures to make smaller: the length, then the bytes that are not 0, then their values."""
     return len(data), len(data) - data.count(0), data
 
 

@@ -120,7 +120,7 @@ def with_cells(
     return {**document, "vectors": [{**item, "kafka": cells(item)} for item in document["vectors"]]}
 
 
-# What a real broker did: with a Produce request, and with a segment at its start.
+# The answers of a real broker: to a Produce request, and with a segment at its start.
 BROKER_CELLS: Final = ("produce", "error", "recovery")
 
 

@@ -91,7 +91,7 @@ class _Message(_Field):
 
 VALUE: Final = _Field({"$ref": "#/$defs/value"}, "give a value of a primitive")
 MESSAGE: Final = _Message({"$ref": "#/$defs/struct"}, "give an object of a message's fields")
-# What the two schemas refer to. JSON Schema cannot express the limit of 32 nested levels.
+# The definitions that both schemas refer to. JSON Schema cannot express the limit of 32 nested levels.
 DEFINITIONS: Final = {
     "struct": {
         "type": "object",
