@@ -37,9 +37,9 @@ LIMITS: Final = Limits(decompressed_bytes=1 << 20)
 BOUNDS: Final = Bounds(records=4000, headers=1000)
 VARINT_BYTES_MAX: Final = 10
 
-# The kinds of nodes. A "length" has the bytes of the next node, a "size" those of all that follow in its group or up to the
-# next tag, a "count" the number of items that follow. "contents" have a length. A "value" is one of a message, whatever
-# its type. A "stream" is a compressed payload, unless that is broken. A "rest" has no known meaning.
+# The kinds of nodes. A "length" has the bytes of the next node, a "size" those of all that follow in its group or up to
+# the next tag, a "count" the number of items that follow. "contents" have a length. A "value" is one of a message,
+# whatever its type. A "stream" is a compressed payload, unless that is broken. A "rest" has no known meaning.
 Kind = Literal[
     "group", "number", "value", "contents", "stream", "length", "size", "count", "tag", "crc", "magic", "presence",
     "rest",
@@ -208,7 +208,7 @@ class Node:
     # ------------------------------------------------------------------------------------------ changes
 
     def written(self, changes: Changes) -> bytes:
-        """Its bytes with these changes. Nodes that measure a changed node are repaired, unless they have a change of their own."""
+        """Its bytes with these changes. The measures of a changed node are repaired, unless they are changed themselves."""
         return self._written(changes, {owner for node in changes for owner in node.owners()})
 
     def _written(self, changes: Changes, touched: set[Node]) -> bytes:

@@ -105,7 +105,7 @@ def _smaller(trier: Trier, target: Target, faults: Faults, fault: Fault) -> Find
     except CannotTry:
         return None
     except Exception:
-        # The code that takes the input apart may be the code that it breaks. The campaign continues with the input as it was.
+        # The input may break the code that takes it apart. The campaign continues with the input as it was.
         return None
 
 

@@ -112,7 +112,7 @@ def test_the_hooks_keep_within_their_bounds_and_repeat(
     program = compiled(
         tmp_path / "chain",
         *("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
-        *("-Ikfuzz/wire", "-Ikfuzz/mutate", LIBRARY, "tests/mutate/chain.c", "-ldl"),
+        *("-Ikfuzz/wire/io", "-Ikfuzz/wire/messages", "-Ikfuzz/mutate", LIBRARY, "tests/mutate/chain.c", "-ldl"),
     )
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "KFUZZ_MUTATOR_STATS": "1"}
     first, again = (
