@@ -208,7 +208,7 @@ class Node:
     # ------------------------------------------------------------------------------------------ changes
 
     def written(self, changes: Changes) -> bytes:
-        """Its bytes with these changes. The measures of a changed node are repaired, unless they are changed themselves."""
+        """Its bytes with these changes. The measures of a changed node are repaired, unless they change too."""
         return self._written(changes, {owner for node in changes for owner in node.owners()})
 
     def _written(self, changes: Changes, touched: set[Node]) -> bytes:
