@@ -1,4 +1,4 @@
-"""The batches of a buffer, a line each, with what is wrong with them; it goes on behind damage.
+"""The batches of a buffer, a line each, with what is wrong with them, also after damage.
 
 A batch costs one step of the compiled walk and one line of text, and nothing is kept: a file of any size takes the same
 memory. ``kfuzz show`` prints it, and opens the batch that is looked for.
@@ -50,7 +50,7 @@ TIME: Final = len("2023-11-14T22:13:20.000Z")
 INDENT: Final = " " * 10
 # The pages of a mapped file count as memory until they are given back.
 RELEASED_BYTES: Final = 32 << 20
-# In the text of a batch's time, the date stands once if both times have it.
+# The text of a batch's time has the date once if both times have it.
 DATE: Final = len("2023-11-14T")
 FLAGS: Final = (
     (TRANSACTIONAL, "transactional"),
@@ -130,8 +130,8 @@ class Found:
 class Listing:
     """Iterates over the entries of ``data``; the sums are right when it has ended.
 
-    A batch is judged as :func:`kfuzz.records.check` does for ``profile`` and ``role``. Behind a refused batch, the
-    listing goes on where its length leads if a batch is there, and otherwise at the next batch with a right CRC. Rules
+    A batch is judged as :func:`kfuzz.records.check` does for ``profile`` and ``role``. After a refused batch, the
+    listing continues where its length leads if a batch is there, and otherwise at the next batch with a right CRC. Rules
     about several batches begin again there. Raises ``UsageError`` for an unknown profile or role.
     """
 
@@ -276,7 +276,7 @@ def find_next(search: Search, mapped: mmap.mmap | None, start: int, end: int) ->
 
 
 def is_one_batch(data: Buffer) -> bool:
-    """Whether ``data`` has at most one batch, perhaps with a partial tail behind it, so that a dump shows all of it."""
+    """Whether ``data`` has at most one batch, perhaps with a partial tail after it, so that a dump shows all of it."""
     view = memoryview(data).cast("B")
     if not len(view):
         return True
@@ -290,7 +290,7 @@ def is_one_batch(data: Buffer) -> bool:
 def opened_with_neighbours(
     listing: Listing, wanted: Callable[[Entry], bool], better: Callable[[Entry], bool] | None = None
 ) -> tuple[Entry | None, Entry, Entry | None] | None:
-    """The first entry that is ``wanted``, with the one before it and the one behind it; None if there is none.
+    """The first entry that is ``wanted``, with the one before it and the one after it; None if there is none.
 
     With ``better``, the first wanted entry for which it is true, if there is one.
     """

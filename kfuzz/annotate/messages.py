@@ -39,7 +39,7 @@ class Annotation:
     If the message ends or is refused before the data ends, the last part holds the remaining bytes. ``reading`` is the
     verdict on the message, without values. ``records`` are the verdicts on its fields of type ``records``, in order.
     ``findings`` begins with those of the message; those of each such field follow, with their offsets and paths in the
-    message. ``is_cut``: there are more parts; fields of type ``records`` behind them are not judged.
+    message. ``is_cut``: there are more parts; fields of type ``records`` after them are not judged.
     """
 
     parts: list[Part]

@@ -153,7 +153,7 @@ def _records(
     end = yield from _shown(payload, at, places, 0, header, path, records_of, bounds)
     around = bounds.around
     if around is not None and len(places) < around < count:
-        # The one before it, itself, and the one behind it.
+        # The one before it, itself, and the one after it.
         start = max(around - 1, len(places))
         begins = end
         if start > len(places):

@@ -105,7 +105,7 @@ def _smaller(trier: Trier, target: Target, faults: Faults, fault: Fault) -> Find
     except CannotTry:
         return None
     except Exception:
-        # What takes the input apart may be what the input breaks. The campaign goes on with the input as it was.
+        # What takes the input apart may be what the input breaks. The campaign continues with the input as it was.
         return None
 
 
@@ -124,5 +124,5 @@ def _killing(trier: Trier, target: Target, faults: Faults, fault: Fault, data: b
     except CannotTry:
         return ()
     except Exception:
-        # What takes the input apart may be what the input breaks. The campaign goes on without the fields.
+        # As in _smaller. The campaign continues without the fields.
         return ()

@@ -203,7 +203,7 @@ def _epoch_before_the_log(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 
 def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """Kafka cuts a key or value out of a message that is too short for it, or reads a length behind the message."""
+    """Kafka cuts a key or value out of a message that is too short for it, or reads a length after the message."""
     overrun = OVERRUN.match(answer.error)
     outside = answer.error.startswith("IndexOutOfBoundsException")
     if not (overrun or outside) or not _both_refuse(made, answer):
