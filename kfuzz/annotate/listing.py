@@ -131,8 +131,8 @@ class Listing:
     """Iterates over the entries of ``data``; the sums are right when it has ended.
 
     A batch is judged as :func:`kfuzz.records.check` does for ``profile`` and ``role``. After a refused batch, the
-    listing continues where its length leads if a batch is there, and otherwise at the next batch with a right CRC. Rules
-    about several batches begin again there. Raises ``UsageError`` for an unknown profile or role.
+    listing continues where its length leads if a batch is there, and otherwise at the next batch with a right CRC.
+    Rules about several batches begin again there. Raises ``UsageError`` for an unknown profile or role.
     """
 
     def __init__(
