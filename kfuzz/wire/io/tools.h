@@ -11,7 +11,7 @@ enum {
     KFUZZ_ZSTD = 4,
 };
 
-/* z_stream of zlib.h; its layout is the same in all versions 1.x. */
+/* z_stream of zlib.h; its layout is the same in all versions 1.x. zng_stream of zlib-ng.h begins in the same way. */
 typedef struct {
     const uint8_t *next_in;
     unsigned avail_in;
