@@ -5,7 +5,6 @@ Run by test_encode_columns.py.
 
 from __future__ import annotations
 
-
 import pyarrow as pa
 from guarded import Guarded
 

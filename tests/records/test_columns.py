@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.records import Record, RecordBatch, arrow
+from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
 from kfuzz.wire.columns.reader import Columns
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -228,7 +228,7 @@ def test_a_record_is_written_to_by_name_and_nothing_is_taken_away(read: bool) ->
 @pytest.mark.parametrize("field", ["key", "value", "headers"])
 @pytest.mark.parametrize("kept_at", [0, 9, 38])
 def test_whatever_runs_may_take_the_iterator_into_a_larger_batch(codec: Codec, field: str, kept_at: int) -> None:
-    """The end of what a record held runs code that uses the very iterator. The rows of the batch before are then gone."""
+    """What runs at the end of an old value uses the iterator itself. The rows of the batch before are then gone."""
 
     class Greedy:
         def __del__(self) -> None:

@@ -30,6 +30,7 @@ static unsigned (*kfuzz_zstd_is_error)(size_t);
 static int kfuzz_use_zlib(const char *path)
 {
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    kfuzz_inflate_init_ng = NULL;
     kfuzz_find(library, "inflateInit2_", &kfuzz_inflate_init);
     kfuzz_find(library, "inflateReset", &kfuzz_inflate_reset);
     kfuzz_find(library, "inflate", &kfuzz_inflate);
