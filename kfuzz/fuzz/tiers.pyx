@@ -38,6 +38,7 @@ from kfuzz.wire.walk.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, open_scan
 
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.records.read.topic import DEFAULT_TOPIC
+from kfuzz.wire.columns.writer import WIDE
 from kfuzz.wire.walk.segment import SegmentRules
 
 cdef Py_ssize_t SELECTOR_BYTES = SELECTOR_SIZE
@@ -58,6 +59,8 @@ cdef extern from "coverage.h":
 cdef extern from "allocations.h":
     void kfuzz_refuse_above(size_t size)
     size_t kfuzz_refused()
+
+cdef bint HAS_WIDE = WIDE
 
 cdef enum:
     # A payload that grows larger is left to the second tier.
@@ -220,16 +223,15 @@ cdef class Records(First):
     """The promises for record batches, also as a broker or a log reads them if ``role`` says so.
 
     Verdict, rows and columns stop at the same bytes with the same findings and count the same records. A batch by
-    itself gives the same rows. The loops for wide registers and the portable ones write the same columns, bytes and
-    CRCs. Columns of a sound uncompressed batch are written as the bytes that they were read from.
+    itself gives the same rows. The loops for wide registers and the portable ones write the same bytes and CRCs. Columns
+    of a sound uncompressed batch are written as the bytes that they were read from.
     """
 
     cdef Scan whole
     cdef Scan rows
     cdef Scan tabled
     cdef Scan alone
-    cdef Columns wide
-    cdef Columns plain
+    cdef Columns table
     cdef ColumnWriter writer
     cdef str role
     cdef str verdict_alone
@@ -242,13 +244,12 @@ cdef class Records(First):
     def __init__(self, str role="consumer"):
         self.role = role
         self.verdict_alone = f"as {role} the verdict alone"
-        self.wide = Columns(0)
-        self.plain = Columns(0, wide=False)
+        self.table = Columns(0)
         self.writer = ColumnWriter.__new__(ColumnWriter)
         self.whole = Scan(b"", False)
         self.rows = Scan(b"", True, with_headers=True)
         self.alone = Scan(b"", True, with_headers=True)
-        self.tabled = Scan(b"", True, with_headers=True, columns=self.wide)
+        self.tabled = Scan(b"", True, with_headers=True, columns=self.table)
 
     def __dealloc__(self):
         PyMem_Free(self.made)
@@ -265,8 +266,7 @@ cdef class Records(First):
         cdef Scan rows = self.rows
         cdef Scan whole = self.whole
         cdef int state
-        self.wide.clear()
-        self.plain.clear()
+        self.table.clear()
         whole.begin_at(p, n, False, PAYLOAD_BYTES_MAX)
         rows.begin_at(p, n, True, PAYLOAD_BYTES_MAX)
         self.tabled.begin_at(p, n, True, PAYLOAD_BYTES_MAX)
@@ -319,7 +319,7 @@ cdef class Records(First):
     cdef int check_columns(self, const uint8_t *p, int64_t n, int state) except -1:
         cdef Scan tabled = self.tabled
         cdef Scan rows = self.rows
-        cdef int64_t before = self.wide.count
+        cdef int64_t before = self.table.count
         cdef int64_t shift
         cdef int other = tabled.advance()
         tabled.require_memory()
@@ -329,33 +329,25 @@ cdef class Records(First):
         if not same_rows(&tabled.rows, &rows.rows):
             raise OracleFailure(f"the batch at byte {rows.at} has other rows for columns")
         shift = 0 if rows.in_tools else rows.at
-        self.plain.buffer = self.wide.buffer
-        if not self.plain.take(&tabled.h, &tabled.rows, tabled.batch_count, tabled.rows_base,
-                               tabled.rows_base + (tabled.payload_bytes if rows.in_tools else rows.size), shift,
-                               rows.size):
-            raise MemoryError
         if not self.has_rows(before, shift):
             raise OracleFailure(f"the columns of the batch at byte {rows.at} differ from its rows")
         if (rows.magic == LAST_MAGIC and not rows.in_tools and rows.report.count == 0
-                and not rows.h.attributes & (LOG_APPEND_TIME | CODEC_MASK) and self.wide.buffer < BUFFERS_MAX):
-            self.starts[self.wide.buffer], self.sizes[self.wide.buffer] = p, n
+                and not rows.h.attributes & (LOG_APPEND_TIME | CODEC_MASK) and self.table.buffer < BUFFERS_MAX):
+            self.starts[self.table.buffer], self.sizes[self.table.buffer] = p, n
             self.check_written(p, before)
         return 0
 
     cdef bint has_rows(self, int64_t before, int64_t shift) noexcept:
-        """Whether the columns, from row ``before`` on, have the rows of this batch: both those of the wide loops and
-        those of the portable ones.
-        """
-        cdef Columns wide = self.wide
-        cdef Columns plain = self.plain
+        """Whether the columns, from row ``before`` on, have the rows of this batch."""
+        cdef Columns table = self.table
         cdef Scan scan = self.tabled
         cdef const rows_t *rows = &scan.rows
         cdef const row_t *row
         cdef int64_t timestamp
         cdef int64_t i
-        cdef int64_t k = wide.views[HEADER_KEYS].count - rows.header_count
+        cdef int64_t k = table.views[HEADER_KEYS].count - rows.header_count
         cdef int64_t first_header = k
-        if wide.count != before + rows.count or plain.count != wide.count or k < 0:
+        if table.count != before + rows.count or k < 0:
             return False
         for i in range(rows.count):
             row = &rows.rows[i]
@@ -363,9 +355,9 @@ cdef class Records(First):
             if not scan.h.attributes & LOG_APPEND_TIME:
                 timestamp = <int64_t> (<uint64_t> scan.h.base_timestamp + <uint64_t> row.timestamp_delta)
             k += row.header_count
-            if (wide.offsets[before + i] != <int64_t> (<uint64_t> scan.h.base_offset + <uint64_t> row.offset_delta)
-                    or wide.timestamps[before + i] != timestamp or wide.batches[before + i] != scan.batch_count
-                    or wide.header_ends[before + i + 1] != k
+            if (table.offsets[before + i] != <int64_t> (<uint64_t> scan.h.base_offset + <uint64_t> row.offset_delta)
+                    or table.timestamps[before + i] != timestamp or table.batches[before + i] != scan.batch_count
+                    or table.header_ends[before + i + 1] != k
                     or not self.has_view(KEYS, before + i, row.key_at, row.key_length, shift)
                     or not self.has_view(VALUES, before + i, row.value_at, row.value_length, shift)):
                 return False
@@ -379,26 +371,23 @@ cdef class Records(First):
 
     cdef bint has_view(self, int which, int64_t i, int32_t at, int32_t length, int64_t shift) noexcept:
         """Whether entry ``i`` of a column has these bytes of the batch, or null if their length is negative."""
-        cdef const views_t *views = &self.wide.views[which]
-        cdef const views_t *others = &self.plain.views[which]
+        cdef const views_t *views = &self.table.views[which]
         cdef const uint8_t *view = <const uint8_t *> (views.views + 2 * i)
         cdef const uint8_t *p = self.tabled.rows_base + at
         cdef int64_t n = max(length, 0)
-        if (memcmp(view, others.views + 2 * i, 16)
-                or <bint> (views.bits[i >> 6] >> (i & 63) & 1) != (length >= 0)
-                or <bint> (others.bits[i >> 6] >> (i & 63) & 1) != (length >= 0)
+        if (<bint> (views.bits[i >> 6] >> (i & 63) & 1) != (length >= 0)
                 or (<const uint32_t *> view)[0] != <uint64_t> n):
             return False
         if n <= KFUZZ_INLINE_BYTES:
             return not n or not memcmp(view + 4, p, <size_t> n)
-        return (not memcmp(view + 4, p, 4) and (<const uint32_t *> view)[2] == <uint32_t> self.wide.buffer
+        return (not memcmp(view + 4, p, 4) and (<const uint32_t *> view)[2] == <uint32_t> self.table.buffer
                 and (<const uint32_t *> view)[3] == <uint32_t> (shift + at))
 
     cdef int check_written(self, const uint8_t *p, int64_t before) except -1:
         """Write the batch's columns again, by both loops: they have no findings, so the bytes must be the same."""
         cdef ColumnWriter writer = self.writer
         cdef Scan rows = self.rows
-        cdef Columns table = self.wide
+        cdef Columns table = self.table
         cdef header_t h
         cdef fault_t fault
         cdef int64_t largest
@@ -422,7 +411,7 @@ cdef class Records(First):
                 raise MemoryError
             self.capacity = room
         for wide in (True, False):
-            writer.wide = wide and table.wide
+            writer.wide = wide and HAS_WIDE
             h = rows.h
             end = writer.put_batch(self.made + HEADER_SIZE, self.made + room, before, table.count, h.base_offset,
                                    h.base_timestamp, &largest, &fault)
@@ -435,7 +424,7 @@ cdef class Records(First):
 
     cdef void column(self, column_t *column, int which) noexcept:
         """Describe a column of the table to its writer."""
-        cdef const views_t *views = &self.wide.views[which]
+        cdef const views_t *views = &self.table.views[which]
         column.kind = KFUZZ_VIEWS
         column.valid = <const uint8_t *> views.bits if views.nulls else NULL
         column.first_bit = 0
@@ -443,7 +432,7 @@ cdef class Records(First):
         column.rows = views.count
         column.data = self.starts
         column.sizes = self.sizes
-        column.data_count = self.wide.buffer + 1
+        column.data_count = self.table.buffer + 1
 
     cdef bint role_passes(self, bytes data) except -1:
         """A broker's or a log's rules, up to the first batch with a finding: the verdict alone and the rows stop at the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.records import Record, RecordBatch, arrow
+from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
 from kfuzz.wire.columns.reader import Columns
 
@@ -58,12 +57,6 @@ def mixed(offset: int, rng: random.Random, **fields: Any) -> bytes:
     return records.encode_batch(RecordBatch(offset, rows[-1].offset, rows, **fields))
 
 
-@pytest.fixture(params=[True, False], ids=["wide", "narrow"])
-def registers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways that views are made in."""
-    monkeypatch.setattr(arrow, "Columns", partial(Columns, wide=request.param))
-
-
 def test_uncompressed_batches_around_a_message_of_an_older_magic_keep_their_own_bytes() -> None:
     """Each refers to the buffer that it stands in, whoever added one in between."""
     for middle in ({"magic": 1}, {"magic": 0}, {"compression": "gzip"}, {"magic": 1, "compression": "snappy"}):
@@ -76,7 +69,6 @@ def test_uncompressed_batches_around_a_message_of_an_older_magic_keep_their_own_
         assert rows_in(records.columns(data)) == rows_of(data)
 
 
-@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("count", [1, 15, 63, 64, 65, 128, 300])
 def test_every_length_around_what_a_view_holds(count: int) -> None:
     rng = random.Random(count)
@@ -92,7 +84,6 @@ def test_every_length_around_what_a_view_holds(count: int) -> None:
     assert rows_in(records.columns(data)) == rows_of(data)
 
 
-@pytest.mark.usefixtures("registers")
 def test_the_suite_reads_the_same_in_columns_and_is_refused_with_the_same_finding() -> None:
     for vector in load_suite():
         if len(vector.data) > 1 << 20:
@@ -106,7 +97,6 @@ def test_the_suite_reads_the_same_in_columns_and_is_refused_with_the_same_findin
         assert caught.value.finding == fatal, vector.id
 
 
-@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_batches_of_every_codec_and_magic_in_one_buffer_read_the_same_in_columns(kind: type) -> None:
     rng = random.Random(11)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 import random
+import subprocess
+import sys
 import zlib
+from types import ModuleType
 
 import lz4.frame
 import pytest
 import zstandard
+from conftest import counts
+from deflate_streams import ODD, mutants
+from zlib_ng import zlib_ng
 
 from kfuzz import records
 from kfuzz.kafka import CODECS, Codec
@@ -105,6 +111,61 @@ def test_of_broken_streams_the_containers_say_the_same(codec: Codec) -> None:
             whole += 1
             assert decompress(codec, bytes(data), LIMIT_BYTES) == (found, len(data), "whole", "")
     assert 500 < whole < 3000
+
+
+# What follows the header in a gzip stream of kfuzz's writer.
+GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\x03"
+
+
+def inflated(library: ModuleType, data: bytes) -> tuple[bytes, bool, int] | None:
+    """The output, whether the stream ends, and how many bytes it leaves; None for a refused stream."""
+    inflater = library.decompressobj(-zlib.MAX_WBITS)
+    try:
+        out = inflater.decompress(data, LIMIT_BYTES)
+    except library.error:
+        return None
+    return out, inflater.eof, len(inflater.unused_data)
+
+
+def member(data: bytes, content: bytes) -> bytes:
+    return GZIP_HEADER + data + zlib.crc32(content).to_bytes(4, "little") + len(content).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_deflate_streams_are_refused_where_zlib_refuses_them(name: str) -> None:
+    data, is_good = ODD[name]
+    found = inflated(zlib, data)
+    assert (found is not None and found[1]) == is_good
+    assert inflated(zlib_ng, data) == found
+    for content in (b"A", b"AA", b"AAAA"):
+        expected = content if found is not None and is_good and found[0] == content else None
+        assert unpacked(number("gzip"), member(data, content), LIMIT_BYTES) == expected
+
+
+@pytest.mark.parametrize("count", counts(3_000, 300_000))
+def test_mutants_of_deflate_streams_are_refused_where_zlib_refuses_them(count: int) -> None:
+    good = 0
+    for data in mutants(random.Random(7), count):
+        found = inflated(zlib, data)
+        assert inflated(zlib_ng, data) == found, data.hex()
+        whole = found is not None and found[1]
+        content = found[0] if found is not None else b""
+        expected = content if found is not None and whole and not found[2] else None
+        assert unpacked(number("gzip"), member(data, content), LIMIT_BYTES) == expected, data.hex()
+        good += whole
+    assert count / 4 < good < count * 3 / 4
+
+
+def test_gzip_is_read_without_zlib_ng_too() -> None:
+    code = """
+import sys
+sys.modules["zlib_ng"] = None
+from kfuzz.records.codecs import compress
+from kfuzz.wire.io.unpack import codecs, unpacked
+print(codecs(), unpacked(1, compress("gzip", bytes(50)), 100) == bytes(50))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1, 3, 4] True\n"
 
 
 @pytest.mark.parametrize(

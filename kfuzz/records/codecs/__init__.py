@@ -22,13 +22,16 @@ from kfuzz.wire.io.output import Full, Output
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# Python itself loads this zlib. The lz4 package exports the functions of its library. zstandard has two extensions: the
-# default one hides the functions, and `_cffi` exports them. cramjam hides the functions of snappy.
 # The libraries that compiled code calls itself; a codec without its library is left to Python.
+# zlib-ng is the only faster library that accepts and refuses the same streams as zlib, and so as Kafka. ISA-L and
+# libdeflate read incomplete Huffman codes and symbols that do not exist. Without it, gzip is read by the zlib that
+# Python itself loads. The lz4 package exports the functions of its library. zstandard has two extensions: the default
+# one hides the functions, and `_cffi` exports them. cramjam hides the functions of snappy.
+ZLIB_NG_LIBRARY = getattr(find_spec("zlib_ng.zlib_ng"), "origin", None) if find_spec("zlib_ng") else None
 ZLIB_LIBRARY = "libz.so.1"
 LZ4_LIBRARY = getattr(sys.modules["lz4.frame._frame"], "__file__", None)
 ZSTD_LIBRARY = getattr(find_spec("zstandard._cffi"), "origin", None)
-unpack.use(zlib=ZLIB_LIBRARY, lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
+unpack.use(zlib_ng=ZLIB_NG_LIBRARY, zlib=ZLIB_LIBRARY, lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 pack.use(lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "library_versions", "open_stream"]

@@ -1,4 +1,8 @@
-"""The xerial container of snappy blocks, and raw blocks, as snappy-java reads them."""
+"""The xerial container of snappy blocks, and raw blocks, as snappy-java reads them.
+
+python-snappy compresses. It cannot decompress into memory of a given size, so blocks are read by cramjam, the library
+under it: a block's claim must not become an allocation.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 import cramjam
+import snappy
 
 from kfuzz.records.codecs.container import Broken
 from kfuzz.wire.io.cursor import uvarint_in_front
@@ -129,7 +134,7 @@ def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
     out: list[Buffer] = [XERIAL_BEGIN]
     view = memoryview(data)
     for at in range(0, len(view), XERIAL_BLOCK):
-        block = cramjam.snappy.compress_raw(view[at : at + XERIAL_BLOCK])
+        block = snappy.compress(view[at : at + XERIAL_BLOCK])
         out.append(SNAPPY_CHUNK.pack(len(block)))
         out.append(block)
     return out

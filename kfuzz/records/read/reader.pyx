@@ -353,9 +353,7 @@ def chosen(data, Choice choice not None):
 def iterate(data, *, profile="kafka", limits=DEFAULT_LIMITS):
     """Iterate over the records in ``data`` as a consumer gets them, including control records.
 
-    This is the fastest way to get objects, because they are reused. Unless you keep a reference to a record, its key,
-    its value or its headers, the object is reused two iterations later. Objects that you keep never change. CPython's
-    reference counts show whether an object is still in use.
+    This is the fastest way to get objects: each is created when the loop reaches it, so they need little memory.
 
     Only one thread may use an iterator at a time; otherwise ``ValueError`` or ``RuntimeError`` may be raised. Each
     batch is judged as a whole before its first record is returned. Raises ``RecordsError`` with the first fatal

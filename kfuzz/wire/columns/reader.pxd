@@ -80,7 +80,6 @@ cdef class Columns:
     cdef int32_t buffer
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes
-    cdef bint wide
     # The column of headers has their bytes, one view for each record.
     cdef bint raw_headers
     # The structs that `export` gives to Arrow, and the memory that they point to.

@@ -1,17 +1,14 @@
 from typing_extensions import Buffer
 
-# Whether 512-bit registers are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at import.
-WIDE: bool
-
 class Columns:
     """Columns of the records that a ``Scan`` reads: offset, timestamp (ms), batch, key, value, headers.
 
-    ``expected_bytes`` is the size of all data to come; the columns estimate their room from it. ``wide=False`` avoids
-    the 512-bit registers, for tests. With ``raw_headers``, the column of headers is one of views: the bytes of a
-    record's headers, after their count, as they are. So headers take no memory until they are read.
+    ``expected_bytes`` is the size of all data to come; the columns estimate their room from it. With ``raw_headers``,
+    the column of headers is one of views: the bytes of a record's headers, after their count, as they are. So headers
+    take no memory until they are read.
     """
 
-    def __init__(self, expected_bytes: int, wide: bool = ..., raw_headers: bool = False) -> None: ...
+    def __init__(self, expected_bytes: int, raw_headers: bool = False) -> None: ...
     def add_buffer(self, data: Buffer) -> None:
         """From now on, new views refer to ``data``."""
 

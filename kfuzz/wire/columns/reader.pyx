@@ -14,20 +14,14 @@ from kfuzz.wire.io.held cimport Held, hold
 from kfuzz.wire.records.record_batch cimport header_row_t, header_t, row_t, rows_t
 
 cdef extern from "views.h":
-    bint KFUZZ_WIDE_THERE
-    int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const spans_t *spans, const source_t *source,
-                            bint wide) nogil
-
-cdef extern from "portable.h":
-    bint kfuzz_portable()
+    int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const spans_t *spans,
+                            const source_t *source) nogil
 
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
 
 cdef extern from *:
     bint unlikely(bint) nogil
-
-WIDE = KFUZZ_WIDE_THERE and not kfuzz_portable()
 
 # Pointers that must not be NULL point here while there is no data.
 cdef uint64_t[2] NOTHING = [0, 0]
@@ -65,9 +59,8 @@ cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
 cdef class Columns:
     """Columns of the records that a ``Scan`` reads; the interface is described in columns.pyi."""
 
-    def __init__(self, int64_t expected_bytes, bint wide=WIDE, bint raw_headers=False):
+    def __init__(self, int64_t expected_bytes, bint raw_headers=False):
         self.expected_bytes = expected_bytes
-        self.wide = wide and WIDE
         self.raw_headers = raw_headers
         self.buffers = []
         self.buffer = -1
@@ -131,7 +124,7 @@ cdef class Columns:
         cdef views_t *column = &self.views[which]
         cdef spans_t all
         all.first, all.stride, all.count = spans, stride, count
-        column.nulls += kfuzz_put_views(column.views, column.bits, column.count, &all, source, self.wide)
+        column.nulls += kfuzz_put_views(column.views, column.bits, column.count, &all, source)
         column.count += count
 
     cdef bint note_untimed(self, int64_t index) noexcept nogil:

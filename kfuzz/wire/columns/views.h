@@ -6,8 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "wide.h"
-
 #if defined(__SSE2__)
 
 #include <emmintrin.h>
@@ -69,8 +67,8 @@ typedef struct {
 
 /* Write the views of spans and their validity bits. The first span becomes entry `at` of the column. Returns the
  * number of nulls. */
-static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
-                                   const kfuzz_source *source)
+static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
+                               const kfuzz_source *source)
 {
     const uint8_t *span = spans->first;
     const int64_t last = at + spans->count;
@@ -94,75 +92,6 @@ static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, 
     if (last & 63)
         bits[last >> 6] = word;
     return nulls;
-}
-
-#if KFUZZ_HAS_WIDE
-
-#include <immintrin.h>
-
-#define KFUZZ_VIEW_BLOCK 64
-
-/* The same, 64 spans at a time: numbers are computed for many spans at once, and only the bytes that a view holds are
- * loaded. */
-KFUZZ_WIDE
-static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
-                                    const kfuzz_source *source)
-{
-    int32_t places[KFUZZ_VIEW_BLOCK], lengths[KFUZZ_VIEW_BLOCK];
-    uint16_t inside[KFUZZ_VIEW_BLOCK];
-    uint64_t frames[KFUZZ_VIEW_BLOCK][2];
-    const uint8_t *const base = source->base;
-    const uint32_t buffer = source->buffer, from_start = source->shift;
-    int64_t nulls = 0, done;
-    for (done = 0; done < spans->count; done += KFUZZ_VIEW_BLOCK) {
-        const int m = (int) (spans->count - done < KFUZZ_VIEW_BLOCK ? spans->count - done : KFUZZ_VIEW_BLOCK);
-        const uint8_t *span = spans->first + spans->stride * (size_t) done;
-        const int64_t first = at + done;
-        const int shift = (int) (first & 63);
-        __m128i *view = (__m128i *) (void *) (views + 2 * first);
-        uint64_t there = 0;
-        int j;
-        for (j = 0; j < m; j++, span += spans->stride) {
-            memcpy(&places[j], span, 4);
-            memcpy(&lengths[j], span + 4, 4);
-        }
-        for (j = 0; j < m; j++) {
-            const int32_t n = lengths[j] & ~(lengths[j] >> 31);
-            inside[j] = (uint16_t) (((1u << (n > 12 ? 4 : n)) - 1) << 4);
-        }
-        for (j = 0; j < m; j++) {
-            const int32_t n = lengths[j] & ~(lengths[j] >> 31);
-            const uint64_t place = buffer | (uint64_t) (from_start + (uint32_t) places[j]) << 32;
-            /* All ones if n is above 12. */
-            const uint64_t outside = (uint64_t) ((int64_t) (12 - n) >> 63);
-            frames[j][0] = (uint32_t) n;
-            frames[j][1] = place & outside;
-        }
-        for (j = 0; j < m; j += 16)
-            there |= (uint64_t) (uint16_t) ~_mm512_movepi32_mask(_mm512_loadu_si512(lengths + j)) << j;
-        if (m < KFUZZ_VIEW_BLOCK)
-            there &= (1ull << m) - 1;
-        nulls += m - __builtin_popcountll(there);
-        bits[first >> 6] = (shift ? bits[first >> 6] : 0) | there << shift;
-        if (shift + m > 64)
-            bits[(first >> 6) + 1] = there >> (64 - shift);
-        for (j = 0; j < m; j++)
-            _mm_storeu_si128(view + j, _mm_or_si128(_mm_maskz_loadu_epi8(inside[j], base + places[j] - 4),
-                                                    _mm_loadu_si128((const __m128i *) (const void *) frames[j])));
-    }
-    return nulls;
-}
-
-#endif
-
-static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
-                               const kfuzz_source *source, int wide)
-{
-#if KFUZZ_HAS_WIDE
-    if (wide)
-        return kfuzz_put_wide_views(views, bits, at, spans, source);
-#endif
-    return kfuzz_put_each_view(views, bits, at, spans, source);
 }
 
 #endif

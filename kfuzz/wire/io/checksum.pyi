@@ -15,8 +15,8 @@ def crc32_joined(first: int, second: int, second_bytes: int) -> int:
 def kernel(data: Buffer, value: int = 0, bits: int = 64) -> int | None:
     """``crc32c`` by one of the kernels that the loops without the GIL use; None if it is off or cannot run here.
 
-    ``bits`` is 64, 256 or 512: how many bits the kernel takes at a time. The loops use the widest one that the machine
-    has. KFUZZ_PORTABLE=1 turns off the kernels of 256 and 512 bits.
+    ``bits`` is 64 or 256: how many bits the kernel takes at a time. The loops use the wider one if the machine has it.
+    KFUZZ_PORTABLE=1 turns it off.
     """
 
 def zlib_kernel(data: Buffer, value: int = 0) -> int | None:

@@ -19,11 +19,9 @@ __all__ = ["crc32", "crc32_joined", "crc32c", "crc32c_joined", "kernel", "zlib_k
 cdef extern from "crc32c.h":
     int KFUZZ_CRC_THERE
     int KFUZZ_CRC_256_THERE
-    int KFUZZ_CRC_512_THERE
     void kfuzz_crc_init() nogil
     uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n) nogil
     uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n) nogil
-    uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n) nogil
 
 cdef extern from "crc32.h":
     int KFUZZ_CRC32_THERE
@@ -48,7 +46,6 @@ cdef extern from "portable.h":
 
 cdef bint there = KFUZZ_CRC_THERE
 cdef bint there_256 = KFUZZ_CRC_256_THERE and not kfuzz_portable()
-cdef bint there_512 = KFUZZ_CRC_512_THERE and not kfuzz_portable()
 cdef bint zlib_there = KFUZZ_CRC32_THERE and not kfuzz_portable()
 if there:
     kfuzz_crc_init()
@@ -65,10 +62,8 @@ cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
 
 
 cdef uint32_t crc32c_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept nogil:
-    if there_512:
-        return kfuzz_crc32c_512(crc, data, <size_t> n)
     if there_256:
-        return kfuzz_crc32c_256(crc, data, <size_t> n)  # unreachable: for processors without 512-bit registers
+        return kfuzz_crc32c_256(crc, data, <size_t> n)
     if there:
         return kfuzz_crc32c(crc, data, <size_t> n)
     return by_library(crc, data, n)  # unreachable: for processors without CRC-32C
@@ -133,7 +128,7 @@ def zlib_tables(data not None, uint32_t value=0):
 
 
 def kernel(data not None, uint32_t value=0, int bits=64):
-    """A CRC-32C kernel by itself, for tests: the one that takes 64, 256 or 512 bits at a time.
+    """A CRC-32C kernel by itself, for tests: the one that takes 64 or 256 bits at a time.
 
     None if it is off or this machine lacks its instructions.
     """
@@ -141,6 +136,4 @@ def kernel(data not None, uint32_t value=0, int bits=64):
     cdef size_t n = <size_t> held.n
     if bits == 64:
         return kfuzz_crc32c(value, held.p, n) if there else None
-    if bits == 256:
-        return kfuzz_crc32c_256(value, held.p, n) if there_256 else None
-    return kfuzz_crc32c_512(value, held.p, n) if there_512 else None
+    return kfuzz_crc32c_256(value, held.p, n) if there_256 else None

@@ -6,7 +6,7 @@
 
 #include "format.h"
 
-/* z_stream of zlib.h; its layout is the same in all versions 1.x. */
+/* z_stream of zlib.h; its layout is the same in all versions 1.x. zng_stream of zlib-ng.h begins in the same way. */
 typedef struct {
     const uint8_t *next_in;
     unsigned avail_in;

@@ -15,6 +15,7 @@ from kfuzz.wire.io.held cimport Held, hold
 
 cdef extern from "unpack.h" nogil:
     bint kfuzz_use_zlib(const char *path)
+    bint kfuzz_use_zlib_ng(const char *path)
     bint kfuzz_use_lz4(const char *path)
     bint kfuzz_use_zstd(const char *path)
     bint kfuzz_gunzip(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit, uint32_t *crc)
@@ -33,9 +34,9 @@ cdef bint has_lz4 = False
 cdef bint has_zstd = False
 
 
-def use(zlib, lz4, zstd):
+def use(zlib_ng, zlib, lz4, zstd):
     global has_gzip, has_lz4, has_zstd
-    has_gzip = zlib is not None and kfuzz_use_zlib(zlib.encode())
+    has_gzip = zlib_ng is not None and kfuzz_use_zlib_ng(zlib_ng.encode()) or kfuzz_use_zlib(zlib.encode())
     has_lz4 = lz4 is not None and kfuzz_use_lz4(lz4.encode())
     has_zstd = zstd is not None and kfuzz_use_zstd(zstd.encode())
 

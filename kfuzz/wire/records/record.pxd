@@ -1,4 +1,3 @@
-from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef class Record:
@@ -25,19 +24,7 @@ cdef class Record:
     cdef object get_value(self)
     cdef object get_headers(self)
 
-# The same, but key, value and headers are created when they are first read.
-cdef class LazyRecord(Record):
-    pass
-
 cdef inline bint is_record(object given) noexcept:
-    return type(given) is Record or type(given) is LazyRecord
-
-cdef extern from "spare.h":
-    ctypedef struct spare_headers_t "kfuzz_spare_headers":
-        PyObject *tuples[4]
-        unsigned roomy
+    return type(given) is Record
 
 cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count)
-cdef tuple spare_headers(spare_headers_t *spare, const PyObject *holder, const uint8_t *p, const uint8_t *end,
-                         int32_t count)
-cdef void free_spare_headers(spare_headers_t *spare) noexcept

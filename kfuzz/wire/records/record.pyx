@@ -4,9 +4,9 @@ from sys import intern
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kfuzz.errors import EncodeError, UsageError
@@ -16,54 +16,10 @@ from kfuzz.wire.io.format cimport VARINT
 from kfuzz.wire.io.report cimport F_HEADER_KEY_LENGTH, F_HEADER_VALUE_LENGTH, clear, report_t
 
 
-cdef extern from *:
-    """
-    #include <structmember.h>
-    static PyMemberDef kfuzz_record_members[] = {
-        {"key", T_OBJECT_EX, 0, READONLY, NULL},
-        {"value", T_OBJECT_EX, 0, READONLY, NULL},
-        {"headers", T_OBJECT_EX, 0, READONLY, NULL},
-    };
-    /* Give a type a member `offset` bytes into its objects; the interpreter reads it without a function call. */
-    static void kfuzz_refuse_subclasses(PyTypeObject *type)
-    {
-        type->tp_flags &= ~Py_TPFLAGS_BASETYPE;
-    }
-    static int kfuzz_add_member(PyTypeObject *type, PyMemberDef *member, Py_ssize_t offset)
-    {
-        PyObject *descriptor;
-        int failed;
-        member->offset = offset;
-        descriptor = PyDescr_NewMember(type, member);
-        if (descriptor == NULL)
-            return -1;
-        failed = PyDict_SetItemString(type->tp_dict, member->name, descriptor);
-        Py_DECREF(descriptor);
-        PyType_Modified(type);
-        return failed;
-    }
-    #define kfuzz_key_offset(record) ((char *) &(record)->c_key - (char *) (record))
-    #define kfuzz_value_offset(record) ((char *) &(record)->c_value - (char *) (record))
-    #define kfuzz_headers_offset(record) ((char *) &(record)->c_headers - (char *) (record))
-    """
-    ctypedef struct PyMemberDef:
-        pass
-    PyMemberDef kfuzz_record_members[3]
-    int kfuzz_add_member(PyTypeObject *type, PyMemberDef *member, Py_ssize_t offset) except -1
-    void kfuzz_refuse_subclasses(PyTypeObject *type)
-    Py_ssize_t kfuzz_key_offset(Record record)
-    Py_ssize_t kfuzz_value_offset(Record record)
-    Py_ssize_t kfuzz_headers_offset(Record record)
-
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject *op)
     object PyObject_GenericGetAttr(object op, object name)
     int PyObject_GenericSetAttr(object op, object name, object value) except -1
-
-cdef extern from "spare.h":
-    int KFUZZ_SPARE_HEADERS
-    bint kfuzz_headers_are_spare(const spare_headers_t *spare, const PyObject *holder, int32_t count)
-    int kfuzz_set_item(PyObject *pair, int i, const uint8_t *p, int64_t n, int64_t readable, bint roomy) except -1
 
 cdef str OFFSET = intern("offset")
 cdef str KEY = intern("key")
@@ -87,79 +43,45 @@ cdef object changed():  # unreachable: only if another thread writes
     return UsageError("the buffer was changed while it was read; pass bytes")  # unreachable: only another thread
 
 
-cdef tuple fill_headers(tuple pairs, bint is_new, bint roomy, const uint8_t *p, const uint8_t *end):
-    """Set ``pairs`` to the headers at ``p``, which a parse has checked before. ``roomy`` is described in spare.h."""
+cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
+    """The headers at ``p``, which a parse has checked before, as pairs of key and value."""
+    cdef tuple pairs = PyTuple_New(count)
     cdef tuple pair
     cdef cursor_t c
     cdef report_t report
+    cdef object item
     cdef int64_t n
     cdef Py_ssize_t i
+    # Tuples of bytes cannot be part of a cycle. The collector would untrack them too, but only after visiting them.
+    PyObject_GC_UnTrack(<PyObject *> pairs)
     clear(&report)
     c = cursor_t(base=p, end=end, report=&report, record=-1, header=-1)
-    for i in range(PyTuple_GET_SIZE(pairs)):
-        if is_new:
-            pair = PyTuple_New(2)
-            # Tuples of bytes cannot be part of a cycle. The collector would untrack them too, but only after visiting
-            # them.
-            PyObject_GC_UnTrack(<PyObject *> pair)
-            Py_INCREF(pair)
-            PyTuple_SET_ITEM(pairs, i, pair)
-        else:
-            pair = <tuple> PyTuple_GET_ITEM(pairs, i)
+    for i in range(count):
+        pair = PyTuple_New(2)
+        PyObject_GC_UnTrack(<PyObject *> pair)
+        Py_INCREF(pair)
+        PyTuple_SET_ITEM(pairs, i, pair)
         p = get_zigzag(&c, p, end, F_HEADER_KEY_LENGTH, VARINT, &n)
         if unlikely(p == NULL or not 0 <= <int32_t> n <= end - p):
             raise changed()  # unreachable: only if another thread writes
-        kfuzz_set_item(<PyObject *> pair, 0, p, <int32_t> n, end - p, roomy)
+        item = new_bytes(p, <int32_t> n)
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(pair, 0, item)
         p += <int32_t> n
         p = get_zigzag(&c, p, end, F_HEADER_VALUE_LENGTH, VARINT, &n)
         if unlikely(p == NULL or <int32_t> n > end - p):
             raise changed()  # unreachable: only if another thread writes
-        kfuzz_set_item(<PyObject *> pair, 1, p, <int32_t> n, end - p, roomy)
+        item = None
         if <int32_t> n >= 0:
+            item = new_bytes(p, <int32_t> n)
             p += <int32_t> n
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(pair, 1, item)
     return pairs
-
-
-cdef tuple new_headers(const uint8_t *p, const uint8_t *end, int32_t count, bint roomy):
-    cdef tuple pairs = PyTuple_New(count)
-    PyObject_GC_UnTrack(<PyObject *> pairs)
-    return fill_headers(pairs, True, roomy, p, end)
-
-
-cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
-    """The headers at ``p``, which a parse has checked before, as pairs of key and value."""
-    return new_headers(p, end, count, False)
-
-
-cdef tuple spare_headers(spare_headers_t *spare, const PyObject *holder, const uint8_t *p, const uint8_t *end,
-                         int32_t count):
-    """The same, in the tuples and bytes objects of earlier headers if nobody keeps them."""
-    cdef bint is_spare
-    cdef unsigned bit
-    cdef PyObject *before
-    cdef tuple pairs
-    if count > KFUZZ_SPARE_HEADERS:
-        return read_headers(p, end, count)
-    is_spare = kfuzz_headers_are_spare(spare, holder, count)
-    bit = 1 << (count - 1)
-    if is_spare and spare.roomy & bit:
-        return fill_headers(<tuple> spare.tuples[count - 1], False, True, p, end)
-    pairs = new_headers(p, end, count, is_spare)
-    before = spare.tuples[count - 1]
-    Py_INCREF(pairs)
-    spare.tuples[count - 1] = <PyObject *> pairs
-    spare.roomy = spare.roomy & ~bit | (bit if is_spare else 0)
-    Py_XDECREF(before)
-    return pairs
-
-
-cdef void free_spare_headers(spare_headers_t *spare) noexcept:
-    cdef int i
-    for i in range(KFUZZ_SPARE_HEADERS):
-        Py_XDECREF(spare.tuples[i])
 
 
 # The objects in a record cannot refer back to it, so the garbage collector need not track it.
+@cython.final
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Record:
@@ -205,8 +127,19 @@ cdef class Record:
                 self.headers_unread = 0
         return () if self.c_headers is None else self.c_headers
 
-    # The members for key, value and headers are read-only, because setting them must also clear `unread`. Dropping the
-    # old object may run `__del__`, so `before` keeps it until the new one is in place.
+    def __getattribute__(self, name):
+        # A property would be looked up in the type's dictionary each time, and these four are read by the million.
+        if name is KEY:
+            return self.get_key()
+        if name is VALUE:
+            return self.get_value()
+        if name is OFFSET:
+            return self.c_offset
+        if name is HEADERS:
+            return self.get_headers()
+        return PyObject_GenericGetAttr(self, name)
+
+    # Dropping the old object may run `__del__`, so `before` keeps it until the new one is in place.
     def __setattr__(self, name, value):
         cdef object before
         if name == KEY:
@@ -234,6 +167,18 @@ cdef class Record:
     @offset.setter
     def offset(self, value):
         self.c_offset = fits(value, "offset")
+
+    @property
+    def key(self):
+        return self.get_key()
+
+    @property
+    def value(self):
+        return self.get_value()
+
+    @property
+    def headers(self):
+        return self.get_headers()
 
     @property
     def timestamp(self):
@@ -270,47 +215,3 @@ cdef class Record:
 
     def __reduce__(self):
         return Record, self._fields()
-
-
-@cython.no_gc
-@cython.final
-cdef class LazyRecord(Record):
-    """A record that creates its key, value and headers on first access."""
-
-    def __getattribute__(self, name):
-        # A property would be looked up in the type's dictionary each time, and these four are read by the million.
-        if name is KEY:
-            return self.get_key()
-        if name is OFFSET:
-            return self.c_offset
-        if name is VALUE:
-            return self.get_value()
-        if name is HEADERS:
-            return self.get_headers()
-        return PyObject_GenericGetAttr(self, name)
-
-    @property
-    def key(self):
-        return self.get_key()
-
-    @property
-    def value(self):
-        return self.get_value()
-
-    @property
-    def headers(self):
-        return self.get_headers()
-
-
-cdef expose_members():
-    """Let the interpreter read key, value and headers of a ``Record`` directly from its memory."""
-    cdef Record record = Record.__new__(Record)
-    cdef PyTypeObject *kind = <PyTypeObject *> Record
-    kfuzz_add_member(kind, &kfuzz_record_members[0], kfuzz_key_offset(record))
-    kfuzz_add_member(kind, &kfuzz_record_members[1], kfuzz_value_offset(record))
-    kfuzz_add_member(kind, &kfuzz_record_members[2], kfuzz_headers_offset(record))
-    # LazyRecord already exists; the writer accepts no other subclass.
-    kfuzz_refuse_subclasses(kind)
-
-
-expose_members()

@@ -1,4 +1,3 @@
-from kfuzz.wire.records.record cimport LazyRecord, Record, spare_headers_t
 # Magic 2: the header's struct and inline writers for compiled callers. Also the rows that a parse of any magic fills.
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -7,6 +6,7 @@ from kfuzz.wire.io.cursor cimport cursor_t
 from kfuzz.wire.io.format cimport LOG_APPEND_TIME
 from kfuzz.wire.io.report cimport report_t
 from kfuzz.wire.io.sink cimport put_int8, put_int16, put_int32, put_int64
+from kfuzz.wire.records.record cimport Record
 
 cdef struct header_t:
     int64_t base_offset
@@ -59,16 +59,6 @@ cdef extern from "ordinary.h":
         bint is_full
         int64_t stopped
 
-cdef extern from "spare.h":
-    ctypedef struct spare_t "kfuzz_spare":
-        PyObject *bytes
-
-# Bytes objects that may be reused for a record's key and value.
-cdef struct spares_t:
-    spare_t key
-    spare_t value
-    spare_headers_t headers
-
 cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     """Write the 61 bytes of a header without changing any field; the caller sets length and CRC."""
     p = put_int64(p, h.base_offset)
@@ -95,11 +85,6 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
 cdef void judge_control(const uint8_t *base, const rows_t *rows, int64_t count, report_t *report) noexcept nogil
 cdef row_t *next_row(rows_t *rows) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
-cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
-                    const row_t *row) noexcept
-cdef int fill_whole(Record record, const uint8_t *base, object source, const header_t *h, const row_t *row,
-                    spares_t *spares) except -1
-cdef void free_spares(spares_t *spares) noexcept
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows)
 cdef list to_places(const rows_t *rows)
 
@@ -112,16 +97,11 @@ cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) 
     record.has_timestamp = not row.untimed
     record.c_attributes = row.attributes
 
-cdef inline bint is_bare(LazyRecord record) noexcept:
-    """Whether the record holds no key, value or headers object."""
-    return record.c_key is None and record.c_value is None and record.c_headers is None
-
-cdef inline void fill_bare(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
-                           const row_t *row) noexcept:
-    """Fill a bare record from a row, without running Python code."""
+cdef inline Record new_record(const uint8_t *base, object source, const header_t *h, const row_t *row):
+    """A record of a row; its bytes stay in ``source``, where offsets count from ``base``. This runs no Python code."""
+    cdef Record record = Record.__new__(Record)
     fill_fixed(record, h, row)
-    if <PyObject *> record.source != source:
-        record.source = <object> source
+    record.source = source
     record.base = base
     record.key_at = row.key_at
     record.key_unread = row.key_length + 1
@@ -129,3 +109,4 @@ cdef inline void fill_bare(LazyRecord record, const uint8_t *base, PyObject *sou
     record.value_unread = row.value_length + 1
     record.headers_at = row.headers_at
     record.headers_unread = row.header_count
+    return record

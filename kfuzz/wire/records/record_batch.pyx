@@ -3,11 +3,9 @@
 Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecord``.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_RawFree as free
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr
 
@@ -83,7 +81,7 @@ from kfuzz.wire.io.report cimport (
     report_t,
     to_notes,
 )
-from kfuzz.wire.records.record cimport LazyRecord, Record, free_spare_headers, spare_headers
+from kfuzz.wire.records.record cimport Record
 
 cdef extern from "ordinary.h":
     ctypedef struct run_t "kfuzz_run":
@@ -96,9 +94,6 @@ cdef extern from "ordinary.h":
                               int64_t most) nogil
     int64_t kfuzz_run_filled(const uint8_t **at, const uint8_t *base, const uint8_t *end, run_t *run, int64_t most,
                              rows_t *sink) nogil
-
-cdef extern from "spare.h":
-    object kfuzz_spare_bytes(spare_t *spare, PyObject *holder, const uint8_t *p, int64_t n, int64_t readable)
 
 cdef extern from "plain.h":
     bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
@@ -429,60 +424,13 @@ cdef void free_rows(rows_t *rows) noexcept nogil:
     free(rows.headers)
 
 
-cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
-                    const row_t *row) noexcept:
-    """Fill ``record`` from a row; its bytes stay in ``source``, where offsets count from ``base``."""
-    fill_bare(record, base, source, h, row)
-    # Dropping the old objects may run ``__del__``, which may move the scan on to other rows. Do it last.
-    if record.c_key is not None:
-        record.c_key = None
-    if record.c_value is not None:
-        record.c_value = None
-    if record.c_headers is not None:
-        record.c_headers = None
-
-
-cdef int fill_whole(Record record, const uint8_t *base, object source, const header_t *h, const row_t *row,
-                    spares_t *spares) except -1:
-    """Fill ``record`` from a row, with its own key and value. Their old bytes objects are reused if nobody keeps them.
-    """
-    cdef const uint8_t *end = <const uint8_t *> PyBytes_AS_STRING(source) + PyBytes_GET_SIZE(source)
-    cdef const uint8_t *p
-    cdef object key = None
-    cdef object value = None
-    cdef object headers = ()
-    if row.key_length >= 0:
-        p = base + row.key_at
-        key = kfuzz_spare_bytes(&spares.key, <PyObject *> record.c_key, p, row.key_length, end - p)
-    if row.value_length >= 0:
-        p = base + row.value_at
-        value = kfuzz_spare_bytes(&spares.value, <PyObject *> record.c_value, p, row.value_length, end - p)
-    fill_fixed(record, h, row)
-    # After the headers the row must not be read again: making tuples may run the garbage collector, and dropping the
-    # old objects may run ``__del__``. Either may move the scan on to other rows.
-    if row.header_count:
-        headers = spare_headers(&spares.headers, <PyObject *> record.c_headers, base + row.headers_at, end,
-                                row.header_count)
-    record.c_key = key
-    record.c_value = value
-    record.c_headers = headers
-    return 0
-
-
-cdef void free_spares(spares_t *spares) noexcept:
-    Py_XDECREF(spares.key.bytes)
-    Py_XDECREF(spares.value.bytes)
-    free_spare_headers(&spares.headers)
-
-
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows):
     """The rows as ``Record`` objects."""
     cdef list out = PyList_New(rows.count)
-    cdef LazyRecord record
+    cdef Record record
     cdef int64_t i
     for i in range(rows.count):
-        record = LazyRecord.__new__(LazyRecord)
-        fill_bare(record, base, <PyObject *> source, h, &rows.rows[i])
+        record = new_record(base, source, h, &rows.rows[i])
         Py_INCREF(record)
         PyList_SET_ITEM(out, i, record)
     return out

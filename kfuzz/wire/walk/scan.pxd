@@ -1,5 +1,4 @@
 # Reads a buffer's batches one after the other; scan.pyi describes it.
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 
 from kfuzz.wire.columns.reader cimport Columns
@@ -7,7 +6,7 @@ from kfuzz.wire.io.held cimport Held
 from kfuzz.wire.io.report cimport report_t
 from kfuzz.wire.io.unpack cimport tools_t
 from kfuzz.wire.records.message_set cimport message_t
-from kfuzz.wire.records.record_batch cimport header_t, row_t, rows_t, spares_t
+from kfuzz.wire.records.record_batch cimport header_t, rows_t
 from kfuzz.wire.walk.policy cimport Policy
 
 # The reasons for which the scan stops.
@@ -16,12 +15,6 @@ cdef enum:
     AT_REFUSAL
     AT_BATCH
     AT_PAYLOAD
-
-# A record slot: the record last returned from it, and its spare bytes objects. Its references are counted by hand.
-cdef struct turn_t:
-    PyObject *record
-    bint lazy
-    spares_t spares
 
 cdef class Scan:
     cdef Held held
@@ -63,16 +56,6 @@ cdef class Scan:
     cdef int64_t stops
     # Whether a thread is in a loop that runs without the GIL.
     cdef bint running
-    # Two alternating record slots; `turn` is the next one. A lazy record is handed out from time to time to learn which
-    # fields the loop reads (`reads_both`: key and value). `believed` counts down the records until the next such test.
-    # `had_both` and `had_headers` say which fields the tested record had; it is examined when its slot is used again.
-    cdef turn_t turns[2]
-    cdef int turn
-    cdef bint reads_both
-    cdef bint reads_headers
-    cdef int believed
-    cdef bint had_both
-    cdef bint had_headers
     # Whether the scan has reached the end with a partial tail left.
     cdef bint is_cut
     cdef readonly int magic
@@ -101,7 +84,6 @@ cdef class Scan:
     cdef int put_payload(self, bytes payload) except -1
     cdef list all_records(self)
     cdef int keep_rows(self) except -1
-    cdef void learn(self, const turn_t *turn) noexcept
 
 cdef class EachRecord:
     cdef Scan scan
@@ -114,8 +96,7 @@ cdef class EachRecord:
 
     cdef void open(self, Scan scan, object look) noexcept
     cdef void begin(self) noexcept
-    cdef object give(self)
-    cdef object give_other(self, turn_t *turn, const row_t *row, bint lazy)
+    cdef object next_record(self)
     cdef int next_batch(self) except -1
 
 cdef EachRecord each_record(Scan scan, object look)

@@ -9,7 +9,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.columns.reader cimport Columns, record_end
@@ -55,17 +55,12 @@ from kfuzz.wire.io.report cimport (
 from kfuzz.wire.io.unpack cimport LZ4, keep_tools, take_tools, unpack
 from kfuzz.wire.records.framing cimport get_frame
 from kfuzz.wire.records.message_set cimport get_wrapped, judge_message, message_t, more_wrapped, to_row
-from kfuzz.wire.records.record cimport LazyRecord, Record
 from kfuzz.wire.records.record_batch cimport (
-    fill_bare,
-    fill_lazy,
-    fill_whole,
-    free_spares,
     free_rows,
     get_records,
     header_t,
-    is_bare,
     judge_control,
+    new_record,
     next_row,
     row_t,
     rows_t,
@@ -78,11 +73,6 @@ from kfuzz.wire.walk.policy cimport Policy, batch_t
 cdef extern from "Python.h":
     # Declared without `except`, so that Cython does not raise the error itself.
     PyObject *PyObject_CallOneArg(object function, object argument)
-
-# The number of records between two tests of which fields a loop reads.
-cdef enum:
-    BELIEVED_LAZY = 8
-    BELIEVED_WHOLE = 256
 
 cdef enum:
     # A scan without rows looks at the first records of a control batch, which should have one.
@@ -144,7 +134,6 @@ cdef class Scan:
             self.rows.capacity = SPARE_ROWS
             spare_rows = NULL
         self.window = -1
-        self.believed = 1
 
     def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
                  Columns columns=None, Policy policy=None, int64_t limit=0, int64_t rows_most=0):
@@ -192,16 +181,12 @@ cdef class Scan:
 
     def __dealloc__(self):
         global spare_rows
-        cdef int i
         give_report(self.report)
         keep_tools(&self.tools)
         if spare_rows == NULL and self.rows.capacity == SPARE_ROWS:
             spare_rows = self.rows.rows
             self.rows.rows = NULL
         free_rows(&self.rows)
-        for i in range(2):
-            Py_XDECREF(self.turns[i].record)
-            free_spares(&self.turns[i].spares)
 
     cdef int begin(self) except -1:
         """Every loop calls this first. It makes the rows of the last stop invalid, for other threads too."""
@@ -576,16 +561,6 @@ cdef class Scan:
         self.rows_base = <const uint8_t *> PyBytes_AS_STRING(self.rows_source)
         return 0
 
-    cdef void learn(self, const turn_t *turn) noexcept:
-        """Find out which of its fields the loop has read from the lazy record in this slot."""
-        if turn.lazy and turn.record != NULL:
-            record = <Record> turn.record
-            if self.had_both:
-                self.reads_both = record.key_unread == 0 and record.value_unread == 0
-            if self.had_headers:
-                self.reads_headers = record.headers_unread == 0
-        self.believed = BELIEVED_WHOLE if self.reads_both else BELIEVED_LAZY
-
     def places(self):
         """The rows as ``PlaceTuple``; offsets count from the start of the batch or of the decompressed payload."""
         return to_places(&self.rows)
@@ -600,17 +575,7 @@ cdef enum:
 @cython.final
 @cython.freelist(4)
 cdef class EachRecord:
-    """Iterates over the records of all batches; the interface is described in scan.pyi.
-
-    Each record is created when the loop reaches it. Unless other code keeps a reference, the object is reused two
-    iterations later; one iteration later it is still the loop's variable. The gain, measured with CPython 3.11 on the
-    mixed set of benchmarks/: 120 ns a record instead of 154 in a loop that reads keys and values, 89 instead of 108 in
-    a loop that reads only offsets. Remove this when the gain is below a twentieth, or when reference counts no longer
-    show whether other code has the record, as in builds without the GIL.
-
-    From time to time the loop gets a lazy record, which shows whether it reads keys, values and headers. While it reads
-    them all, records come with all fields already made, because the interpreter reads those without a call.
-    """
+    """Iterates over the records of all batches; the interface is described in scan.pyi."""
 
     def __init__(self, Scan scan not None, look not None):
         self.open(scan, look)
@@ -626,7 +591,7 @@ cdef class EachRecord:
     def __next__(self):
         cdef object record
         while True:
-            record = self.give()
+            record = self.next_record()
             if record is not None:
                 return record
             if self.state != READING:
@@ -645,57 +610,15 @@ cdef class EachRecord:
         self.count = self.scan.rows.count
         self.i = 0
 
-    cdef object give(self):
+    cdef object next_record(self):
         """The next record of this stop, or None."""
-        cdef turn_t *turn
-        cdef const row_t *row
-        cdef bint lazy
+        cdef Scan scan = self.scan
         if self.i >= self.count:
             return None
-        if self.stops != self.scan.stops:
+        if self.stops != scan.stops:
             raise RuntimeError("the scan has moved on to another batch; the records of this one are no longer there")
-        row = &self.scan.rows.rows[self.i]
-        turn = &self.scan.turns[self.scan.turn]
         self.i += 1
-        self.scan.turn ^= 1
-        self.scan.believed -= 1
-        if unlikely(self.scan.believed <= -2):
-            self.scan.learn(turn)
-        lazy = (not self.scan.reads_both) | ((row.header_count != 0) & (not self.scan.reads_headers))
-        if unlikely(self.scan.believed == 0):
-            lazy = True
-            self.scan.had_both = row.key_length >= 0 and row.value_length >= 0
-            self.scan.had_headers = row.header_count != 0
-        # The cheapest case first: a record that no other code has kept or read.
-        if lazy and turn.lazy and turn.record.ob_refcnt == 1 and is_bare(<LazyRecord> turn.record):
-            fill_bare(<LazyRecord> turn.record, self.scan.rows_base, <PyObject *> self.scan.rows_source, &self.scan.h,
-                      row)
-            return <object> turn.record
-        return self.give_other(turn, row, lazy)
-
-    cdef object give_other(self, turn_t *turn, const row_t *row, bint lazy):
-        """A record of any kind. The slot's object is reused unless other code keeps it.
-
-        Dropping the old object may run ``__del__``, so ``before`` keeps it until the end.
-        """
-        cdef Scan scan = self.scan
-        cdef object before = None
-        cdef Record record
-        if turn.record != NULL and turn.record.ob_refcnt == 1 and turn.lazy == lazy:
-            record = <Record> turn.record
-        else:
-            record = LazyRecord.__new__(LazyRecord) if lazy else Record.__new__(Record)
-            if turn.record != NULL:
-                before = <object> turn.record
-                Py_DECREF(before)
-            Py_INCREF(record)
-            turn.record = <PyObject *> record
-            turn.lazy = lazy
-        if lazy:
-            fill_lazy(<LazyRecord> record, scan.rows_base, <PyObject *> scan.rows_source, &scan.h, row)
-        else:
-            fill_whole(record, scan.rows_base, scan.rows_source, &scan.h, row, &turn.spares)
-        return record
+        return new_record(scan.rows_base, scan.rows_source, &scan.h, &scan.rows.rows[self.i - 1])
 
     cdef int next_batch(self) except -1:
         """Continue to the next batch that has records to return; 0 if there is none."""

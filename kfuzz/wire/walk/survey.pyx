@@ -6,7 +6,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int64_t, uint8_t, uint
 
 from kfuzz.wire.io.cursor cimport valid_utf8
 from kfuzz.wire.records.batch_writer cimport as_record
-from kfuzz.wire.records.record cimport LazyRecord, Record
+from kfuzz.wire.records.record cimport Record
 from kfuzz.wire.walk.transactions cimport hands_out
 
 cdef enum:
@@ -98,7 +98,7 @@ def renumbered(list records not None, int64_t first_offset, bint keep_attributes
     cdef Py_ssize_t i
     for i in range(len(records)):
         record = as_record(records[i], i)
-        copy = LazyRecord.__new__(LazyRecord) if type(record) is LazyRecord else Record.__new__(Record)
+        copy = Record.__new__(Record)
         copy.c_offset = <int64_t> (<uint64_t> first_offset + <uint64_t> i)
         copy.c_timestamp = record.c_timestamp
         copy.has_timestamp = record.has_timestamp
