@@ -39,8 +39,8 @@ from kfuzz.wire.records.record_batch import first_places, parse_header
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kfuzz.wire.records.message_set import MessageTuple
-    from kfuzz.wire.records.record_batch import HeaderTuple, PlaceTuple, Span
+    from kfuzz.wire.records.message_set import Message
+    from kfuzz.wire.records.record_batch import Header, Place, Span
 
 __all__ = ["annotate", "payload_of"]
 
@@ -98,10 +98,10 @@ def _batch(
     header = parse_header(view, at)
     for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
         text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
-        if name == "base_timestamp" and header[5] & DELETE_HORIZON:
+        if name == "base_timestamp" and header.attributes & DELETE_HORIZON:
             text += " (the delete horizon)"
         yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
-    codec = header[5] & CODEC_MASK
+    codec = header.attributes & CODEC_MASK
     body = view[at + BATCH_HEADER_SIZE : at + size]
     if not len(body):
         return
@@ -111,7 +111,7 @@ def _batch(
     data, more = bounds.kept(body, 0, len(body))
     text = f"{len(body)} bytes, {_codec(codec)}"
     yield Part(path, "payload", at + BATCH_HEADER_SIZE, data, text, cut_bytes=more)
-    if codec < len(CODECS) and header[12] > 0:
+    if codec < len(CODECS) and header.record_count > 0:
         out = decompress(CODECS[codec], body, limits.decompressed_bytes)
         text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
         yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
@@ -123,17 +123,18 @@ def payload_of(view: memoryview, at: int, limits: Limits = DEFAULT_LIMITS) -> by
     size, magic, _ = next_frame(view, at)
     if magic == 2:
         body = view[at + BATCH_HEADER_SIZE : at + size]
-        return decompress(CODECS[parse_header(view, at)[5] & CODEC_MASK], body, limits.decompressed_bytes).data
+        return decompress(CODECS[parse_header(view, at).attributes & CODEC_MASK], body, limits.decompressed_bytes).data
     message, _ = parse_message(view, at, size)
     if message is None:
         return b""
-    start, length = message[6]
+    start, length = message.value
     body = view[start : start + length]
-    return decompress(CODECS[message[3] & CODEC_MASK], body, limits.decompressed_bytes, magic=message[2]).data
+    codec = CODECS[message.attributes & CODEC_MASK]
+    return decompress(codec, body, limits.decompressed_bytes, magic=message.magic).data
 
 
 def _records(
-    payload: bytes | memoryview, at: int, header: HeaderTuple, path: str, records_of: str | None, bounds: Bounds
+    payload: bytes | memoryview, at: int, header: Header, path: str, records_of: str | None, bounds: Bounds
 ) -> Iterator[Part]:
     places, count, last = first_places(payload, at, header, min(bounds.records, INT32_MAX), bounds.headers)
     end = yield from _shown(payload, at, places, 0, header, path, records_of, bounds)
@@ -143,9 +144,10 @@ def _records(
         start = max(around - 1, len(places))
         begins = end
         if start > len(places):
-            begins = first_places(payload, at, (*header[:12], start), 1, 1)[2]
+            begins = first_places(payload, at, header._replace(record_count=start), 1, 1)[2]
             yield _left_out(path, "record", len(places), start - len(places), end, begins)
-        few = first_places(payload, begins, (*header[:12], min(around + 2, count) - start), 0, bounds.headers)[0]
+        some = header._replace(record_count=min(around + 2, count) - start)
+        few = first_places(payload, begins, some, 0, bounds.headers)[0]
         end = yield from _shown(payload, begins, few, start, header, path, records_of, bounds)
         shown = start + len(few)
     else:
@@ -168,9 +170,9 @@ def _left_out(path: str, what: str, index: int, count: int, at: int, end: int) -
 def _shown(
     payload: bytes | memoryview,
     at: int,
-    places: list[PlaceTuple],
+    places: list[Place],
     first: int,
-    header: HeaderTuple,
+    header: Header,
     path: str,
     records_of: str | None,
     bounds: Bounds,
@@ -179,16 +181,16 @@ def _shown(
     end = at
     for i, place in enumerate(places, first):
         texts: dict[str, str] = {}
-        if header[5] & CONTROL:
-            texts = _control_texts(payload, place[5], place[6])
+        if header.attributes & CONTROL:
+            texts = _control_texts(payload, place.key, place.value)
         elif records_of is not None:
-            texts = _internal_texts(records_of, payload, place[5], place[6])
+            texts = _internal_texts(records_of, payload, place.key, place.value)
         end = yield from _record(payload, place, f"{path}.records[{i}]", texts, bounds)
     return end
 
 
 def _record(
-    payload: bytes | memoryview, place: PlaceTuple, path: str, texts: dict[str, str], bounds: Bounds
+    payload: bytes | memoryview, place: Place, path: str, texts: dict[str, str], bounds: Bounds
 ) -> Generator[Part, None, int]:
     """The parts of one record; returns where it ends. The bytes between two spans are varints.
 
@@ -308,19 +310,19 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
         yield Part(path, "message", start, rest, f"{at + size - start} bytes that are not a message", cut_bytes=more)
         return
     yield from _message_parts(view, message, path, bounds)
-    codec = message[3] & CODEC_MASK
-    value_at, value_length = message[6]
+    codec = message.attributes & CODEC_MASK
+    value_at, value_length = message.value
     if codec and codec < len(CODECS) and value_length >= 0:
         value = view[value_at : value_at + value_length]
-        out = decompress(CODECS[codec], value, limits.decompressed_bytes, magic=message[2])
+        out = decompress(CODECS[codec], value, limits.decompressed_bytes, magic=message.magic)
         inside = f"{path}.payload"
         yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
         end = 0
         messages, count, last = parse_messages(out.data, bounds.records)
         for i, inner in enumerate(messages):
-            yield Part(f"{inside}.records[{i}]", "", inner[7][0], b"", f"magic {inner[2]}", heading=True)
+            yield Part(f"{inside}.records[{i}]", "", inner.extent[0], b"", f"magic {inner.magic}", heading=True)
             yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]", bounds)
-            end = inner[7][1]
+            end = inner.extent[1]
         if len(messages) < count:
             yield _left_out(inside, "message", len(messages), count - len(messages), end, last)
             end = last
@@ -329,7 +331,7 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
             yield Part(inside, "rest", end, rest, f"{len(out.data) - end} bytes that are not a message", cut_bytes=more)
 
 
-def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: Bounds) -> Iterator[Part]:
+def _message_parts(view: memoryview, message: Message, path: str, bounds: Bounds) -> Iterator[Part]:
     offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
     values = {
         "base_offset": str(offset),

@@ -30,7 +30,7 @@ from kfuzz.wire.records.framing import frames
 from kfuzz.wire.records.record_batch import parse_header, parse_places
 
 if TYPE_CHECKING:
-    from kfuzz.wire.records.record_batch import PlaceTuple, Span
+    from kfuzz.wire.records.record_batch import Place, Span
 
 __all__ = ["CANDIDATES_AT_ONCE", "FindFirst", "first_that", "has_crc", "sealed", "shrink", "zigzag"]
 
@@ -228,7 +228,7 @@ def _parsed(frame: bytes) -> _Batch | None:
     return made if codec or made.encoded() == frame else None
 
 
-def _record(payload: bytes, place: PlaceTuple) -> _Record:
+def _record(payload: bytes, place: Place) -> _Record:
     _, length, attributes, timestamp_delta, offset_delta, key, value, headers = place
 
     def bytes_of(span: Span) -> bytes | None:
