@@ -40,8 +40,8 @@ from kfuzz.wire.records.record_batch import first_places, parse_header
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kfuzz.wire.records.message_set import MessageTuple
-    from kfuzz.wire.records.record_batch import HeaderTuple, PlaceTuple, Span
+    from kfuzz.wire.records.message_set import Message
+    from kfuzz.wire.records.record_batch import Header, Place, Span
 
 __all__ = ["annotate", "codec_number", "opened", "payload_of", "stream_of"]
 
@@ -99,17 +99,17 @@ def _batch(
     header = parse_header(view, at)
     for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
         text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
-        if name == "base_timestamp" and header[5] & DELETE_HORIZON:
+        if name == "base_timestamp" and header.attributes & DELETE_HORIZON:
             text += " (the delete horizon)"
         yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
     start, end = at + BATCH_HEADER_SIZE, at + size
     if start == end:
         return
-    if header[5] & CODEC_MASK == 0:
+    if header.attributes & CODEC_MASK == 0:
         yield from _records(view[:end], start, header, path, records_of, bounds)
         return
-    yield _part(view, bounds, path, "payload", start, end, f"{end - start} bytes, {codec_name(header[5])}")
-    out = opened(view[at:end], limits) if header[12] > 0 else None
+    yield _part(view, bounds, path, "payload", start, end, f"{end - start} bytes, {codec_name(header.attributes)}")
+    out = opened(view[at:end], limits) if header.record_count > 0 else None
     if out is not None:
         text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
         yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
@@ -128,7 +128,7 @@ def stream_of(frame: bytes | memoryview) -> Span | None:
     if frame[MAGIC_AT] == 2:
         return BATCH_HEADER_SIZE, len(frame) - BATCH_HEADER_SIZE
     message, _ = parse_message(frame, 0, len(frame))
-    return None if message is None or message[6][1] < 0 else message[6]
+    return None if message is None or message.value[1] < 0 else message.value
 
 
 def opened(frame: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Decompressed | None:
@@ -147,7 +147,7 @@ def payload_of(view: memoryview, at: int, limits: Limits = DEFAULT_LIMITS) -> by
 
 
 def _records(
-    payload: bytes | memoryview, at: int, header: HeaderTuple, path: str, records_of: str | None, bounds: Bounds
+    payload: bytes | memoryview, at: int, header: Header, path: str, records_of: str | None, bounds: Bounds
 ) -> Iterator[Part]:
     places, count, last = first_places(payload, at, header, min(bounds.records, INT32_MAX), bounds.headers)
     end = yield from _shown(payload, at, places, 0, header, path, records_of, bounds)
@@ -157,9 +157,10 @@ def _records(
         start = max(around - 1, len(places))
         begins = end
         if start > len(places):
-            begins = first_places(payload, at, (*header[:12], start), 1, 1)[2]
+            begins = first_places(payload, at, header._replace(record_count=start), 1, 1)[2]
             yield _left_out(path, "record", len(places), start - len(places), end, begins)
-        few = first_places(payload, begins, (*header[:12], min(around + 2, count) - start), 0, bounds.headers)[0]
+        some = header._replace(record_count=min(around + 2, count) - start)
+        few = first_places(payload, begins, some, 0, bounds.headers)[0]
         end = yield from _shown(payload, begins, few, start, header, path, records_of, bounds)
         shown = start + len(few)
     else:
@@ -197,19 +198,19 @@ def _left_out(path: str, what: str, index: int, count: int, at: int, end: int) -
 def _shown(
     payload: bytes | memoryview,
     at: int,
-    places: list[PlaceTuple],
+    places: list[Place],
     first: int,
-    header: HeaderTuple,
+    header: Header,
     path: str,
     records_of: str | None,
     bounds: Bounds,
 ) -> Generator[Part, None, int]:
     """The parts of these records, the first of which is number ``first`` at byte ``at``; returns where they end."""
     end = at
-    is_control = header[5] & CONTROL != 0
+    is_control = header.attributes & CONTROL != 0
     for i, place in enumerate(places, first):
         texts: dict[str, str] = {}
-        spans = place[5:7]
+        spans = place.key, place.value
         # Decoded, a byte may take some hundreds.
         if (is_control or records_of is not None) and sum(max(span[1], 0) for span in spans) <= DECODED_BYTES_MAX:
             key, value = (None if size < 0 else bytes(payload[start : start + size]) for start, size in spans)
@@ -219,7 +220,7 @@ def _shown(
 
 
 def _record(
-    payload: bytes | memoryview, place: PlaceTuple, path: str, texts: dict[str, str], bounds: Bounds
+    payload: bytes | memoryview, place: Place, path: str, texts: dict[str, str], bounds: Bounds
 ) -> Generator[Part, None, int]:
     """The parts of one record; returns where it ends. The bytes between two spans are varints.
 
@@ -322,9 +323,9 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
         end = 0
         messages, count, last = parse_messages(out.data, bounds.records)
         for i, inner in enumerate(messages):
-            yield Part(f"{inside}.records[{i}]", "", inner[7][0], b"", f"magic {inner[2]}", heading=True)
+            yield Part(f"{inside}.records[{i}]", "", inner.extent[0], b"", f"magic {inner.magic}", heading=True)
             yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]", bounds)
-            end = inner[7][1]
+            end = inner.extent[1]
         if len(messages) < count:
             yield _left_out(inside, "message", len(messages), count - len(messages), end, last)
             end = last
@@ -333,7 +334,7 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bo
             yield _part(out.data, bounds, inside, "rest", end, len(out.data), text)
 
 
-def _message_parts(view: memoryview, message: MessageTuple, path: str, bounds: Bounds) -> Iterator[Part]:
+def _message_parts(view: memoryview, message: Message, path: str, bounds: Bounds) -> Iterator[Part]:
     offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
     values = {
         "base_offset": str(offset),

@@ -28,7 +28,7 @@ from kfuzz.wire.io.format cimport (
     LOG_APPEND_TIME,
     MESSAGE_AT_CRC,
 )
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.int64_map cimport entry_t, find, free_map, map_t, put
 from kfuzz.wire.io.sink cimport put_int32
 from kfuzz.wire.io.splitmix cimport nth
@@ -438,7 +438,7 @@ cdef class LogWalk(IndexWalk):
     # -- for Python, when the walk is over
 
     def hostile(self, data not None, int64_t at, int64_t offsets):
-        cdef Held held = hold(data)
+        cdef HeldBuffer held = hold(data)
         cdef int64_t last = self.next_offset + offsets - 1
         self.crc32c = crc32c_on(self.crc32c, held.p, held.n)
         self.hash_rest()

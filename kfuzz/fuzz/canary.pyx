@@ -7,7 +7,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from kfuzz.wire.io.cursor cimport cursor_t, get_zigzag
 from kfuzz.wire.io.format cimport VARINT, VARLONG
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.report cimport F_NONE, clear, report_t
 
 cdef enum:
@@ -70,7 +70,7 @@ def spring(data not None, int64_t at):
     AddressSanitizer reports the read, UndefinedBehaviorSanitizer the overflow. Without them, the target raises an
     exception. Returns 0 if the record fails a gate, and a negative number otherwise.
     """
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef report_t report
     cdef cursor_t c
     cdef int32_t sum

@@ -38,9 +38,9 @@ def pack(data: bytes) -> bytes | None:
     if magic == 2:
         return seal(batch[:BATCH_HEADER_SIZE] + compress(CODECS[codec], batch[BATCH_HEADER_SIZE:]), True, True)
     message, _ = parse_message(batch, 0, size)
-    if message is None or message[6][1] < 0:
+    if message is None or message.value[1] < 0:
         return None
-    value_at, value_length = message[6]
+    value_at, value_length = message.value
     inner = _sealed(batch[value_at : value_at + value_length])
     return _with_value(batch, compress(CODECS[codec], inner, magic=magic))
 

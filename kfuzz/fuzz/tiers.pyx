@@ -223,8 +223,8 @@ cdef class Records(First):
     """The promises for record batches, also as a broker or a log reads them if ``role`` says so.
 
     Verdict, rows and columns stop at the same bytes with the same findings and count the same records. A batch by
-    itself gives the same rows. The loops for wide registers and the portable ones write the same bytes and CRCs. Columns
-    of a sound uncompressed batch are written as the bytes that they were read from.
+    itself gives the same rows. The loops for wide registers and the portable ones write the same bytes and CRCs.
+    Columns of a sound uncompressed batch are written as the bytes that they were read from.
     """
 
     cdef Scan whole
@@ -310,7 +310,7 @@ cdef class Records(First):
             if state == AT_BATCH:
                 if not same_rows(&alone.rows, &rows.rows):
                     raise OracleFailure(f"the batch at byte {rows.at} has other rows by itself")
-                if not rows_are_inside(&rows.rows, rows.tools.size if rows.in_tools else rows.size):
+                if not rows_are_inside(&rows.rows, rows.decompressor.size if rows.in_decompressor else rows.size):
                     raise OracleFailure(f"a row of the batch at byte {rows.at} lies outside its bytes")
         finally:
             PyMem_Free(copy)
@@ -328,10 +328,10 @@ cdef class Records(First):
             return 0
         if not same_rows(&tabled.rows, &rows.rows):
             raise OracleFailure(f"the batch at byte {rows.at} has other rows for columns")
-        shift = 0 if rows.in_tools else rows.at
+        shift = 0 if rows.in_decompressor else rows.at
         if not self.has_rows(before, shift):
             raise OracleFailure(f"the columns of the batch at byte {rows.at} differ from its rows")
-        if (rows.magic == LAST_MAGIC and not rows.in_tools and rows.report.count == 0
+        if (rows.magic == LAST_MAGIC and not rows.in_decompressor and rows.report.count == 0
                 and not rows.h.attributes & (LOG_APPEND_TIME | CODEC_MASK) and self.table.buffer < BUFFERS_MAX):
             self.starts[self.table.buffer], self.sizes[self.table.buffer] = p, n
             self.check_written(p, before)

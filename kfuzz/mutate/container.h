@@ -83,8 +83,8 @@ static int kfuzz_unlz4_block(const char *data, char *output, int n, int room)
     return -1;
 }
 
-/* A raw snappy block, added to the output of the tools. */
-static int kfuzz_unsnappy_block(kfuzz_tools *tools, const uint8_t *p, int64_t n)
+/* A raw snappy block, added to the decompressor's output. */
+static int kfuzz_unsnappy_block(kfuzz_decompressor *decompressor, const uint8_t *p, int64_t n)
 {
     const uint8_t *const end = p + n;
     int64_t size = 0, came = 0;
@@ -97,9 +97,10 @@ static int kfuzz_unsnappy_block(kfuzz_tools *tools, const uint8_t *p, int64_t n)
         if (*p++ < 0x80)
             break;
     }
-    if (shift == 35 || size > KFUZZ_PAYLOAD_MAX - tools->size || !kfuzz_room_for(tools, tools->size + size + 1))
+    if (shift == 35 || size > KFUZZ_PAYLOAD_MAX - decompressor->size ||
+        !kfuzz_room_for(decompressor, decompressor->size + size + 1))
         return 0;
-    out = tools->out + tools->size;
+    out = decompressor->out + decompressor->size;
     while (p < end) {
         const int tag = *p++, kind = tag & 3;
         int64_t length = (tag >> 2) + 1, distance = 0;
@@ -126,44 +127,44 @@ static int kfuzz_unsnappy_block(kfuzz_tools *tools, const uint8_t *p, int64_t n)
         if (!kfuzz_copy_back(out, &came, size, length, distance))
             return 0;
     }
-    tools->size += came;
+    decompressor->size += came;
     return came == size;
 }
 
 /* Blocks in xerial's container, or one raw block. */
-static int kfuzz_unsnappy(kfuzz_tools *tools, const uint8_t *p, int64_t n)
+static int kfuzz_unsnappy(kfuzz_decompressor *decompressor, const uint8_t *p, int64_t n)
 {
     int64_t at = KFUZZ_XERIAL_BYTES;
     if (n < KFUZZ_XERIAL_BYTES || memcmp(p, kfuzz_xerial, 8) != 0)
-        return kfuzz_unsnappy_block(tools, p, n);
+        return kfuzz_unsnappy_block(decompressor, p, n);
     while (n - at >= 4) {
         const int64_t size = (int64_t) kfuzz_big(p + at, 4);
         at += 4;
-        if (size > n - at || !kfuzz_unsnappy_block(tools, p + at, size))
+        if (size > n - at || !kfuzz_unsnappy_block(decompressor, p + at, size))
             return 0;
         at += size;
     }
     return at == n;
 }
 
-/* Decompress into `tools`. 0 if the bytes are not what an ordinary writer makes. */
 _Static_assert(KFUZZ_LAST_CODEC == KFUZZ_ZSTD, "kfuzz_open and kfuzz_pack need the new codec");
 
-static int kfuzz_open(kfuzz_tools *tools, int codec, int magic, const uint8_t *p, int64_t n)
+/* Decompress into `decompressor`. 0 if the bytes are not what an ordinary writer makes. */
+static int kfuzz_open(kfuzz_decompressor *decompressor, int codec, int magic, const uint8_t *p, int64_t n)
 {
     uint32_t crc;
-    tools->size = 0;
+    decompressor->size = 0;
     switch (codec) {
     case KFUZZ_GZIP:
-        return kfuzz_has_gzip && kfuzz_gunzip(tools, p, n, KFUZZ_PAYLOAD_MAX, &crc)
-            && kfuzz_crc32_plain(0, tools->out, (size_t) tools->size) == crc;
+        return kfuzz_has_gzip && kfuzz_gunzip(decompressor, p, n, KFUZZ_PAYLOAD_MAX, &crc)
+            && kfuzz_crc32_plain(0, decompressor->out, (size_t) decompressor->size) == crc;
     case KFUZZ_SNAPPY:
-        return kfuzz_unsnappy(tools, p, n);
+        return kfuzz_unsnappy(decompressor, p, n);
     case KFUZZ_LZ4:
         kfuzz_lz4_block = kfuzz_unlz4_block;
-        return kfuzz_unlz4(tools, p, n, KFUZZ_PAYLOAD_MAX, magic == 0);
+        return kfuzz_unlz4(decompressor, p, n, KFUZZ_PAYLOAD_MAX, magic == 0);
     case KFUZZ_ZSTD:
-        return kfuzz_has_zstd && kfuzz_unzstd(tools, p, n, KFUZZ_PAYLOAD_MAX);
+        return kfuzz_has_zstd && kfuzz_unzstd(decompressor, p, n, KFUZZ_PAYLOAD_MAX);
     default:
         return 0; /* unreachable: the caller knows the codec */
     }

@@ -13,7 +13,7 @@ cdef extern from "messages.h" nogil:
         uint8_t *p
         int64_t n
 
-    ctypedef struct tools_t "kfuzz_tools":
+    ctypedef struct decompressor_t "kfuzz_decompressor":
         uint8_t *out
         int64_t size
 
@@ -24,7 +24,7 @@ cdef extern from "messages.h" nogil:
         text_t other
         text_t text
         text_t packed
-        tools_t tools
+        decompressor_t decompressor
         uint64_t *kinds
 
     ctypedef struct flat_schema_t "kfuzz_flat_schema":
@@ -45,7 +45,7 @@ cdef extern from "messages.h" nogil:
     bint kfuzz_put(text_t *text, int64_t at, int64_t old, const uint8_t *data, int64_t n)
     void kfuzz_seal(text_t *text, int64_t at, int64_t end, bint length, bint crc)
     bint kfuzz_pack(text_t *packed, int codec, int magic, dice_t *dice, const uint8_t *p, int64_t n)
-    bint kfuzz_open(tools_t *tools, int codec, int magic, const uint8_t *p, int64_t n)
+    bint kfuzz_open(decompressor_t *decompressor, int codec, int magic, const uint8_t *p, int64_t n)
 
 kfuzz_mutator_init((ZLIB_LIBRARY or "").encode(), (ZSTD_LIBRARY or "").encode())
 
@@ -120,9 +120,10 @@ cdef class Engine:
         return PyBytes_FromStringAndSize(<char *> self.m.packed.p, <Py_ssize_t> self.m.packed.n)
 
     def opened(self, int codec, int magic, bytes data not None):
-        if not kfuzz_open(&self.m.tools, codec, magic, <uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)):
+        if not kfuzz_open(&self.m.decompressor, codec, magic, <uint8_t *> PyBytes_AS_STRING(data),
+                          PyBytes_GET_SIZE(data)):
             return None
-        return PyBytes_FromStringAndSize(<char *> self.m.tools.out, <Py_ssize_t> self.m.tools.size)
+        return PyBytes_FromStringAndSize(<char *> self.m.decompressor.out, <Py_ssize_t> self.m.decompressor.size)
 
 
 def seal(bytes frame not None, bint length, bint crc):

@@ -74,7 +74,7 @@ typedef struct {
     kfuzz_text text;
     kfuzz_text payload;
     kfuzz_text packed;
-    kfuzz_tools tools;
+    kfuzz_decompressor decompressor;
     /* Of messages: the parts of the text, and of the other input. */
     kfuzz_places places;
     kfuzz_places other_places;
@@ -107,7 +107,7 @@ static void kfuzz_mutator_free(kfuzz_mutator *m)
     KFUZZ_FREE(m->packed.p);
     KFUZZ_FREE(m->places.made);
     KFUZZ_FREE(m->other_places.made);
-    kfuzz_free_tools(&m->tools);
+    kfuzz_free_decompressor(&m->decompressor);
 }
 
 /* ------------------------------------------------------------------------------------------------ repair */
@@ -409,9 +409,9 @@ static int kfuzz_open_payload(kfuzz_mutator *m, const kfuzz_text *text, const kf
     const uint8_t *p = text->p + container->at.at;
     int64_t n = container->at.end - container->at.at;
     m->payload.n = 0;
-    if (container->codec && kfuzz_open(&m->tools, container->codec, container->magic, p, n)) {
-        p = m->tools.out;
-        n = m->tools.size;
+    if (container->codec && kfuzz_open(&m->decompressor, container->codec, container->magic, p, n)) {
+        p = m->decompressor.out;
+        n = m->decompressor.size;
     }
     return kfuzz_reserve(&m->payload, n + m->text.room) && kfuzz_put(&m->payload, 0, 0, p, n);
 }
@@ -449,10 +449,10 @@ static int kfuzz_splice_part(kfuzz_mutator *m, kfuzz_text *text, kfuzz_part_end 
     inside.p = m->other.p + container.at.at;
     inside.n = container.at.end - container.at.at;
     if (container.codec) {
-        if (!kfuzz_open(&m->tools, container.codec, container.magic, inside.p, inside.n))
+        if (!kfuzz_open(&m->decompressor, container.codec, container.magic, inside.p, inside.n))
             return 0;
-        inside.p = m->tools.out;
-        inside.n = m->tools.size;
+        inside.p = m->decompressor.out;
+        inside.n = m->decompressor.size;
     }
     return kfuzz_any(&inside, part_end, &m->dice, &part)
         && kfuzz_put(text, at, 0, inside.p + part.at, part.end - part.at);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "tools.h"
+#include "decompressor.h"
 #include "varint.h"
 #include "text.h"
 

@@ -29,7 +29,7 @@ from kfuzz.wire.io.layout import (
     TRANSACTIONAL,
 )
 from kfuzz.wire.records.record_batch import parse_header
-from kfuzz.wire.walk.survey import renumbered
+from kfuzz.wire.walk.record_list import renumbered
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -23,7 +23,7 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import readings
 from kfuzz.wire.records.batch_writer import encode_payload
 from kfuzz.wire.records.message_set import encode_message, encode_messages
-from kfuzz.wire.walk.survey import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, survey
+from kfuzz.wire.walk.record_list import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, survey
 
 __all__ = ["Rebuilt", "empty_batch", "frames", "rebuild"]
 

@@ -13,7 +13,7 @@ from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.builder import Rebuilt, empty_batch, frames, rebuild
 from kfuzz.records.model import Reading, Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
-from kfuzz.wire.walk.survey import survey
+from kfuzz.wire.walk.record_list import survey
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -15,7 +15,7 @@ from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import decode
 from kfuzz.records.writer import encode_batch
-from kfuzz.wire.walk.survey import Survey, renumbered, survey
+from kfuzz.wire.walk.record_list import Survey, renumbered, survey
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

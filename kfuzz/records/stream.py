@@ -30,7 +30,7 @@ from kfuzz.records.read.reader import batches as read_batches
 from kfuzz.records.read.reader import chosen
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
 from kfuzz.wire.records.framing import next_frame
-from kfuzz.wire.walk.survey import in_order
+from kfuzz.wire.walk.record_list import in_order
 from kfuzz.wire.walk.transactions import (
     ABORT,
     KEY_INVALID,

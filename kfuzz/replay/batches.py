@@ -35,7 +35,7 @@ from kfuzz.wire.io.layout import (
     TRANSACTIONAL,
 )
 from kfuzz.wire.records.framing import frames, next_frame
-from kfuzz.wire.walk.survey import renumbered
+from kfuzz.wire.walk.record_list import renumbered
 
 __all__ = ["Batch", "Left", "Marker", "Part", "Step", "find_parts", "set_producer", "steps"]
 

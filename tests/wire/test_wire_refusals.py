@@ -19,7 +19,7 @@ from kfuzz.records.writer import header_fields
 from kfuzz.wire.columns.writer import ColumnWriter, ends_of_runs
 from kfuzz.wire.io.cursor import uvarint, uvarint_of
 from kfuzz.wire.io.output import Full, Output
-from kfuzz.wire.walk.survey import survey
+from kfuzz.wire.walk.record_list import survey
 
 RECORD = Record(0, 1, b"k", b"v")
 FIELDS = header_fields(RecordBatch(0, 0, []))

@@ -1,5 +1,6 @@
 # The docstrings are in reader.pyx, where ``help`` finds them.
 from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 from typing_extensions import Buffer
 
@@ -10,9 +11,24 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.wire.walk.policy import Choice, Policy
 
-# Byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max timestamp, attributes,
-# producer id, producer epoch, base sequence, leader epoch, whether the reading continues, findings.
-HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, bool, list[Finding] | None]
+class BatchHeader(NamedTuple):
+    """A batch's header, with its place, whether the reading continues after it, and its findings."""
+
+    at: int
+    size: int
+    magic: int
+    record_count: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    leader_epoch: int
+    is_readable: bool
+    findings: list[Finding] | None
 
 def read(
     data: Buffer,
@@ -44,7 +60,7 @@ def batches(
 ) -> Iterator[RecordBatch]: ...
 def headers(
     data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
-) -> Iterator[HeaderTuple]: ...
+) -> Iterator[BatchHeader]: ...
 def readings(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Reading, int, int]]: ...
 def chosen(data: Buffer, choice: Choice) -> Generator[RecordBatch, None, RecordBatch | None]: ...
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]: ...

@@ -4,6 +4,8 @@ Each call runs the compiled scan. At stops that need Python, ``walk.Walk`` takes
 needed, so a call on good bytes costs little more than the scan.
 """
 
+from collections import namedtuple
+
 cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 
@@ -26,6 +28,11 @@ from kfuzz.wire.walk.search import find_batch
 from kfuzz.wire.walk.segment import SegmentRules
 
 __all__ = ["batches", "check", "check_with", "chosen", "decode", "headers", "iterate", "read", "readings"]
+
+BatchHeader = namedtuple("BatchHeader", (
+    "at", "size", "magic", "record_count", "base_offset", "last_offset", "base_timestamp", "max_timestamp",
+    "attributes", "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "is_readable", "findings",
+))
 
 # A cache with the last topic and its rules, because a broker gets many requests for one topic. Both are in one tuple,
 # so that a thread never sees one topic with the rules of another.
@@ -263,9 +270,7 @@ def readings(data, *, limits=DEFAULT_LIMITS):
 def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     """Yield the header of each batch in ``data``, with its place and its findings.
 
-    A header is a tuple: byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max
-    timestamp, attributes, producer id, producer epoch, base sequence, leader epoch, whether the reading continues,
-    findings (a list or None). Records are judged as :func:`check` does, with the same loop; no objects are made of
+    Each is a :class:`BatchHeader`. Records are judged as :func:`check` does, with the same loop; no objects are made of
     them. A message of magic 0 or 1 has -1 in each field that its format lacks. A batch without timestamps has -1 there.
 
     A refused batch is the last one; its size is -1 if its frame is refused. Otherwise the last tuple has the size 0: it
@@ -287,22 +292,22 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
             findings = reader.verdict.findings
             reader.verdict.findings = []
         if scan.size == 0:
-            yield scan.at, 0, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, not scan.is_cut, findings
+            yield BatchHeader(scan.at, 0, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, not scan.is_cut, findings)
             return
         yield header_at(scan, is_readable, findings)
         if not is_readable:
             return
 
 
-cdef tuple header_at(Scan scan, bint is_readable, list findings):
+cdef object header_at(Scan scan, bint is_readable, list findings):
     """The header of the batch of this stop."""
     cdef int attributes = scan.h.attributes & 0xffff
     cdef int64_t base
     cdef const uint8_t *p = scan.base + scan.at
     if scan.size < 0:
-        return scan.at, -1, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, False, findings
+        return BatchHeader(scan.at, -1, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, False, findings)
     if scan.magic == LAST_MAGIC:
-        return (
+        return BatchHeader(
             scan.at, scan.size, scan.magic, scan.found, scan.h.base_offset,
             <int64_t> (<uint64_t> scan.h.base_offset + <uint64_t> scan.h.last_offset_delta),
             scan.h.base_timestamp, scan.h.max_timestamp, attributes, scan.h.producer_id, scan.h.producer_epoch,
@@ -311,13 +316,13 @@ cdef tuple header_at(Scan scan, bint is_readable, list findings):
     if not is_readable:
         # A refused message was not read as a whole.
         base = <int64_t> load64(p)
-        return (
+        return BatchHeader(
             scan.at, scan.size, scan.magic, 0, base, base, -1, -1, p[MESSAGE_AT_ATTRIBUTES], -1, -1, -1, -1, False,
             findings,
         )
     # The offset of a wrapper is that of its last message.
     base = scan.first_offset if scan.is_opened else scan.message.offset
-    return (
+    return BatchHeader(
         scan.at, scan.size, scan.magic, scan.found, base, scan.message.offset, scan.message.timestamp,
         scan.message.timestamp, scan.message.attributes & 0xff, -1, -1, -1, -1, True, findings,
     )

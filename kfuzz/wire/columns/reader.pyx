@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from kfuzz.wire.io.arrays cimport resize
 from kfuzz.wire.io.format cimport LOG_APPEND_TIME
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.records.record_batch cimport header_row_t, header_t, row_t, rows_t
 
 cdef extern from "views.h":
@@ -238,7 +238,7 @@ cdef class Columns:
         cdef int64_t i
         cdef int64_t n = self.count
         cdef int64_t count = len(self.buffers)
-        cdef Held part
+        cdef HeldBuffer part
         # Made first, because it may fail: once the arrays hold a reference to the columns, only Arrow releases it.
         cdef object address = <uintptr_t> &self.arrays[TABLE]
         if self.pointers != NULL:

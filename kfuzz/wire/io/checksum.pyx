@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from crc32c import crc32c
 
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 
 __all__ = ["crc32", "crc32_joined", "crc32c", "crc32c_joined", "kernel", "zlib_kernel"]
 
@@ -117,13 +117,13 @@ cdef uint32_t plain_crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
 
 def zlib_kernel(data not None, uint32_t value=0):
     """The CRC-32 kernel by itself, for tests. None if it is off or this machine lacks its instructions."""
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     return kfuzz_crc32(value, held.p, <size_t> held.n) if zlib_there else None
 
 
 def zlib_tables(data not None, uint32_t value=0):
     """The CRC-32 tables by themselves, for tests; they do the work on machines without those instructions."""
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     return kfuzz_crc32_plain(value, held.p, <size_t> held.n)
 
 
@@ -132,7 +132,7 @@ def kernel(data not None, uint32_t value=0, int bits=64):
 
     None if it is off or this machine lacks its instructions.
     """
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef size_t n = <size_t> held.n
     if bits == 64:
         return kfuzz_crc32c(value, held.p, n) if there else None

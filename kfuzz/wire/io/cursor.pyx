@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from kfuzz.wire.io.format cimport VARINT, VARLONG
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.report cimport (
     RECORD_TRUNCATED,
     VARINT_EXCESS_BITS,
@@ -110,7 +110,7 @@ cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
 
 def uvarint_in_front(data not None):
     """The unsigned varint of at most five bytes at the start of a buffer; -1 if it is cut off, -2 if it is longer."""
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef uint64_t raw
     cdef int size = find_uvarint(held.p, held.n, VARINT, &raw)
     return size if size < 0 else <int64_t> raw
@@ -122,7 +122,7 @@ def uvarint_of(data not None, int longest):
     The size is in bytes: -1 if the varint is cut off, -2 if it is longer. Bits above the 64th are dropped.
     ``ValueError`` unless ``longest`` is 1 to 10.
     """
-    cdef Held held
+    cdef HeldBuffer held
     cdef uint64_t raw
     cdef int size
     if longest < 1 or longest > VARLONG:

@@ -25,9 +25,9 @@ cdef extern from "Python.h":
 
 cdef bytes cut_bytes(bytes made, int64_t used):
     cdef int64_t capacity = PyBytes_GET_SIZE(made)
-    # _PyBytes_Resize would return the unused pages of a large block to the system, and the next allocation would pay for
-    # cleared pages: `encode-columns` of benchmarks/ takes three times as long. So keep the block if at least half of it
-    # is used, and copy the bytes out of it otherwise.
+    # _PyBytes_Resize would return the unused pages of a large block to the system, and the next allocation would pay
+    # for cleared pages: `encode-columns` of benchmarks/ takes three times as long. So keep the block if at least half
+    # of it is used, and copy the bytes out of it otherwise.
     if used < capacity / 2 or capacity < 64:
         return PyBytes_FromStringAndSize(PyBytes_AS_STRING(made), <Py_ssize_t> used)
     kfuzz_cut_bytes(made, <Py_ssize_t> used)

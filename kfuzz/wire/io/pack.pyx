@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.unpack cimport LZ4, ZSTD
 
 cdef extern from "pack.h":
@@ -71,7 +71,7 @@ cdef void free_packer(packer_t *packer) noexcept nogil:
 
 
 def packed(int codec, data not None):
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef packer_t packer
     cdef int64_t room = packed_bound(codec, held.n)
     cdef int64_t size

@@ -9,7 +9,7 @@
 
 #include "library.h"
 #include "memory.h"
-#include "tools.h"
+#include "decompressor.h"
 
 #define KFUZZ_ZLIB_FINISH 4
 #define KFUZZ_ZLIB_STREAM_END 1
@@ -115,42 +115,43 @@ void __asan_unpoison_memory_region(const volatile void *p, size_t n);
 #endif
 #endif
 
-static void kfuzz_show_spare(const kfuzz_tools *tools)
+static void kfuzz_show_spare(const kfuzz_decompressor *decompressor)
 {
 #ifdef KFUZZ_ADDRESSES_CHECKED
-    __asan_unpoison_memory_region(tools->out, (size_t) tools->capacity);
+    __asan_unpoison_memory_region(decompressor->out, (size_t) decompressor->capacity);
 #else
-    (void) tools;
+    (void) decompressor;
 #endif
 }
 
-static void kfuzz_hide_spare(const kfuzz_tools *tools)
+static void kfuzz_hide_spare(const kfuzz_decompressor *decompressor)
 {
 #ifdef KFUZZ_ADDRESSES_CHECKED
-    __asan_poison_memory_region(tools->out + tools->size, (size_t) (tools->capacity - tools->size));
+    __asan_poison_memory_region(decompressor->out + decompressor->size,
+                                (size_t) (decompressor->capacity - decompressor->size));
 #else
-    (void) tools;
+    (void) decompressor;
 #endif
 }
 
 /* Make room for `size` bytes in total. The caller has checked that the input can hold that many. */
-static int kfuzz_room_for(kfuzz_tools *tools, int64_t size)
+static int kfuzz_room_for(kfuzz_decompressor *decompressor, int64_t size)
 {
-    const int64_t capacity = size > 2 * tools->capacity ? size : 2 * tools->capacity;
+    const int64_t capacity = size > 2 * decompressor->capacity ? size : 2 * decompressor->capacity;
     void *moved;
-    if (size <= tools->capacity)
+    if (size <= decompressor->capacity)
         return 1;
-    moved = kfuzz_moved(tools->out, (size_t) capacity);
+    moved = kfuzz_moved(decompressor->out, (size_t) capacity);
     if (moved == NULL)
         return 0; /* unreachable: only if memory runs out */
-    tools->out = moved;
-    tools->capacity = capacity;
+    decompressor->out = moved;
+    decompressor->capacity = capacity;
     return 1;
 }
 
-static int kfuzz_ready_inflater(kfuzz_tools *tools)
+static int kfuzz_ready_inflater(kfuzz_decompressor *decompressor)
 {
-    kfuzz_zlib_stream *z = tools->inflater;
+    kfuzz_zlib_stream *z = decompressor->inflater;
     if (z != NULL)
         return kfuzz_inflate_reset(z) == 0;
     z = kfuzz_moved(NULL, sizeof(*z));
@@ -162,13 +163,13 @@ static int kfuzz_ready_inflater(kfuzz_tools *tools)
         KFUZZ_FREE(z); /* unreachable: only if memory runs out */
         return 0; /* unreachable: only if memory runs out */
     }
-    tools->inflater = z;
+    decompressor->inflater = z;
     return 1;
 }
 
 /* One gzip member without optional fields. Its trailer has the output's size modulo 2^32, and the CRC-32 of the output,
  * which the caller must compare with `*crc`. */
-static int kfuzz_gunzip(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t limit, uint32_t *crc)
+static int kfuzz_gunzip(kfuzz_decompressor *decompressor, const uint8_t *p, int64_t n, int64_t limit, uint32_t *crc)
 {
     const uint8_t *trailer = p + n - KFUZZ_GZIP_TRAILER_BYTES;
     kfuzz_zlib_stream *z;
@@ -178,18 +179,18 @@ static int kfuzz_gunzip(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t
     size = kfuzz_little32(trailer + 4);
     if (size > limit || size > n * KFUZZ_GZIP_MOST)
         return 0;
-    if (!kfuzz_room_for(tools, size + KFUZZ_GZIP_SLACK) || !kfuzz_ready_inflater(tools))
+    if (!kfuzz_room_for(decompressor, size + KFUZZ_GZIP_SLACK) || !kfuzz_ready_inflater(decompressor))
         return 0; /* unreachable: only if memory runs out */
-    z = tools->inflater;
+    z = decompressor->inflater;
     z->next_in = p + KFUZZ_GZIP_HEADER_BYTES;
     /* With the trailer, and with more room than the stream may fill: the fast loops go to the end then. */
     z->avail_in = (unsigned) (n - KFUZZ_GZIP_HEADER_BYTES);
-    z->next_out = tools->out;
+    z->next_out = decompressor->out;
     z->avail_out = (unsigned) (size + KFUZZ_GZIP_SLACK);
     if (kfuzz_inflate(z, KFUZZ_ZLIB_FINISH) != KFUZZ_ZLIB_STREAM_END || z->avail_in != KFUZZ_GZIP_TRAILER_BYTES ||
         z->avail_out != KFUZZ_GZIP_SLACK)
         return 0;
-    tools->size = size;
+    decompressor->size = size;
     *crc = kfuzz_little32(trailer);
     return 1;
 }
@@ -201,7 +202,7 @@ static inline uint8_t kfuzz_lz4_checksum(const uint8_t *p, int covers_magic)
 }
 
 /* One lz4 frame of independent blocks, with no content size and no checksum except the header's. */
-static int kfuzz_unlz4(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t limit, int covers_magic)
+static int kfuzz_unlz4(kfuzz_decompressor *decompressor, const uint8_t *p, int64_t n, int64_t limit, int covers_magic)
 {
     int64_t at = KFUZZ_LZ4_HEADER_BYTES, largest;
     if (n < KFUZZ_LZ4_HEADER_BYTES + 4 || kfuzz_little32(p) != 0x184d2204 || p[4] != 0x60 || p[5] & 0x8f || p[5] < 0x40)
@@ -220,19 +221,20 @@ static int kfuzz_unlz4(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t 
             return 0;
         most = size * KFUZZ_LZ4_MOST + 16;
         most = is_stored ? size : most < largest ? most : largest;
-        most = most < limit - tools->size ? most : limit - tools->size;
-        if (!kfuzz_room_for(tools, tools->size + most))
+        most = most < limit - decompressor->size ? most : limit - decompressor->size;
+        if (!kfuzz_room_for(decompressor, decompressor->size + most))
             return 0; /* unreachable: only if memory runs out */
         if (!is_stored)
-            most = kfuzz_lz4_block((const char *) p + at, (char *) tools->out + tools->size, (int) size, (int) most);
+            most = kfuzz_lz4_block((const char *) p + at, (char *) decompressor->out + decompressor->size, (int) size,
+                                   (int) most);
         else if (most == size)
-            memcpy(tools->out + tools->size, p + at, (size_t) size);
+            memcpy(decompressor->out + decompressor->size, p + at, (size_t) size);
         else
             return 0;
         /* Kafka takes a block without bytes as the end. */
         if (most <= 0)
             return 0;
-        tools->size += most;
+        decompressor->size += most;
         at += size;
     }
     return 0;
@@ -291,31 +293,31 @@ static int64_t kfuzz_zstd_most(const uint8_t *p, int64_t n)
 }
 
 /* One zstd frame without a dictionary. */
-static int kfuzz_unzstd(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t limit)
+static int kfuzz_unzstd(kfuzz_decompressor *decompressor, const uint8_t *p, int64_t n, int64_t limit)
 {
     int64_t most = kfuzz_zstd_most(p, n);
     size_t came;
     most = most < limit ? most : limit;
-    if (most < 0 || !kfuzz_room_for(tools, most > 1 ? most : 1))
+    if (most < 0 || !kfuzz_room_for(decompressor, most > 1 ? most : 1))
         return 0;
-    if (tools->zstd == NULL && (tools->zstd = kfuzz_zstd_new()) == NULL)
+    if (decompressor->zstd == NULL && (decompressor->zstd = kfuzz_zstd_new()) == NULL)
         return 0; /* unreachable: only if memory runs out */
-    came = kfuzz_zstd_decompress(tools->zstd, tools->out, (size_t) most, p, (size_t) n);
+    came = kfuzz_zstd_decompress(decompressor->zstd, decompressor->out, (size_t) most, p, (size_t) n);
     if (kfuzz_zstd_is_error(came))
         return 0;
-    tools->size = (int64_t) came;
+    decompressor->size = (int64_t) came;
     return 1;
 }
 
-static void kfuzz_free_tools(kfuzz_tools *tools)
+static void kfuzz_free_decompressor(kfuzz_decompressor *decompressor)
 {
-    KFUZZ_FREE(tools->out);
-    if (tools->inflater != NULL) {
-        kfuzz_inflate_end(tools->inflater);
-        KFUZZ_FREE(tools->inflater);
+    KFUZZ_FREE(decompressor->out);
+    if (decompressor->inflater != NULL) {
+        kfuzz_inflate_end(decompressor->inflater);
+        KFUZZ_FREE(decompressor->inflater);
     }
-    if (tools->zstd != NULL)
-        kfuzz_zstd_free(tools->zstd);
+    if (decompressor->zstd != NULL)
+        kfuzz_zstd_free(decompressor->zstd);
 }
 
 #endif

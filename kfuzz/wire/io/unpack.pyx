@@ -11,19 +11,19 @@ from cpython.mem cimport PyMem_RawFree as free
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.io.checksum cimport crc32_of
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 
 cdef extern from "unpack.h" nogil:
     bint kfuzz_use_zlib(const char *path)
     bint kfuzz_use_zlib_ng(const char *path)
     bint kfuzz_use_lz4(const char *path)
     bint kfuzz_use_zstd(const char *path)
-    bint kfuzz_gunzip(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit, uint32_t *crc)
-    bint kfuzz_unlz4(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit, bint covers_magic)
-    bint kfuzz_unzstd(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit)
-    void kfuzz_free_tools(tools_t *tools)
-    void kfuzz_show_spare(const tools_t *tools)
-    void kfuzz_hide_spare(const tools_t *tools)
+    bint kfuzz_gunzip(decompressor_t *decompressor, const uint8_t *p, int64_t n, int64_t limit, uint32_t *crc)
+    bint kfuzz_unlz4(decompressor_t *decompressor, const uint8_t *p, int64_t n, int64_t limit, bint covers_magic)
+    bint kfuzz_unzstd(decompressor_t *decompressor, const uint8_t *p, int64_t n, int64_t limit)
+    void kfuzz_free_decompressor(decompressor_t *decompressor)
+    void kfuzz_show_spare(const decompressor_t *decompressor)
+    void kfuzz_hide_spare(const decompressor_t *decompressor)
 
 cdef enum:
     # The largest buffer that is kept from one scan to the next; a batch of Kafka's default limit fits.
@@ -45,63 +45,67 @@ def codecs():
     return [codec for codec, is_there in ((GZIP, has_gzip), (LZ4, has_lz4), (ZSTD, has_zstd)) if is_there]
 
 
-cdef bint unpack(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
-    """Decompress into ``tools``. False leaves the payload to Python, also if there is no memory."""
+cdef bint unpack(decompressor_t *decompressor, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
+    """Decompress into ``decompressor``. False leaves the payload to Python, also if there is no memory."""
     cdef bint is_whole
-    kfuzz_show_spare(tools)
-    is_whole = unpack_open(tools, codec, p, n, limit)
-    kfuzz_hide_spare(tools)
+    kfuzz_show_spare(decompressor)
+    is_whole = unpack_open(decompressor, codec, p, n, limit)
+    kfuzz_hide_spare(decompressor)
     return is_whole
 
 
-cdef bint unpack_open(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
+cdef bint unpack_open(decompressor_t *decompressor, int codec, const uint8_t *p, int64_t n,
+                      int64_t limit) noexcept nogil:
     cdef uint32_t crc = 0
-    tools.size = 0
+    decompressor.size = 0
     if n >= INT32_MAX:
         return False  # unreachable: needs 2 GiB of contents
     if codec == GZIP:
-        return has_gzip and kfuzz_gunzip(tools, p, n, limit, &crc) and crc32_of(tools.out, tools.size) == crc
+        return (has_gzip and kfuzz_gunzip(decompressor, p, n, limit, &crc)
+                and crc32_of(decompressor.out, decompressor.size) == crc)
     if codec == LZ4:
-        return has_lz4 and kfuzz_unlz4(tools, p, n, limit, False)
-    return codec == ZSTD and has_zstd and kfuzz_unzstd(tools, p, n, limit)
+        return has_lz4 and kfuzz_unlz4(decompressor, p, n, limit, False)
+    return codec == ZSTD and has_zstd and kfuzz_unzstd(decompressor, p, n, limit)
 
 
 # --- from one scan to the next --------------------------------------------------------------------------------------
 
 # Tools that no scan uses now; taking them clears this slot.
-cdef tools_t spare = tools_t(NULL, 0, 0, NULL, NULL)
+cdef decompressor_t spare = decompressor_t(NULL, 0, 0, NULL, NULL)
 
 
-cdef void take_tools(tools_t *tools) noexcept:
+cdef void take_decompressor(decompressor_t *decompressor) noexcept:
     global spare
-    tools[0] = spare
-    spare = tools_t(NULL, 0, 0, NULL, NULL)
+    decompressor[0] = spare
+    spare = decompressor_t(NULL, 0, 0, NULL, NULL)
 
 
-cdef void keep_tools(tools_t *tools) noexcept:
-    """Keep the tools for the next scan, or free them if others are kept already."""
+cdef void keep_decompressor(decompressor_t *decompressor) noexcept:
+    """Keep the decompressor for the next scan, or free them if others are kept already."""
     global spare
-    if tools.capacity > KEPT_BYTES:
-        free(tools.out)
-        tools.out = NULL
-        tools.capacity = 0
+    if decompressor.capacity > KEPT_BYTES:
+        free(decompressor.out)
+        decompressor.out = NULL
+        decompressor.capacity = 0
     if spare.inflater == NULL and spare.zstd == NULL and spare.out == NULL:
-        spare = tools[0]
+        spare = decompressor[0]
     else:
-        free_tools(tools)
+        free_decompressor(decompressor)
 
 
-cdef void free_tools(tools_t *tools) noexcept nogil:
-    kfuzz_free_tools(tools)
+cdef void free_decompressor(decompressor_t *decompressor) noexcept nogil:
+    kfuzz_free_decompressor(decompressor)
 
 
 def unpacked(int codec, data not None, int64_t limit):
-    cdef Held held = hold(data)
-    cdef tools_t tools
+    cdef HeldBuffer held = hold(data)
+    cdef decompressor_t decompressor
     cdef bint is_whole
-    take_tools(&tools)
-    is_whole = unpack(&tools, codec, held.p, held.n, limit)
+    take_decompressor(&decompressor)
+    is_whole = unpack(&decompressor, codec, held.p, held.n, limit)
     try:
-        return PyBytes_FromStringAndSize(<const char *> tools.out, <Py_ssize_t> tools.size) if is_whole else None
+        if not is_whole:
+            return None
+        return PyBytes_FromStringAndSize(<const char *> decompressor.out, <Py_ssize_t> decompressor.size)
     finally:
-        keep_tools(&tools)
+        keep_decompressor(&decompressor)

@@ -4,7 +4,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.scratch cimport Scratch
 from kfuzz.wire.messages.checker cimport check_message, notes_of, walk_t
 from kfuzz.wire.messages.explainer cimport places_of
@@ -22,7 +22,7 @@ cdef class Schema(Program):
     """The interface is described in schema.pyi."""
 
     def check(self, data, /):
-        cdef Held held
+        cdef HeldBuffer held
         if type(data) is bytes:
             return self.checked(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         held = hold(data)

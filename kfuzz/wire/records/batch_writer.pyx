@@ -13,7 +13,7 @@ from kfuzz.errors import EncodeError
 
 from kfuzz.wire.io.checksum cimport crc32c_of
 from kfuzz.wire.io.format cimport AT_ATTRIBUTES, AT_CRC, HEADER_SIZE, LOG_OVERHEAD
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.scratch cimport Scratch, out_t, reserve
 from kfuzz.wire.io.sink cimport (
     put_bytes,
@@ -296,8 +296,8 @@ def encode_payload(tuple fields not None, list parts not None):
 cdef bytes put_payload(header_t *h, list parts):
     cdef int64_t size = HEADER_SIZE
     cdef uint8_t *p
-    cdef Held part
-    # Held until the end, so that no buffer can be resized between the sum and the copy.
+    cdef HeldBuffer part
+    # HeldBuffer until the end, so that no buffer can be resized between the sum and the copy.
     cdef list held = [hold(one) for one in parts]
     for part in held:
         size += part.n

@@ -6,7 +6,7 @@ from kfuzz.wire.io.cursor cimport load32
 from kfuzz.wire.io.format cimport (
     AT_BATCH_LENGTH, AT_MAGIC, HEADER_UP_TO_MAGIC, LAST_MAGIC, LOG_OVERHEAD, SMALLEST_BATCH, SMALLEST_MESSAGE,
 )
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
     BATCH_LENGTH_TOO_LARGE,
@@ -61,7 +61,7 @@ def next_frame(data not None, int64_t at):
     ``size`` counts from ``at``. It is 0 for a partial tail, which is no error, and -1 for a frame that is refused, with
     its notes.
     """
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef int64_t size
     cdef int magic
     cdef report_t report
@@ -78,7 +78,7 @@ def frames(data not None, int64_t at=0, *, bint any_magic=False):
     The walk stops at the end of the data, at a partial tail, or at a frame that is refused; ``next_frame`` says which.
     ``any_magic`` makes it follow only the lengths.
     """
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef int64_t n = held.n
     cdef int64_t size
     cdef int magic

@@ -1,18 +1,29 @@
+from typing import NamedTuple
+
 from typing_extensions import Buffer
 
 from kfuzz.wire.io.report import Note
 from kfuzz.wire.io.scratch import Scratch
 from kfuzz.wire.records.record import Record
 
-# (offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end))
-MessageTuple = tuple[int, int, int, int, int, bytes | None, tuple[int, int], tuple[int, int]]
+class Message(NamedTuple):
+    """A message of magic 0 or 1. ``value`` is where its value is and how long, ``extent`` where it begins and ends."""
 
-def parse_message(data: Buffer, at: int, size: int) -> tuple[MessageTuple | None, list[Note]]:
+    offset: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: tuple[int, int]
+    extent: tuple[int, int]
+
+def parse_message(data: Buffer, at: int, size: int) -> tuple[Message | None, list[Note]]:
     """Parse the message of ``size`` bytes at ``at``, a frame that ``next_frame`` found. None if it is refused; the
     notes say why.
     """
 
-def parse_messages(payload: Buffer, most: int = 0) -> tuple[list[MessageTuple], int, int]:
+def parse_messages(payload: Buffer, most: int = 0) -> tuple[list[Message], int, int]:
     """The messages in a wrapper's decompressed value, up to the first refused one; how many they are, and their end.
 
     The list has at most ``most`` of them; 0 means all.

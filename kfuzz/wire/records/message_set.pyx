@@ -3,6 +3,8 @@
 Mirrors ``org.apache.kafka.common.record.LegacyRecord`` and ``AbstractLegacyRecordBatch``.
 """
 
+from collections import namedtuple
+
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -28,7 +30,7 @@ from kfuzz.wire.io.format cimport (
     MESSAGE_AT_TIMESTAMP,
     SMALLEST_MESSAGE,
 )
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.report cimport (
     ATTRIBUTES_UNUSED_BITS,
     BASE_OFFSET_NEGATIVE,
@@ -306,8 +308,11 @@ cdef object span(const uint8_t *base, int64_t at, int32_t length):
     return PyBytes_FromStringAndSize(<const char *> base + at, length)
 
 
-cdef tuple to_tuple(const uint8_t *base, int64_t start, int64_t end, const message_t *m):
-    return (
+Message = namedtuple("Message", "offset crc magic attributes timestamp key value extent")
+
+
+cdef object to_message(const uint8_t *base, int64_t start, int64_t end, const message_t *m):
+    return Message(
         m.offset, m.crc, m.magic, m.attributes, m.timestamp, span(base, m.key_at, m.key_length),
         (m.value_at, m.value_length), (start, end),
     )
@@ -318,20 +323,20 @@ def parse_message(data not None, int64_t at, int64_t size):
     """
     cdef report_t report
     cdef message_t m
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef int64_t n = held.n
     if at < 0 or size < LOG_OVERHEAD + SMALLEST_MESSAGE or size > n or at > n - size:
         raise IndexError(f"no message of {size} bytes at {at} in {n} bytes")
     clear(&report)
     if not get_message(held.p, at, at + size, -1, &m, &report):
         return None, to_notes(&report, 0)
-    return to_tuple(held.p, at, at + size, &m), to_notes(&report, 0)
+    return to_message(held.p, at, at + size, &m), to_notes(&report, 0)
 
 
 def parse_messages(payload not None, int64_t most=0):
     """The messages in a wrapper's decompressed value, up to the first refused one; how many they are, and their end.
     """
-    cdef Held held = hold(payload)
+    cdef HeldBuffer held = hold(payload)
     cdef int64_t at = 0
     cdef int64_t count = 0
     cdef int64_t end
@@ -344,14 +349,14 @@ def parse_messages(payload not None, int64_t most=0):
         if end <= 0:
             return messages, count, at
         if most == 0 or count < most:
-            messages.append(to_tuple(held.p, at, end, &m))
+            messages.append(to_message(held.p, at, end, &m))
         count += 1
         at = end
 
 
 def first_and_last(payload not None):
     """The offset fields of the first and last message in a wrapper, unchecked. None if Kafka reads no message."""
-    cdef Held held = hold(payload)
+    cdef HeldBuffer held = hold(payload)
     cdef int64_t at = 0
     cdef int64_t last = 0
     cdef int64_t end
@@ -422,8 +427,8 @@ def encode_message(int magic, int64_t offset, int attributes, int64_t timestamp,
     cdef Scratch made = Scratch.__new__(Scratch)
     cdef span_t key_span
     cdef span_t value_span
-    cdef Held held_key = None
-    cdef Held held_value = None
+    cdef HeldBuffer held_key = None
+    cdef HeldBuffer held_value = None
     key_span.n = value_span.n = -1
     if key is not None:
         held_key = hold(key)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "inline.h"
-#include "plain.h"
+#include "ascii.h"
 
 /* A record's place in the payload. 32-bit places are enough: a payload is smaller than 2 GiB (LIMIT_BYTES). For a
  * message of magic 0 or 1, the deltas hold its offset and timestamp. */
@@ -205,7 +205,7 @@ KFUZZ_INLINE const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wa
     row->key_length = (int32_t) size;
     for (seen = 0; seen < size; seen += 16) {
         const uint64_t part = size - seen < 16 ? size - seen : 16;
-        if (kfuzz_rare(end - p < (int64_t) seen + 16 || !kfuzz_is_plain(p + seen, (int32_t) part)))
+        if (kfuzz_rare(end - p < (int64_t) seen + 16 || !kfuzz_is_ascii(p + seen, (int32_t) part)))
             return NULL;
     }
     p += size;

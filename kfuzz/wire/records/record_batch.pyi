@@ -1,20 +1,46 @@
+from typing import NamedTuple
+
 from typing_extensions import Buffer
 
 from kfuzz.wire.io.report import Note
 
 Span = tuple[int, int]
-# (at, length, attributes, timestamp_delta, offset_delta, key, value, headers); a span's length is -1 for null
-PlaceTuple = tuple[int, int, int, int, int, Span, Span, tuple[tuple[Span, Span], ...]]
-HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+class Header(NamedTuple):
+    """The fields of a batch's header, in the order of ``HEADER_LAYOUT``."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+class Place(NamedTuple):
+    """Where a record is, with spans instead of contents. A span is an offset and a length, which is -1 for null."""
+
+    at: int
+    length: int
+    attributes: int
+    timestamp_delta: int
+    offset_delta: int
+    key: Span
+    value: Span
+    headers: tuple[tuple[Span, Span], ...]
 
 LIMIT_BYTES: int
 
-def parse_header(data: Buffer, at: int) -> HeaderTuple:
-    """The header's fields in the order of ``HEADER_LAYOUT``; ``IndexError`` unless there are 61 bytes at ``at``."""
+def parse_header(data: Buffer, at: int) -> Header:
+    """The header; ``IndexError`` unless there are 61 bytes at ``at``."""
 
-def parse_places(
-    payload: Buffer, at: int, header: HeaderTuple, skim: bool = False
-) -> tuple[bool, list[PlaceTuple], list[Note]]:
+def parse_places(payload: Buffer, at: int, header: Header, skim: bool = False) -> tuple[bool, list[Place], list[Note]]:
     """Find the records of ``header`` in an uncompressed payload, from byte ``at`` on: ``(ok, places, notes)``.
 
     Offsets count from the start of ``payload``. ``ok`` is False if the records are refused. ``IndexError`` if ``at``
@@ -22,9 +48,7 @@ def parse_places(
     ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``; with ``skim``, ``readPartiallyFrom``.
     """
 
-def first_places(
-    payload: Buffer, at: int, header: HeaderTuple, records: int, headers: int
-) -> tuple[list[PlaceTuple], int, int]:
+def first_places(payload: Buffer, at: int, header: Header, records: int, headers: int) -> tuple[list[Place], int, int]:
     """The first places that ``parse_places`` finds, how many records there are, and where the last of them ends.
 
     There are at most ``records`` places, with at most ``headers`` headers each; 0 means all.

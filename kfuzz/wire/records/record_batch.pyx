@@ -3,6 +3,8 @@
 Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecord``.
 """
 
+from collections import namedtuple
+
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_RawFree as free
 from cpython.ref cimport Py_INCREF
@@ -35,11 +37,12 @@ from kfuzz.wire.io.format cimport (
     AT_RECORD_COUNT,
     HEADER_SIZE,
     LAST_CONTROL_TYPE,
+    LAST_MAGIC,
     LOG_APPEND_TIME,
     VARINT,
     VARLONG,
 )
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.report cimport (
     CONTROL_KEY_INVALID,
     CONTROL_RECORD_COUNT,
@@ -95,8 +98,14 @@ cdef extern from "ordinary.h":
     int64_t kfuzz_run_filled(const uint8_t **at, const uint8_t *base, const uint8_t *end, run_t *run, int64_t most,
                              rows_t *sink) nogil
 
-cdef extern from "plain.h":
-    bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
+cdef extern from "ascii.h":
+    bint kfuzz_is_ascii(const uint8_t *p, int32_t n) nogil
+
+Header = namedtuple("Header", (
+    "base_offset", "batch_length", "partition_leader_epoch", "magic", "crc", "attributes", "last_offset_delta",
+    "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "record_count",
+))
+Place = namedtuple("Place", "at length attributes timestamp_delta offset_delta key value headers")
 
 # A payload must be smaller than this, because offsets in it are 32-bit numbers.
 LIMIT_BYTES = INT32_MAX
@@ -183,7 +192,7 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
         if unlikely(n > wall - p):
             note(c.report, LENGTH_EXCEEDS_RECORD, F_HEADER_KEY_LENGTH, start - c.base, c.record, i, n, wall - p)
             return NULL
-        if unlikely(n > 16 or c.end - p < 16 or not kfuzz_is_plain(p, <int32_t> n)):
+        if unlikely(n > 16 or c.end - p < 16 or not kfuzz_is_ascii(p, <int32_t> n)):
             if not valid_utf8(p, n):
                 note(c.report, HEADER_KEY_NOT_UTF8, F_HEADER_KEY, p - c.base, c.record, i, n, 0)
             if memchr(p, 0, <size_t> n) != NULL:
@@ -437,7 +446,7 @@ cdef list to_records(const uint8_t *base, object source, const header_t *h, cons
 
 
 cdef list to_places(const rows_t *rows):
-    """The rows as ``PlaceTuple``, which has spans instead of contents."""
+    """The rows as ``Place``, which has spans instead of contents."""
     cdef const row_t *row
     cdef const header_row_t *header
     cdef int64_t i
@@ -453,8 +462,8 @@ cdef list to_places(const rows_t *rows):
                 break
             header = &rows.headers[row.first_header + k]
             headers.append(((header.key_at, header.key_length), (header.value_at, header.value_length)))
-        out.append((row.at, row.length, row.attributes, row.timestamp_delta, row.offset_delta,
-                    (row.key_at, row.key_length), (row.value_at, row.value_length), tuple(headers)))
+        out.append(Place(row.at, row.length, row.attributes, row.timestamp_delta, row.offset_delta,
+                         (row.key_at, row.key_length), (row.value_at, row.value_length), tuple(headers)))
     return out
 
 
@@ -474,26 +483,22 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil:
     h.record_count = <int32_t> load32(p + AT_RECORD_COUNT)
 
 
-cdef tuple header_tuple(const header_t *h):
-    """The header's fields in the order of ``HEADER_LAYOUT``."""
-    return (h.base_offset, h.batch_length, h.partition_leader_epoch, 2, h.crc, h.attributes, h.last_offset_delta,
-            h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch, h.base_sequence, h.record_count)
-
-
 def parse_header(data not None, int64_t at):
     """The header's fields in the order of ``HEADER_LAYOUT``; call ``next_frame`` first to see that the frame is whole.
 
     ``IndexError`` unless there are 61 bytes at ``at``.
     """
-    cdef Held held = hold(data)
+    cdef HeldBuffer held = hold(data)
     cdef header_t h
     if at < 0 or held.n < HEADER_SIZE or at > held.n - HEADER_SIZE:
         raise IndexError(f"no header of {HEADER_SIZE} bytes at {at} in {held.n} bytes")
     take_header(held.p + at, &h)
-    return header_tuple(&h)
+    return Header(h.base_offset, h.batch_length, h.partition_leader_epoch, LAST_MAGIC, h.crc, h.attributes,
+                  h.last_offset_delta, h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch,
+                  h.base_sequence, h.record_count)
 
 
-def parse_places(payload not None, int64_t at, tuple header not None, bint skim=False):
+def parse_places(payload not None, int64_t at, header not None, bint skim=False):
     """Find the records of ``header`` in an uncompressed payload, from byte ``at`` on: ``(ok, places, notes)``.
 
     Offsets in notes and places count from the start of ``payload``. ``ok`` is False if the records are refused.
@@ -502,14 +507,14 @@ def parse_places(payload not None, int64_t at, tuple header not None, bint skim=
     return ok, places, notes
 
 
-def first_places(payload not None, int64_t at, tuple header not None, int64_t records, int64_t headers):
+def first_places(payload not None, int64_t at, header not None, int64_t records, int64_t headers):
     _, places, _, count, end = places_in(payload, at, header, False, records, headers)
     return places, count, end
 
 
-cdef tuple places_in(payload, int64_t at, tuple header, bint skim, int64_t records, int64_t headers):
+cdef tuple places_in(payload, int64_t at, header, bint skim, int64_t records, int64_t headers):
     """The result of ``parse_places``, how many records there are, and where they end."""
-    cdef Held held = hold(payload)
+    cdef HeldBuffer held = hold(payload)
     cdef int64_t n = held.n
     cdef const uint8_t *data = held.p
     cdef report_t report

@@ -2,9 +2,9 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kfuzz.wire.columns.reader cimport Columns
-from kfuzz.wire.io.held cimport Held
+from kfuzz.wire.io.buffer cimport HeldBuffer
 from kfuzz.wire.io.report cimport report_t
-from kfuzz.wire.io.unpack cimport tools_t
+from kfuzz.wire.io.unpack cimport decompressor_t
 from kfuzz.wire.records.message_set cimport message_t
 from kfuzz.wire.records.record_batch cimport header_t, rows_t
 from kfuzz.wire.walk.policy cimport Policy
@@ -17,7 +17,7 @@ cdef enum:
     AT_PAYLOAD
 
 cdef class Scan:
-    cdef Held held
+    cdef HeldBuffer held
     cdef object data
     cdef const uint8_t *base
     cdef int64_t n
@@ -46,9 +46,9 @@ cdef class Scan:
     cdef object rows_source
     # The largest size, in bytes, to which a payload is decompressed here; 0 leaves all payloads to Python.
     cdef int64_t limit
-    cdef tools_t tools
-    # Whether the rows refer to the buffer in `tools`, which the next payload overwrites.
-    cdef bint in_tools
+    cdef decompressor_t decompressor
+    # Whether the rows refer to the buffer in `decompressor`, which the next payload overwrites.
+    cdef bint in_decompressor
     # Whether the wrapper of this stop has been read; if so, the offset of its first message.
     cdef bint is_opened
     cdef int64_t first_offset

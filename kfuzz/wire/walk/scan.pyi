@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 from kfuzz.wire.columns.reader import Columns
 from kfuzz.wire.io.report import Note
 from kfuzz.wire.records.record import Record
-from kfuzz.wire.records.record_batch import PlaceTuple
+from kfuzz.wire.records.record_batch import Place
 from kfuzz.wire.walk.policy import Policy
 
 # The results of ``Scan.next``: the end or a partial tail; refused bytes; a batch; a batch whose payload the caller must
@@ -117,7 +117,7 @@ class Scan:
     def notes_of_batch(self) -> list[Note]:
         """The findings of ``parse`` about the batch around the payload; offsets count from the start of ``data``."""
 
-    def places(self) -> list[PlaceTuple]:
+    def places(self) -> list[Place]:
         """The positions of the records, counted from the start of the batch or of the decompressed payload.
 
         They include the headers only with ``with_headers``.

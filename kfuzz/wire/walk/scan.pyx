@@ -14,7 +14,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 
 from kfuzz.wire.columns.reader cimport Columns, record_end
 from kfuzz.wire.io.checksum cimport crc32c_of
-from kfuzz.wire.io.cursor cimport cursor_t, unlikely
+from kfuzz.wire.io.cursor cimport cursor_t
 from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES,
     AT_BASE_OFFSET,
@@ -29,7 +29,7 @@ from kfuzz.wire.io.format cimport (
     MESSAGE_AT_ATTRIBUTES,
     UNUSED_BITS,
 )
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.report cimport (
     ANYWHERE,
     ATTRIBUTES_UNUSED_BITS,
@@ -52,7 +52,7 @@ from kfuzz.wire.io.report cimport (
     report_t,
     to_notes,
 )
-from kfuzz.wire.io.unpack cimport LZ4, keep_tools, take_tools, unpack
+from kfuzz.wire.io.unpack cimport LZ4, keep_decompressor, take_decompressor, unpack
 from kfuzz.wire.records.framing cimport get_frame
 from kfuzz.wire.records.message_set cimport get_wrapped, judge_message, message_t, more_wrapped, to_row
 from kfuzz.wire.records.record_batch cimport (
@@ -128,12 +128,11 @@ cdef class Scan:
     def __cinit__(self):
         global spare_rows
         self.report = take_report()
-        take_tools(&self.tools)
+        take_decompressor(&self.decompressor)
         if spare_rows != NULL:
             self.rows.rows = spare_rows
             self.rows.capacity = SPARE_ROWS
             spare_rows = NULL
-        self.window = -1
 
     def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
                  Columns columns=None, Policy policy=None, int64_t limit=0, int64_t rows_most=0):
@@ -155,34 +154,31 @@ cdef class Scan:
             self.n = self.held.n
         self.policy = policy
         self.has_policy = policy is not None
-        self.with_rows = with_rows or self.has_policy and policy.reads_rows
-        self.each = with_rows
-        if not self.with_rows:
-            self.rows.most = CONTROL_ROWS
-        # A broker reads less of a payload that it stores unchanged; Python decides how much.
-        self.limit = 0 if self.has_policy and policy.skims else limit
-        if self.n <= SMALL_BYTES:
-            # The scan keeps the GIL for a small buffer. Payloads that grow large are left to Python, which releases it.
-            self.limit = min(self.limit, SMALL_PAYLOAD_BYTES)
+        self.begin_at(self.base, self.n, with_rows, limit)
         return 0
 
     cdef void begin_at(self, const uint8_t *p, int64_t n, bint with_rows, int64_t limit) noexcept:
-        """Begin again, without a policy, with bytes that the caller keeps. Only compiled loops may use such a scan: it
-        cannot make records of rows in these bytes.
+        """Begin, with the policy as it is. A compiled loop may begin again with bytes that it keeps; it cannot make
+        records of rows in these bytes.
         """
         self.base = p
         self.n = n
         self.at = self.size = self.batch_count = self.record_count = self.found = 0
         self.unfinished = self.is_cut = False
-        self.each = self.with_rows = with_rows
-        self.rows.most = 0 if with_rows else CONTROL_ROWS
-        self.limit = limit
+        self.each = with_rows
+        self.with_rows = with_rows or self.has_policy and self.policy.reads_rows
+        self.rows.most = 0 if self.with_rows else CONTROL_ROWS
+        # A broker reads less of a payload that it stores unchanged; Python decides how much.
+        self.limit = 0 if self.has_policy and self.policy.skims else limit
+        if n <= SMALL_BYTES:
+            # The scan keeps the GIL for a small buffer. Payloads that grow large are left to Python, which releases it.
+            self.limit = min(self.limit, SMALL_PAYLOAD_BYTES)
         self.window = -1
 
     def __dealloc__(self):
         global spare_rows
         give_report(self.report)
-        keep_tools(&self.tools)
+        keep_decompressor(&self.decompressor)
         if spare_rows == NULL and self.rows.capacity == SPARE_ROWS:
             spare_rows = self.rows.rows
             self.rows.rows = NULL
@@ -241,7 +237,7 @@ cdef class Scan:
             self.unfinished = False
         clear(self.report)
         self.forget_rows()
-        self.in_tools = self.is_opened = False
+        self.in_decompressor = self.is_opened = False
         p = self.base + self.at
         if self.has_policy:
             if self.at == 0 and not self.policy.data(p, self.n, self.report):
@@ -379,10 +375,10 @@ cdef class Scan:
                 return AT_PAYLOAD
             at = self.message.value_at
             n = self.message.value_length
-        if not unpack(&self.tools, codec, p + at, n, self.limit):
+        if not unpack(&self.decompressor, codec, p + at, n, self.limit):
             return AT_PAYLOAD
-        self.in_tools = True
-        if self.read_payload(self.tools.out, self.tools.size, False) and self.report.count == 0:
+        self.in_decompressor = True
+        if self.read_payload(self.decompressor.out, self.decompressor.size, False) and self.report.count == 0:
             if self.has_columns and self.rows.count and not self.rows.is_full:
                 with gil:
                     try:
@@ -391,7 +387,7 @@ cdef class Scan:
                     except MemoryError:
                         self.rows.no_memory = True
             return AT_BATCH
-        self.in_tools = self.is_opened = False
+        self.in_decompressor = self.is_opened = False
         self.found = found
         clear(self.report)
         self.forget_rows()
@@ -478,7 +474,7 @@ cdef class Scan:
         return self.rows_source, 0
 
     def add_rows(self, Columns columns not None, source not None, int64_t at, int64_t record):
-        cdef Held held = hold(source)
+        cdef HeldBuffer held = hold(source)
         cdef header_t h = self.h
         cdef report_t report
         cdef cursor_t c
@@ -548,9 +544,10 @@ cdef class Scan:
 
     cdef int keep_rows(self) except -1:
         """Make the rows refer to bytes that cannot change: the payload, ``data`` itself, or a copy of the batch."""
-        if self.in_tools:
-            self.rows_source = PyBytes_FromStringAndSize(<const char *> self.tools.out, <Py_ssize_t> self.tools.size)
-            self.in_tools = False
+        if self.in_decompressor:
+            self.rows_source = PyBytes_FromStringAndSize(<const char *> self.decompressor.out,
+                                                         <Py_ssize_t> self.decompressor.size)
+            self.in_decompressor = False
         elif self.h.attributes & CODEC_MASK:
             return 0
         elif type(self.data) is bytes:
@@ -562,7 +559,7 @@ cdef class Scan:
         return 0
 
     def places(self):
-        """The rows as ``PlaceTuple``; offsets count from the start of the batch or of the decompressed payload."""
+        """The rows as ``Place``; offsets count from the start of the batch or of the decompressed payload."""
         return to_places(&self.rows)
 
 

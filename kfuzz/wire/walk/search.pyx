@@ -13,7 +13,7 @@ from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES, AT_CRC, AT_MAGIC, AT_RECORD_COUNT, CODEC_MASK, HEADER_SIZE, KEY_AT_V0, KEY_AT_V1, LAST_MAGIC,
     LENGTHS_BYTES, LOG_OVERHEAD, MESSAGE_AT_ATTRIBUTES, MESSAGE_AT_CRC,
 )
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.records.framing cimport message_size
 
 cdef extern from "search.h":
@@ -46,7 +46,7 @@ cdef class Search:
     a distance, the checksum of all bytes before it is kept in ``sums``, one list for each of the two kinds.
     """
 
-    cdef Held held
+    cdef HeldBuffer held
     cdef int64_t left
     cdef int distance_bits
     cdef uint32_t *sums[2]

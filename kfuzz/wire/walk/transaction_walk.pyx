@@ -9,7 +9,7 @@ from libc.string cimport memset
 
 from kfuzz.wire.io.cursor cimport cursor_t
 from kfuzz.wire.io.format cimport CODEC_MASK, CONTROL, HEADER_SIZE, LAST_MAGIC
-from kfuzz.wire.io.held cimport Held, hold
+from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.int64_map cimport find, free_map, map_t, put
 from kfuzz.wire.io.report cimport clear, report_t
 from kfuzz.wire.records.framing cimport get_frame
@@ -36,7 +36,7 @@ cdef class TransactionWalk:
             raise MemoryError
 
     def walk(self, data not None, int64_t at=0):
-        cdef Held held = hold(data)
+        cdef HeldBuffer held = hold(data)
         cdef int64_t size = 0
         cdef int magic
         cdef int became = 0

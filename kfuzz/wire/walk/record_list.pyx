@@ -1,4 +1,4 @@
-"""One pass over records before they are built into a batch; survey.pyi describes the interface."""
+"""One pass over records before they are built into a batch; record_list.pyi describes the interface."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -1,6 +1,6 @@
 /* The state that decompression keeps from one payload to the next; unpack.h has the functions. */
-#ifndef KFUZZ_TOOLS_H
-#define KFUZZ_TOOLS_H
+#ifndef KFUZZ_DECOMPRESSOR_H
+#define KFUZZ_DECOMPRESSOR_H
 
 #include <stdint.h>
 
@@ -31,6 +31,6 @@ typedef struct {
     int64_t capacity;
     kfuzz_zlib_stream *inflater;
     void *zstd;
-} kfuzz_tools;
+} kfuzz_decompressor;
 
 #endif

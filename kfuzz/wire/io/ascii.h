@@ -1,6 +1,6 @@
 /* Tests, 16 bytes at a time, whether a header key is plain: ASCII without null characters, as nearly all keys are. */
-#ifndef KFUZZ_PLAIN_H
-#define KFUZZ_PLAIN_H
+#ifndef KFUZZ_ASCII_H
+#define KFUZZ_ASCII_H
 
 #include <stdint.h>
 
@@ -10,7 +10,7 @@
 
 #include <emmintrin.h>
 
-static inline int kfuzz_is_plain(const uint8_t *p, int32_t n)
+static inline int kfuzz_is_ascii(const uint8_t *p, int32_t n)
 {
     /* As signed bytes, plain characters are above 0; null characters and non-ASCII bytes are not. */
     __m128i bytes = _mm_loadu_si128((const __m128i *) (const void *) p);
@@ -20,7 +20,7 @@ static inline int kfuzz_is_plain(const uint8_t *p, int32_t n)
 
 #else
 
-static inline int kfuzz_is_plain(const uint8_t *p, int32_t n)
+static inline int kfuzz_is_ascii(const uint8_t *p, int32_t n)
 {
     (void) p;
     (void) n;
