@@ -4,19 +4,19 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport RecordBatch
-from kfuzz.wire.io.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.io.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LAST_MESSAGE_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.io.scratch cimport Scratch, reserve
+from kfuzz.wire.io.format cimport (
+    CONTROL,
+    DELETE_HORIZON,
+    LAST_CODEC,
+    LAST_MESSAGE_CODEC,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+)
 from kfuzz.wire.io.scratch cimport Scratch, reserve
 from kfuzz.wire.io.sink cimport put_bytes
-from kfuzz.wire.io.sink cimport put_bytes
-from kfuzz.wire.records.batch_writer cimport as_record, put_batch, put_payload, put_records
 from kfuzz.wire.records.batch_writer cimport as_record, put_batch, put_payload, put_records
 from kfuzz.wire.records.message_set cimport put_messages
-from kfuzz.wire.records.message_set cimport put_messages
 from kfuzz.wire.records.record cimport Record, is_record
-from kfuzz.wire.records.record cimport Record, is_record
-from kfuzz.wire.records.record_batch cimport header_t
 from kfuzz.wire.records.record_batch cimport header_t
 
 from kfuzz.errors import EncodeError
