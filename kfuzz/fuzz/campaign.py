@@ -34,7 +34,7 @@ from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.forked import cpu_seconds
 from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.other_reader import Truth, harm_of
-from kfuzz.fuzz.peer_building import build_peer
+from kfuzz.fuzz.peer_building import build_peer, sanitizer_of
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.reproducing import run_alone
@@ -174,6 +174,9 @@ def run(
     folder, or if a peer cannot be built.
     """
     chosen = [peer.target] if peer else [table.find(name) for name in dict.fromkeys(names)]
+    if peer:
+        # A wrong choice leaves no folder.
+        sanitizer = sanitizer_of(peer, sanitizer)
     root = Path(out).resolve()
     with contextlib.ExitStack() as stack:
         corpora = {target: root / target.name / "corpus" for target in chosen}

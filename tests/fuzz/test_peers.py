@@ -281,6 +281,7 @@ def test_a_peer_without_compiled_code_needs_no_sanitizer(tmp_path: Path) -> None
     done = kfuzz("fuzz", "--peer", "kafka-python", "--sanitize", "address", "--out", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "kafka-python has no compiled code" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_peer_that_is_not_installed_is_refused(planted: Peer, tmp_path: Path) -> None:
