@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def group_of(nodeid: str) -> str:
-    """What one process runs as a whole: the group that pytest-xdist writes after the id, or the file."""
+    """The tests that one process runs as a whole: the group that pytest-xdist writes after the id, or the file."""
     at = nodeid.rfind("@")
     return nodeid[at + 1 :] if at > nodeid.rfind("]") else nodeid.partition("::")[0]
 

@@ -26,7 +26,7 @@ from kfuzz.mapped import Mapped
 
 FIRST = f"{0:020d}"
 LOG = f"orders-0/{FIRST}.log"
-# What is left of a file: nothing, whole pages, and a part of a page, whose rest reads as zeros without a signal.
+# A cut file keeps: nothing, whole pages, and a part of a page, whose rest reads as zeros without a signal.
 LEFT = {"nothing": 0, "pages": 16 << 10, "a part of a page": -100}
 
 

@@ -13,7 +13,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Guarded:
-    """``pages`` pages and one behind them that may not be touched."""
+    """``pages`` pages and one after them that may not be touched."""
 
     def __init__(self, pages: int) -> None:
         self.map = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
@@ -29,7 +29,7 @@ class Guarded:
 
 
 def printed(script: Path) -> str:
-    """What a script prints that reads guarded memory. It fails if the script does."""
+    """The output of a script that reads guarded memory. It fails if the script does."""
     done = subprocess.run(
         [sys.executable, str(script)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

@@ -33,7 +33,7 @@ def _link_to_file(path: Path) -> None:
     path.symlink_to(secret)
 
 
-# What makes it, and what it is called.
+# The function that makes it, and its name in messages.
 IRREGULAR: Final[dict[str, tuple[Callable[[Path], None], str]]] = {
     "pipe": (os.mkfifo, "a pipe"),
     "link to a device": (lambda path: path.symlink_to("/dev/zero"), "a link"),

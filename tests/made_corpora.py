@@ -1,4 +1,4 @@
-"""What tests of corpora share: a topic with transactions of every kind, and digests of files."""
+"""Parts that tests of corpora share: a topic with transactions of every kind, and digests of files."""
 
 from __future__ import annotations
 

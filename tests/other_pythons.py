@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.12", "3.13")
-# What needs the toolchains that only the main environment has.
+# Without the tests that need toolchains, which only the main environment has.
 FAST = "not full and not nightly and not java and not clang and not spark"
 # Their subjects are the benchmark, the fuzzer, Spark, the readers in other languages, the wheel, and what only
 # developers run: the tools and the checks of the repository.

@@ -1,4 +1,4 @@
-"""What the tests count for each release of Kafka; ``release_counts.toml`` says what the numbers mean."""
+"""The numbers that the tests count for each release of Kafka; ``release_counts.toml`` says what the numbers mean."""
 
 from __future__ import annotations
 

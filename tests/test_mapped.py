@@ -39,7 +39,7 @@ def ran(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each verb and reader did with a segment that was cut right after it was mapped."""
+    """The outcome of each verb and reader with a segment that was cut right after it was mapped."""
     done = ran(str(Path(__file__).with_name("cut_files.py")), tmp_path_factory.mktemp("cut"))
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def test_lost_bytes_read_as_zeros_and_are_noticed(path: Path, left: int, private
     with pytest.raises(UsageError, match=r"given became shorter while it was read"):
         require_whole(view)
     if left % mmap.PAGESIZE == 0:
-        # Who has read zeros does not learn it from the size any more.
+        # A reader of zeros does not learn it from the size any more.
         os.truncate(path, SIZE)
         with pytest.raises(UsageError, match=r"given became shorter while it was read"):
             require_whole(view[3:5])

@@ -1,4 +1,4 @@
-"""The listing of batches: it agrees with the readers, goes on behind damage, and its memory does not grow."""
+"""The listing of batches: it agrees with the readers, goes on after damage, and its memory does not grow."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_batch_that_is_wanted_comes_with_its_neighbours() -> None:
     assert opened(lambda one: one.number == 3) == [2, 3, None]
     assert opened(lambda one: one.number == 9) == []
     assert opened(lambda one: True, lambda one: one.is_refused) == [1, 2, 3]
-    # What follows the neighbour is not read.
+    # The rest after the neighbour is not read.
     listing = Listing(batch(0) * 10)
     assert opened_with_neighbours(listing, lambda one: one.number == 3)
     assert listing.batches == 5
@@ -164,7 +164,7 @@ def test_the_search_finds_the_first_batch_with_a_right_crc(magic: int) -> None:
 
 
 def test_the_search_ends_soon_in_bytes_that_look_like_headers_again_and_again() -> None:
-    # Each of these headers would have a CRC over the 4 MiB behind it: half a TiB in all.
+    # Each of these headers would have a CRC over the 4 MiB after it: half a TiB in all.
     header = batch(0, 1)[:8] + (4 << 20).to_bytes(4, "big") + batch(0, 1)[12:61]
     data = header * ((8 << 20) // len(header))
     assert find_batch(data, 0, len(data)) is None

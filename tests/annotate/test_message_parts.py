@@ -1,4 +1,4 @@
-"""What a dump says of each byte of a message, and of the record batches inside."""
+"""A dump's words for each byte of a message, and of the record batches inside."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_findings_of_records_stand_where_they_are_in_the_message() -> None:
         ("record-attributes-nonzero", f"{PARTITIONS}[2].records.batch[0].payload.records[0].attributes"),
     ]
     assert made.findings[0].at == data.index(wrong_crc) + 17
-    # In the decompressed payload, behind a length of two bytes.
+    # In the decompressed payload, after a length of two bytes.
     assert made.findings[1].at == 2
     assert [one.fatal is None for one in made.records] == [True, False, True]
     strict = annotate("FetchResponse", 17, data, profile="strict")
@@ -229,7 +229,7 @@ def test_so_many_batches_of_each_field_are_shown() -> None:
         (f"{PARTITIONS}[1].records.batch[0]", f"magic 2, {size} bytes"),
         (f"{PARTITIONS}[1].records.batch[1]", f"magic 2, {size} bytes"),
     ]
-    # What is not shown is judged all the same.
+    # A batch that is not shown is judged all the same.
     assert [one.batch_count for one in made.records] == [3, 2]
 
 

@@ -1,4 +1,4 @@
-"""What a dump says of each byte: that every byte is in it once, and that fields are called what they mean."""
+"""A dump's words for each byte: every byte is in it once, and fields are called what they mean."""
 
 from __future__ import annotations
 

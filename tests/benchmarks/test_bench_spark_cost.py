@@ -1,4 +1,4 @@
-"""``python -m benchmarks.spark_cost`` on a small corpus: figures for everyone who works, and nothing left behind."""
+"""``python -m benchmarks.spark_cost`` on a small corpus: figures for everyone who works, and nothing is left over."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ BAD_ROWS = (2, 4)
 
 @dataclass
 class Seen:
-    """What a person sees."""
+    """The parts of the screen that a person sees."""
 
     row: int
     field: str
@@ -166,7 +166,7 @@ def test_the_fields_of_a_message_say_their_type_and_versions() -> None:
     vector = find_vector("messages/counts/fetch-request-v18-huge")
     document = Message(vector.id, vector.data, newest("FetchRequest", 18), 18)
     seen = browse(document)
-    # What is wrong comes first.
+    # The wrong field comes first.
     assert seen.field == "rest"
     assert "count-exceeds-message" in seen.meaning
     seen = browse(document, ["home", "down"])

@@ -192,7 +192,7 @@ BOMBS: Final = (
     Bomb("00000000000000000009.snapshot", lambda: b"\0\1" + bytes(4) + struct.pack(">i", 350_000) + bytes(16_100_000)),
 )
 
-# What each kind of file is looked at with. {} stands for the file.
+# The commands that look at each kind of file. {} stands for the file.
 LOG_LOOKS: Final = (
     ("check", "{}"),
     ("show", "{}"),
@@ -234,7 +234,7 @@ CHILD: Final = """
 import atexit, pathlib, sys
 
 def tell():
-    # What getrusage says of a child begins with the memory of its parent.
+    # For a child, getrusage begins with the memory of its parent.
     status = pathlib.Path("/proc/self/status")
     peak = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")] if status.exists() else []
     sys.stderr.write("\\n".join(["", *peak]))

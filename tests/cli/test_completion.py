@@ -22,7 +22,7 @@ printf '%%s\\n' "${COMPREPLY[@]}"
 
 
 def completed(words: str) -> list[str]:
-    """What bash offers for the last word. ``''`` is a word that is still empty."""
+    """The words that bash offers for the last one. ``''`` is a word that is still empty."""
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("bash is not installed")

@@ -1,4 +1,4 @@
-"""What a user sees of messages: lists, layouts, comparisons, catalogues."""
+"""The views of messages that a user gets: lists, layouts, comparisons, catalogues."""
 
 from __future__ import annotations
 

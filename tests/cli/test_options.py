@@ -26,7 +26,7 @@ def options(command: click.Command, name: str = "kfuzz") -> Iterator[tuple[str, 
 
 
 def form(option: click.Option) -> tuple[object, ...]:
-    """What equal options share: names, type, and how their sentence begins."""
+    """The things that equal options share: names, type, and how their sentence begins."""
     kind = option.type.to_info_dict()
     limits = {key: value for key, value in kind.items() if key not in ("min", "max")}
     begin = re.match(r"\w+", option.help or "")

@@ -380,7 +380,7 @@ def test_show_judges_as_check_does_with_the_same_options(tmp_path: Path) -> None
         listed = [line.strip() for line in kfuzz("show", file, *words).stdout.splitlines() if line.endswith("]")]
         dumped = [line for line in kfuzz("show", file, "--dump", *words).stdout.splitlines() if line.endswith("]")]
         assert dumped == checked
-        # The list goes on behind the batch at which check stops.
+        # The list goes on after the batch at which check stops.
         assert listed[: len(checked)] == checked
         assert bool(checked) == bool(words not in ([], ["--profile", "strict"]))
     refused = kfuzz("show", "messages/counts/fetch-request-v18-huge", "--role", "log")
@@ -571,7 +571,7 @@ def test_no_bytes_make_show_or_check_stumble(data: bytes) -> None:
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """A batch of 300 records, one of which has 50 headers; and one behind it."""
+    """A batch of 300 records, one of which has 50 headers; and one after it."""
     made = [Record(i, 1, b"k", b"v%d" % i, ((b"h", b"x"),) * (50 if i == 1 else 0)) for i in range(300)]
     file = tmp_path / "long.log"
     file.write_bytes(records.encode([RecordBatch(0, 299, made), RecordBatch(300, 300, [Record(300, 1, b"k", b"v")])]))

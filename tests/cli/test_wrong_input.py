@@ -1,4 +1,4 @@
-"""What every verb does with closed streams, full disks, interrupts and places that cannot be written."""
+"""Every verb meets closed streams, full disks, interrupts and places that cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each verb refuses a wrong command with one sentence and exit code 2, and leaves nothing behind.
+"""Each verb refuses a wrong command with one sentence and exit code 2, and leaves no files.
 
 Where a refusal needs more than files (a broker, a socket, a toolchain), its test is with the verb.
 """

@@ -126,7 +126,7 @@ def test_a_title_is_the_smallest_input_s_own_sentence_and_damage(
 ) -> None:
     [cause] = causes(*(shared | {"finding": finding, "size_bytes": size} for finding, size in kinds.items()))
     assert cause.what == title
-    # What differs from input to input is still masked where causes are told apart.
+    # Parts that differ from input to input are still masked where causes are told apart.
     assert cause.text == masked(cause.smallest.error)
 
 
@@ -172,7 +172,7 @@ def test_a_codec_that_computes_without_an_end_is_one_cause_in_all_formats() -> N
     gzip = {"codec": "gzip"}
     assert len(causes(computes | gzip, computes | wrapper | gzip)) == 1
     assert len(causes(computes | gzip, computes | {"codec": "lz4"})) == 2
-    # What follows the codec is in a reader of each format.
+    # The code after the codec is in a reader of each format.
     late = computes | {"finding": "header-count-exceeds-record"}
     assert len(causes(late | gzip, late | {"codec": "lz4"})) == 1
 

@@ -1,4 +1,4 @@
-"""What an answer is worth: the rules by which the referee compares it with the vector."""
+"""The worth of an answer: the rules by which the referee compares it with the vector."""
 
 from __future__ import annotations
 

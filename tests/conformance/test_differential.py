@@ -308,7 +308,7 @@ def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_tha
     assert not rule(
         "inside a compressed payload", wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space")
     )
-    # What was read whole needs no excuse.
+    # Bytes that were read whole need no excuse.
     whole = Answer("x", "accepted", batches=verdict(wrapper).batches)
     assert not rule("inside a compressed payload", wrapper, whole)
     unread = Answer("x", "accepted", batches=[{"base_offset": "0"}])
@@ -328,13 +328,13 @@ def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_tha
         ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9)), True),  # A record of 256 MiB.
         ("gzip", compress("gzip", b"\xfe\xff\xff\xff\x01" + bytes(9)), False),  # A byte less.
         ("gzip", compress("gzip", b"\x0e" + bytes(7) + b"\x80\x80\x80\x80\x02"), True),
-        # Streams that are cut or go wrong behind the record's length.
+        # Streams that are cut or go wrong after the record's length.
         ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9))[:-9], True),
         ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9), level=0)[:23] + b"\xff" * 9, True),
         ("zstd", bytes.fromhex("28b52ffd0038f90000 8080808002"), True),
         ("zstd", bytes.fromhex("28b52ffd0038f90000 808080"), False),
-        ("snappy", b"\x80\x80\x80\x80\x01\0", True),  # What a block claims to become.
-        ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x10\0\0\0\0", True),  # What a chunk claims to be.
+        ("snappy", b"\x80\x80\x80\x80\x01\0", True),  # The size that a block claims to become.
+        ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x10\0\0\0\0", True),  # The size that a chunk claims to have.
         ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x0f\xff\xff\xff\0", False),
         ("none", b"\x80\x80\x80\x80\x02", False),  # Nobody makes room for what is there already.
     ],
@@ -400,17 +400,17 @@ def test_a_broker_may_refuse_the_length_of_the_batch_after_the_first_one() -> No
     good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))
     bad = good[:8] + (14).to_bytes(4, "big") + good[12:26]
     for length, excused in (((1 << 31) - 1, True), ((1 << 31) - 2, False)):
-        behind = bytes(8) + length.to_bytes(4, "big") + b"\0\0\0\0\2"
+        after = bytes(8) + length.to_bytes(4, "big") + b"\0\0\0\0\2"
         fault = Answer("x", "fault", error="IllegalArgumentException: newLimit < 0: (-2147483637 < 0)", batches=[])
-        assert rule("undeclared exceptions", bad + behind, fault, "broker") == excused
+        assert rule("undeclared exceptions", bad + after, fault, "broker") == excused
 
 
 @pytest.mark.parametrize(
-    ("behind", "excused"), [(XERIAL_MAGIC[:6] + b"o", True), (XERIAL_MAGIC, False), (b"x" * 8, False)]
+    ("after", "excused"), [(XERIAL_MAGIC[:6] + b"o", True), (XERIAL_MAGIC, False), (b"x" * 8, False)]
 )
-def test_a_snappy_stream_may_continue_after_what_begins_like_a_header(behind: bytes, excused: bool) -> None:
+def test_a_snappy_stream_may_continue_after_what_begins_like_a_header(after: bytes, excused: bool) -> None:
     good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], compression="snappy"))
-    data = seal(good + behind, True, True)
+    data = seal(good + after, True, True)
     refused = Answer("x", "rejected", error="InvalidRecordException", batches=[])
     assert rule("snappy", data, refused) == excused
     # Kafka refuses the batch in front of it.
@@ -440,7 +440,7 @@ REGRESSIONS = sorted((ROOT / "corpus" / "regressions" / "differential").glob("*.
 
 
 def own_outcome(data: bytes, role: Role = "consumer") -> dict[str, Any]:
-    """What kfuzz makes of ``data``, as Java would tell it: header keys are text."""
+    """The outcome of ``data`` in kfuzz, as Java would tell it: header keys are text."""
     made = verdict(data, role)
     if made.fatal is not None:
         return {"outcome": "refused"}

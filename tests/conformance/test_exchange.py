@@ -42,7 +42,7 @@ def said(broker: Broker) -> Conversation:
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """The batches, each behind its base offset and its length."""
+    """The batches, each after its base offset and its length."""
     while data:
         size = 12 + int.from_bytes(data[8:12], "big")
         yield data[:size]
@@ -104,7 +104,7 @@ def test_every_version_of_fetch_returns_the_produced_batches(said: Conversation)
 
 
 def contents(batch: records.RecordBatch) -> list[object]:
-    """What a producer put into a batch."""
+    """The fields that a producer put into a batch."""
     return [
         (batch.compression, batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional),
         *((record.timestamp, record.key, record.value, list(record.headers)) for record in batch.records),

@@ -31,7 +31,7 @@ from kfuzz.text import FOREIGN_BYTES_MAX
 from kfuzz.vectors import load_suite
 
 TEXTS = ("surrogate", "terminal", "lines", "markup", "long", "quotes", "names")
-# What must not reach a terminal or a file as it is. Tables and JSON have line breaks of their own.
+# Characters that must not reach a terminal or a file as they are. Tables and JSON have line breaks of their own.
 CONTROLS = {chr(code) for code in (*range(32), *range(0x7F, 0xA0), 0x202E)} - {"\n"}
 
 

@@ -18,7 +18,7 @@ from kfuzz.vectors import KINDS, default_root, load_suite
 
 COUNTS = "records/v2/count/*"
 MESSAGES = ("messages/requests/heartbeat-request-*", "messages/responses/heartbeat-response-*")
-# What each testee is asked, and how much of it passes at least. No family needs seconds or a second start.
+# The vectors that each testee is asked, and how many of them pass at least. No family needs seconds or a second start.
 ASKED = {
     "aiokafka": (("records/v2/produce/*",), 5),
     "kafka-python": (("messages/headers/*", "messages/printed/*", "records/v2/produce/*"), 50),

@@ -1,4 +1,4 @@
-"""Apache Kafka's message classes behind the testee protocol: bytes to JSON and back, for each message of each version.
+"""Apache Kafka's message classes over the testee protocol: bytes to JSON and back, for each message of each version.
 
 The examples are computed by hand from the definitions. The rest is held to the definitions in the jar, as
 jar_definitions.py reads them, and to Kafka's own JSON converters.
@@ -42,7 +42,7 @@ class MessageTestee:
         return self._ask(ENCODE_MESSAGE, message=message, version=version, body=body)
 
     def converted(self, message: str, version: int, data: str) -> Message:
-        """What Kafka's own JSON converter says of the bytes."""
+        """The bytes in the words of Kafka's own JSON converter."""
         answer = self._testee.ask(operation="convert-message", message=message, version=version, hex=data)
         assert answer["outcome"] == "accepted"
         said: Message = answer["message"]
@@ -294,7 +294,7 @@ def test_4_reads_no_more_than_ten_thousand_tags(kafka: MessageTestee) -> None:
 
 def test_4_reads_no_more_than_a_million_elements(kafka: MessageTestee) -> None:
     def error(count: int) -> str:
-        """What is said of an array whose first element is bad: that, if elements are read at all."""
+        """The error of an array whose first element is bad: it says so if elements are read at all."""
         return kafka.decode("MetadataRequest", 1, f"{count:08x} ffff" + "00" * count).error
 
     bad_element = "RuntimeException: non-nullable field name was serialized as null"

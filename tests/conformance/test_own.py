@@ -1,4 +1,4 @@
-"""kfuzz behind its own protocol: each line gets one good answer, whatever the line is."""
+"""kfuzz speaks its own protocol: each line gets one good answer, whatever the line is."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_an_impossible_number_is_a_wrong_reading_and_not_a_wrong_answer() -> Non
 
 # --- the published schema -------------------------------------------------------------------------------------------
 
-# What depends on the request, or is no question of form, is not in the schema.
+# Rules that depend on the request, or are no question of form, are not in the schema.
 NOT_IN_THE_SCHEMA = ("either batches or records", "nested more than 32 deep", "NaN")
 VALIDATOR = jsonschema.Draft202012Validator(protocol_schema())
 

@@ -1,4 +1,4 @@
-"""A real broker: it says of the vectors what their cells say, names what it dies of, and leaves nothing behind.
+"""A real broker: it says of the vectors what their cells say, names what it dies of, and leaves nothing over.
 
 A seeded sample of each kind of answer is asked, a larger one with the marker ``full``; KFUZZ_CAMPAIGN=1
 (``make campaign``) asks every vector.
@@ -99,7 +99,7 @@ def vector(name: str) -> Vector:
 
 
 def appended(data: bytes, stored: bytes, **topic: Any) -> bytes | None:
-    """What kfuzz makes of a Produce request, at the time that ``stored`` tells; None where it refuses it."""
+    """The batch that kfuzz stores for a Produce request, at the time that ``stored`` tells; None where it refuses."""
     if "timestamp_type" in topic and stored:
         topic["now"] = int.from_bytes(stored[MAX_TIMESTAMP], "big")
     try:
@@ -279,7 +279,7 @@ def test_a_broker_ends_with_the_process_that_started_it() -> None:
             assert home in " ".join(process.cmdline())
             process.wait(ENDED_WITHIN_S)
     finally:
-        # Who is killed cannot clear away.
+        # A killed process cannot clear away.
         shutil.rmtree(home)
 
 

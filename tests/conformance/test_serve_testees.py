@@ -1,4 +1,4 @@
-"""The testees behind `kfuzz serve` do what vectors/expected/ says, and are asked about chosen vectors only."""
+"""The testees of `kfuzz serve` do what vectors/expected/ says, and are asked about chosen vectors only."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_new_testee_builds_at_once_and_answers_unsupported_to_everything(
     assert judged.returncode == 1, judged.stderr
     [testee] = json.loads((folder / "result.json").read_text())["testees"]
     assert testee["totals"] == {"unsupported": len(cases_of(load_suite(FAMILY)))}
-    # What the README of the stub says is what the command said.
+    # The README of the stub says the same as the command.
     readme = (folder / "README.md").read_text()
     assert stub.build in readme
     assert f'--command "{stub.run}"' in readme

@@ -401,7 +401,7 @@ def test_kafka_reads_and_writes_the_same(kafka: RunningTestee) -> None:
     dice = Dice(4)
     whole = [encode_control(record) for record in examples]
     broken = [(key, changed(value or b"", dice)) for key, value in whole for _ in range(3)] + from_the_suite()
-    # What lies beyond the versions that Kafka defines is ours to keep as bytes, and so is a negative one to refuse.
+    # Versions beyond those that Kafka defines are ours to keep as bytes, and negative ones are ours to refuse.
     broken = [(key, value) for key, value in broken if value[:2] == b"\0\0" or len(value) < 2]
 
     def request(key: bytes, value: bytes | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What kfuzz says of the files of a real broker: its own topics, indexes and batches. A broker serves a salvaged log.
+"""kfuzz reads the files of a real broker: its own topics, indexes and batches. A broker serves a salvaged log.
 
 Kafka's DumpLogSegments is asked the same.
 """
@@ -67,7 +67,7 @@ class Written:
 
 
 async def recorded(port: int) -> tuple[bytes, bytes]:
-    """What a client and the broker said to each other when the client asked for the cluster's metadata."""
+    """The bytes that a client and the broker sent each other when the client asked for the cluster's metadata."""
     sent, received = bytearray(), bytearray()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: bytearray) -> None:
@@ -162,7 +162,7 @@ def test_the_records_of_kafkas_own_topics_are_those_that_its_tool_prints(topic: 
 def same(theirs: Any, mine: Any) -> bool:
     """Whether a value in the JSON of Kafka's tool is ours: numbers may be text here, bytes base64 there."""
     if isinstance(theirs, dict) and isinstance(mine, dict) and mine.keys() == {"type", "version", "data"}:
-        # What a member of a group says in bytes.
+        # A member of a group says this in bytes.
         return same(theirs, mine["data"])
     if isinstance(theirs, dict):
         return isinstance(mine, dict) and all(same(value, mine.get(name)) for name, value in theirs.items())
@@ -310,7 +310,7 @@ def test_a_salvaged_log_is_loaded_and_served_by_a_broker(written: Written, tmp_p
 
 
 async def consumed(port: int, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """What a consumer in read_committed gets."""
+    """The records that a consumer in read_committed gets."""
     place = TopicPartition(topic, 0)
     found: list[tuple[int, bytes | None, bytes | None]] = []
     consumer = AIOKafkaConsumer(

@@ -85,7 +85,7 @@ REWRITTEN = "leader-epoch-checkpoint"
 
 @dataclass
 class Served:
-    """What a broker did with the corpora."""
+    """A broker's work with the corpora."""
 
     corpora: dict[str, Path]
     broker: Broker
@@ -118,7 +118,7 @@ class Served:
         return out
 
     def shown(self, name: str, *lines: str) -> list[str]:
-        """What DumpLogSegments says of a file: ``lines``, or that an offset index is empty."""
+        """The words of DumpLogSegments about a file: ``lines``, or that an offset index is empty."""
         is_empty = name.endswith(".index") and not self.before[name]
         return [f"Dumping {name}", *([f"{name} is empty."] if is_empty else lines)]
 
@@ -236,7 +236,7 @@ def field_of(data: bytes | None) -> bytes:
 
 
 def expected(partition: Path) -> dict[str, dict[str, int]]:
-    """What a consumer must get of the partition by isolation level, as kfuzz reads the corpus."""
+    """The numbers that a consumer must get of the partition by isolation level, as kfuzz reads the corpus."""
     spans = aborted_spans(partition)
     counts, sums = dict.fromkeys(("read_uncommitted", "read_committed"), 0), {}
     sums = dict.fromkeys(counts, 0)

@@ -1,4 +1,4 @@
-"""A corpus directory: what generating leaves behind, and what it refuses to touch."""
+"""A corpus directory: what generating leaves there, and what it refuses to touch."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
         left = digests(tmp_path / path)
         assert "_SUCCESS" not in left
         assert not [name for name in left if name.endswith(".tmp")]
-        # What has its final name is whole.
+        # A file that has its final name is whole.
         assert not {name for name in left if left[name] != whole.get(name) and not name.startswith("_rows/")}
     monkeypatch.undo()
     generate(WORKLOAD, tmp_path / "fresh", resume="sizes")

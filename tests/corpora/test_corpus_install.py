@@ -50,7 +50,7 @@ def corpus(pristine: Path) -> Corpus:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """What a broker leaves that made the topics and was stopped."""
+    """The files of a broker that made the topics and was stopped."""
     made = tmp_path / "broker"
     made.mkdir()
     (made / "meta.properties").write_text("version=1\n")

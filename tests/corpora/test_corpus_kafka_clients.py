@@ -73,7 +73,7 @@ def test_kafka_reads_a_generated_segment_record_for_record(
         assert answer.batches is not None
         assert len(answer.batches) == len(expected)
         for at, (theirs, ours) in enumerate(zip(answer.batches, expected, strict=True)):
-            # What Kafka tells beyond the required is compared as well.
+            # Fields that Kafka tells beyond the required ones are compared as well.
             assert {name: ours[name] for name in theirs} == theirs, f"{segment.path} batch {at}"
             seen.add((ours["magic"], ours["compression"]))
         offsets = [int(record["offset"]) for batch in answer.batches for record in batch["records"]]

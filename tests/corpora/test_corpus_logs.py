@@ -195,7 +195,7 @@ def test_slices_cover_a_segment_and_are_cut_between_batches(corpus: Path) -> Non
         assert apart == rows(read_slice(next(slices([segment])), schema()))
 
 
-@pytest.mark.parametrize("damage", ["shifted", "reversed", "offsets of another log", "zeros behind"])
+@pytest.mark.parametrize("damage", ["shifted", "reversed", "offsets of another log", "zeros at the end"])
 def test_an_index_that_does_not_fit_its_log_loses_no_record(corpus: Path, tmp_path: Path, damage: str) -> None:
     source = find_segments(corpus, topics="orders")[0]
     place = tmp_path / "orders-0"
@@ -212,14 +212,14 @@ def test_an_index_that_does_not_fit_its_log_loses_no_record(corpus: Path, tmp_pa
             "offsets of another log": struct.pack(
                 f">{len(halves)}i", *(half if i % 2 else half // 2 for i, half in enumerate(halves))
             ),
-            "zeros behind": entries + bytes(8000),
+            "zeros at the end": entries + bytes(8000),
         }[damage]
     )
     [segment] = find_segments(tmp_path)
     expected = rows(read_slice(next(slices([source])), schema()))
     parts = list(slices([segment], slice_bytes=16 * KIB))
     assert rows(batch for part in parts for batch in read_slice(part, schema())) == expected
-    assert (len(parts) > 2) == (damage == "zeros behind")
+    assert (len(parts) > 2) == (damage == "zeros at the end")
     last = expected[-1]["offset"]
     for first in (last - 5, last // 2):
         found = rows(logs.read(tmp_path, first_offset=first))

@@ -36,7 +36,7 @@ FIRST_MS = 1_700_000_000_000
 
 @dataclass
 class Produced:
-    """What a broker was sent, and where its log is."""
+    """The records that a broker was sent, and where its log is."""
 
     topic: str
     data: Path
@@ -44,7 +44,7 @@ class Produced:
     records: list[Record | None] = field(default_factory=list)
     transactional: list[bool] = field(default_factory=list)
     aborted: set[int] = field(default_factory=set)
-    # What a consumer in read_committed got: offset, key and value; and where it stopped.
+    # The records that a consumer in read_committed got: offset, key and value; and where it stopped.
     consumed: list[tuple[int, bytes | None, bytes | None]] = field(default_factory=list)
     stable_offset: int = -1
     while_running: list[dict[str, Any]] = field(default_factory=list)
@@ -110,7 +110,7 @@ def produced() -> Iterator[Produced]:
 
 
 async def consume(port: int, topic: str) -> tuple[list[tuple[int, bytes | None, bytes | None]], int]:
-    """What aiokafka reads in ``read_committed``, and the last stable offset that the broker names."""
+    """The records that aiokafka reads in ``read_committed``, and the last stable offset that the broker names."""
     place = TopicPartition(topic, 0)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=f"127.0.0.1:{port}", isolation_level="read_committed", enable_auto_commit=False

@@ -371,7 +371,7 @@ def test_damage_on_the_way_to_a_marker_is_passed_over(tmp_path: Path) -> None:
     [segment] = find_segments(tmp_path)
     begins = [at for at, _, _ in frames(bytes(log.data))]
     data = bytearray(log.data)
-    # The index knows the batch behind it.
+    # The index knows the batch after it.
     data[begins[99] + 16] = 9
     segment.path.write_bytes(data)
     before = log.rows(mode="tolerant")

@@ -1,4 +1,4 @@
-"""What `kfuzz corpus describe` predicts, compared with what generation makes."""
+"""The figures that `kfuzz corpus describe` predicts, compared with what generation makes."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ LARGE_KEYS = [
 
 
 def after(batches: list[records.RecordBatch]) -> dict[int, Producer]:
-    """What a broker knows of each producer after ``batches``, written down from the rules in plain Python."""
+    """A broker's knowledge of each producer after ``batches``, written down from the rules in plain Python."""
     known: dict[int, Producer] = {}
     for batch in batches:
         if batch.magic < 2 or batch.producer_id < 0:
@@ -184,7 +184,7 @@ def test_a_snapshot_that_counts_more_entries_than_it_has_is_none() -> None:
 @pytest.mark.parametrize(
     ("keys", "order"),
     [
-        # What Java 17 prints of a HashMap whose keys were put in ascending order.
+        # As Java 17 prints a HashMap whose keys were put in ascending order.
         (range(1, 13), list(range(1, 13))),
         (range(10, 22), [16, 17, 18, 19, 20, 21, 10, 11, 12, 13, 14, 15]),
         # The thirteenth key makes Java double its 16 buckets.

@@ -281,7 +281,7 @@ def test_a_corpus_whose_success_has_no_sums_is_said_to_have_none(corpus: Path) -
 
 
 def said(corpus: Path) -> str:
-    """What verification says; empty if it finds nothing."""
+    """The error of a verification; empty if it finds nothing."""
     try:
         return "\n".join(str(problem) for problem in verify(corpus))
     except UsageError as error:
@@ -350,7 +350,7 @@ def test_two_files_that_were_swapped_are_both_named(corpus: Path, suffix: str) -
         other.write_bytes(first)
         found = {problem.path for problem in verify(corpus)}
         swapped = {path.relative_to(corpus).as_posix() for path in (paths[0], other)}
-        # What is wrong with a log comes first, up to the limit of its segment. The snapshot of a swapped log, which has
+        # The faults of a log come first, up to the limit of its segment. The snapshot of a swapped log, which has
         # the name of the next segment, is named only if that leaves room.
         assert found >= swapped
         same = [path for path in found if path.endswith(".snapshot") == (suffix == ".snapshot")]

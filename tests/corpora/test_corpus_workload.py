@@ -225,7 +225,7 @@ def test_each_mistake_gets_one_sentence_with_place_and_remedy(mistake: str) -> N
     assert not [word for word in words if word not in sentence], sentence
 
 
-# What concerns several keys at once, the plan, a number in a text, or TOML itself: a JSON Schema cannot say it.
+# Rules of several keys at once, the plan, a number in a text, or TOML itself: a JSON Schema cannot say them.
 BEYOND_THE_SCHEMA = {
     "not TOML", "name twice", "size beyond reason", "segment too large", "share not a number", "range upside down",
     "shares above one together", "codecs without weight", "batch above the reader's limit", "segment above 2 GiB",

@@ -1,4 +1,4 @@
-"""What producers write: the formulas agree with a simulation that goes through a corpus from its start."""
+"""The batches that producers write: the formulas agree with a simulation that goes through a corpus from its start."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from docs.pages import ROOT
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
 
-# What commands and programs name by its place in the repository.
+# Files and folders that commands and programs name by their place in the repository.
 LINKED: Final = (
     "benchmarks",
     "examples",
@@ -60,7 +60,7 @@ def environment() -> dict[str, str]:
 
 
 def make_connection(folder: Path, fetch: dict[str, object], batch: bytes) -> None:
-    """What a client sent over a connection, and what it received: ``batch``."""
+    """The bytes that a client sent over a connection, and those that it received: ``batch``."""
     partitions = [{"highWatermark": 9, "records": batch}]
     fetched = {"responses": [{"topicId": bytes(15) + b"\1", "partitions": partitions}]}
     versions = {"apiKeys": [{"apiKey": 1, "minVersion": 4, "maxVersion": 18}]}

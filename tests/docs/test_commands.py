@@ -28,7 +28,7 @@ TABLE: Final[dict[str, Any]] = {
 }
 KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
-# What a shell would do something with, outside of quotes or even inside.
+# Characters that a shell would do something with, outside of quotes or even inside.
 SHELL: Final = set("|&;<>$`*?~#(){}\\\n")
 # A line of progress without a terminal: `conform: 512 of 1280`.
 PROGRESS: Final = re.compile(r"^[a-z ]+: [\d,]+ of [\d,]+.*\n", re.MULTILINE)
@@ -79,7 +79,7 @@ def _done(line: str, place: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _problem(command: Command, place: Path) -> str | None:
-    """What is wrong when the command is run; None where nothing is."""
+    """The first problem when the command is run; None where there is none."""
     entry = TABLE.get(command.text, {})
     for program in entry.get("needs", []):
         # clang has its version in its name on some systems.

@@ -19,7 +19,7 @@ from kfuzz.vectors.recipes import theme
 from kfuzz.vectors.recipes.making import builder
 
 BLOCK: Final = re.compile(r"^```python\n(>>> .*?)^```$", re.MULTILINE | re.DOTALL)
-# A program, and the block behind it: its output.
+# A program, and the block after it: its output.
 PROGRAM: Final = re.compile(
     r"^```python\n(?!>>> )(.*?)^```$(?:\n\n```(?:text)?\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )

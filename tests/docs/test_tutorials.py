@@ -84,7 +84,7 @@ def follow(step: Step, folder: Path) -> None:
 
 @contextlib.contextmanager
 def programs(made: list[Step], folder: Path) -> Iterator[Callable[[str], str]]:
-    """What a tutorial's reader has: git, a compiler named clang, kcat, a broker.
+    """The programs that a tutorial's reader has: git, a compiler named clang, kcat, a broker.
 
     Yields a function that gives a block the port of that broker.
     """

@@ -62,7 +62,7 @@ def test_a_reader_passes_every_required_vector_that_it_claims_to_read(suite: Pat
     assert done.returncode == 0, done.stdout + done.stderr
     passed, skipped = done.stdout.splitlines()[-2:]
     assert passed.endswith(" 0 failed")
-    # Who skips most of the suite proves little.
+    # A reader that skips most of the suite proves little.
     assert int(passed.split()[0]) >= 250
     for why in ("bombs without bytes", "lz4", "magic 0 or 1", "snappy", "zstd"):
         assert f" {why}" in skipped

@@ -1,4 +1,4 @@
-"""What other fuzzers get: seeds, dictionary and mutator. A libFuzzer of C loads the mutator, and Go reads the seeds."""
+"""Other fuzzers get seeds, dictionary and mutator. A libFuzzer of C loads the mutator, and Go reads the seeds."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ RUN = TARGETS["messages"].run
 FETCH = catalogue().find("FetchRequest")
 FRONT = selector(FETCH, 17)
 VALUES = {"topics": [{"topicId": bytes(16), "partitions": [{"partition": 3}]}], "rackId": "r"}
-# Nothing odd in it; a tag that nobody knows; a text that is no UTF-8; and a refusal, behind a deviation.
+# Nothing odd in it; a tag that nobody knows; a text that is no UTF-8; and a refusal, after a deviation.
 PLAIN = FRONT + codec.encode(FETCH, 17, VALUES)
 TAGGED = FRONT + codec.encode(FETCH, 17, VALUES | {"_unknownTaggedFields": [(9, b"\1\2")]})
 DEVIANT = PLAIN.replace(b"\2r\0", b"\2\xff\0")
@@ -40,7 +40,7 @@ SAID_BY_DEFAULT = PLAIN[:-1] + b"\1\0\1\0"
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, change: Callable[..., Any], data: bytes) -> str:
-    """What the oracle says once ``place.name`` is replaced; it must be content before that."""
+    """The oracle's sentence once ``place.name`` is replaced; it must be content before that."""
     RUN(data)
     monkeypatch.setattr(place, name, change)
     with pytest.raises(OracleFailure) as failure:
@@ -301,7 +301,7 @@ def test_an_encoder_that_writes_otherwise_the_second_time_is_a_crash(monkeypatch
 
 
 def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What a reader may be given, but no writer makes.
+    # Bytes that a reader may be given, but no writer makes.
     RUN(SAID_BY_DEFAULT)
     encoded = SAID_BY_DEFAULT[SELECTOR_SIZE:]
     RUN(PLAIN)

@@ -29,7 +29,7 @@ RUN = TARGETS["record-batch"].run
 
 
 def breaks(monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[..., Any], data: bytes = PLAIN) -> str:
-    """What the oracle says once ``records.<name>`` is replaced; it must be content before that."""
+    """The oracle's sentence once ``records.<name>`` is replaced; it must be content before that."""
     RUN(data)
     monkeypatch.setattr(records, name, broken)
     with pytest.raises(OracleFailure) as failure:
@@ -162,7 +162,7 @@ def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.
 
 
 def broken_target(monkeypatch: pytest.MonkeyPatch, name: str, target: str, broken: Callable[..., Any]) -> str:
-    """What the oracle of ``target`` says once the function ``name`` that it calls is replaced."""
+    """The sentence of the oracle of ``target`` once the function ``name`` that it calls is replaced."""
     TARGETS[target].run(PLAIN)
     monkeypatch.setattr(targets, name, broken)
     with pytest.raises(OracleFailure) as failure:

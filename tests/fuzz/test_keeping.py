@@ -63,7 +63,7 @@ def planted(out: Path, data: bytes, target: str = "record-batch") -> Path:
 
 
 def confirmed(vector: Vector) -> AskedKafka:
-    """What Kafka would answer if it agreed."""
+    """The answers that Kafka would give if it agreed."""
     outcome = {"valid": "accepted", "acceptable": "accepted", "invalid": "rejected"}
     answers = {
         role: {release: {vector.id: {"outcome": outcome[str(expected["verdict"])]}} for release in RELEASES}

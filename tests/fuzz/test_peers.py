@@ -24,7 +24,7 @@ from kfuzz.fuzz.oracle import exact_bytes
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.seeding import seeds
 
-# A library that documents ``ReadError`` and has four faults, each behind an input of its own.
+# A library that documents ``ReadError`` and has four faults, each met by an input of its own.
 PLANTED = {
     "pyproject.toml": """
 [build-system]
@@ -254,7 +254,7 @@ def test_each_kind_of_fault_in_a_planted_peer_is_found(
 def test_the_peers_are_built_and_fuzzed_with_coverage_and_the_mutator(
     clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, modules: int
 ) -> None:
-    """What is found is not for the repository."""
+    """The finds are not for the repository."""
     # So that the seeds are a small part of the runs, whatever a campaign adds to them.
     monkeypatch.setattr(campaign, "seeds", lambda target, say: seeds(target, say=say)[:500])
     peer = peers.find(name)

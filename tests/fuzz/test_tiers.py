@@ -134,7 +134,7 @@ def test_messages_whose_walks_or_writer_differ_are_seen() -> None:
 def test_a_tag_that_is_not_written_again_is_for_the_second_tier() -> None:
     definition = catalogue().find("FetchRequest")
     program = schema(definition, 17)
-    # Behind all fields: one tagged field, number 0, of one byte, which is null as it is by default.
+    # After all fields: one tagged field, number 0, of one byte, which is null as it is by default.
     body = program.encode({})[:-1] + bytes([1, 0, 1, 0])
     end, notes, values = program.decode(body)
     assert (end, notes) == (len(body), ())

@@ -1,4 +1,4 @@
-"""What a campaign asks another reader: every input of the corpus, also those that come later."""
+"""A campaign's questions to another reader: every input of the corpus, also those that come later."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_input_of_a_cause_is_one_of_its_target(tmp_path: Path, liar: Testee,
     found = truth.finish()
     assert found is not None
     assert found.deviations
-    # What is compressed again has right lengths and checksums, so it may be another input with the same bytes.
+    # Data that is compressed again has right lengths and checksums, so it may be another input with the same bytes.
     change = pack if target.compresses else bytes
     assert {change(truth.input_of(item)) for item in found.deviations} == {change(data)}
 

@@ -1,4 +1,4 @@
-"""What is called with failing allocations: every way into the library, over inputs as small as show its work."""
+"""The calls that meet failing allocations: every way into the library, over inputs as small as show its work."""
 
 from __future__ import annotations
 

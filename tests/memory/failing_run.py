@@ -1,6 +1,6 @@
 """Calls every path with allocations that fail, each path in a process of its own; run by test_failing_allocations.py.
 
-For each n the n-th allocation fails, alone or with some behind it, until the call needs no more. Each call is made
+For each n the n-th allocation fails, alone or with some after it, until the call needs no more. Each call is made
 several times over, so that a block that is lost each time is told from one that is kept for good. Prints a JSON object
 a path: how many allocations it makes, in how many calls one failed, and what was wrong.
 """
@@ -124,7 +124,7 @@ class Run:
             self.calls += 1
             if problem:
                 break
-            # What the interpreter loses of itself is its own.
+            # A loss of the interpreter itself is its own.
             after = self.blocks()
             # Two calls: the one that failed, and the next.
             lost, before = after - before - 2 * max(self.usual, 0), after
@@ -142,7 +142,7 @@ class Run:
         for run in RUNS:
             for n in numbers(count, every):
                 self.at(n, run)
-            # What caches save the counted call may be asked for here.
+            # Memory that caches save the counted call may be asked for here.
             n = count + 1
             while every and self.at(n, run):
                 n += 1
@@ -194,7 +194,7 @@ def main() -> None:
     known = planted() if arguments.planted else paths()
     chosen = [path for path in known if any(fnmatch.fnmatchcase(path.name, glob) for glob in arguments.paths)]
     gc.collect()
-    # What is there is looked at no more: a collection costs little from here on.
+    # The objects so far are looked at no more: a collection costs little from here on.
     gc.freeze()
     gc.disable()
     for path in chosen:

@@ -58,7 +58,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
-    """What came of each path."""
+    """The results of each path."""
     done = subprocess.run(
         [sys.executable, str(HERE / "failing_run.py"), str(library), *words],
         # The other folders may name another build of kfuzz (tools/coverage).

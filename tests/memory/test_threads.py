@@ -1,6 +1,6 @@
-"""What docs/threads.md allows to share gives the same from many threads; what it forbids ends in an error, not a crash.
+"""Objects that docs/threads.md allows to share give the same from many threads; others end in an error, not a crash.
 
-The interpreter changes threads as often as it can here. What is asserted holds in whatever order the threads run.
+The interpreter changes threads as often as it can here. The assertions hold in whatever order the threads run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def eager_switches() -> Iterator[None]:
 
 
 def from_all(work: Callable[[int], Any]) -> list[Any]:
-    """What ``work(thread)`` gives in each of the threads, which begin together."""
+    """The result of ``work(thread)`` in each of the threads, which begin together."""
     gate = Barrier(THREADS)
 
     def begun(thread: int) -> Any:

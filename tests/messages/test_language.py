@@ -14,12 +14,12 @@ from kfuzz.messages import Definition, Type, Versions, parse_definition, parse_v
 from kfuzz.messages.text import parse, plain
 
 GOOD = """
-// What stands behind two slashes is for people.
+// The text after two slashes is for people.
 {
   "apiKey": 7,
   "type": "request",
   "listeners": ["broker", "controller"],
-  "name": "WalkRequest", // also behind a value
+  "name": "WalkRequest", // also after a value
   "validVersions": "1-5",
   "deprecatedVersions": "1-2",
   "flexibleVersions": "3+",

@@ -262,13 +262,13 @@ def test_a_default_is_a_struct_that_was_met_before() -> None:
         { "name": "Met", "type": "Inner", "versions": "0+", "fields": [
           { "name": "Words", "type": "[]string", "versions": "0+" },
           { "name": "Count", "type": "int64", "versions": "0+", "default": "-1" } ]},
-        { "name": "Behind", "type": "Other", "versions": "0+", "fields": [
+        { "name": "After", "type": "Other", "versions": "0+", "fields": [
           { "name": "Number", "type": "int16", "versions": "0+" },
           { "name": "Again", "type": "Inner", "versions": "0+", "tag": 0, "taggedVersions": "0+" } ]} ]}"""
     )
     found = decode(definition, 0, encode(definition, 0, {"met": {"count": 3}}), objects=True)
     assert repr(found.met) == "Inner(words=(), count=3)"
-    assert repr(found.behind) == "Other(number=0, again=Inner(words=(), count=-1))"
+    assert repr(found.after) == "Other(number=0, again=Inner(words=(), count=-1))"
 
 
 def test_a_default_holds_a_struct_that_was_met_before() -> None:
@@ -279,13 +279,13 @@ def test_a_default_holds_a_struct_that_was_met_before() -> None:
           { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
             { "name": "Name", "type": "string", "versions": "0+", "mapKey": true } ]},
           { "name": "Count", "type": "int64", "versions": "0+", "default": "-1" } ]},
-        { "name": "Behind", "type": "Other", "versions": "0+", "fields": [
+        { "name": "After", "type": "Other", "versions": "0+", "fields": [
           { "name": "Tagged", "type": "Holder", "versions": "0+", "tag": 0, "taggedVersions": "0+", "fields": [
             { "name": "Held", "type": "Inner", "versions": "0+" } ]} ]} ]}"""
     )
     found = decode(definition, 0, encode(definition, 0, {}), objects=True)
-    assert repr(found.behind) == "Other(tagged=Holder(held=Inner(words=(), parts=(), count=-1)))"
-    assert found.behind.tagged.held.parts.find(name="nobody") is None
+    assert repr(found.after) == "Other(tagged=Holder(held=Inner(words=(), parts=(), count=-1)))"
+    assert found.after.tagged.held.parts.find(name="nobody") is None
     assert encode(definition, 0, found) == encode(definition, 0, {})
 
 

@@ -41,12 +41,12 @@ def test_a_value_is_read_as_it_was_written(name: str) -> None:
     values = VALUES[name] if name in VALUES else VALUES[name.rpartition("-")[2]]
 
     @given(values | st.none() if "nullable" in name else values, st.binary(max_size=3))
-    def check(value: Any, behind: bytes) -> None:
+    def check(value: Any, after: bytes) -> None:
         data = write(name, value)
-        reading = read(name, data + behind)
+        reading = read(name, data + after)
         assert reading.message == {"value": value}
         assert reading.consumed == len(data)
-        assert [finding.code for finding in reading.findings] == (["bytes-after-message"] if behind else [])
+        assert [finding.code for finding in reading.findings] == (["bytes-after-message"] if after else [])
         assert from_json_value(name, to_json_value(name, value)) == value
 
     check()

@@ -22,7 +22,7 @@ HOOKS = {
     *("LLVMFuzzerCustomMutator", "LLVMFuzzerCustomCrossOver"),
     *("afl_custom_init", "afl_custom_fuzz", "afl_custom_deinit"),
 }
-# Behind the first record's length, which takes one byte.
+# After the first record's length, which takes one byte.
 FIRST_RECORD = BATCH_HEADER_SIZE + 1
 LIBRARY = "kfuzz/mutate/library.c"
 MESSAGE_BYTES_MAX = 2_000

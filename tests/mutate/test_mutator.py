@@ -101,7 +101,7 @@ def test_wrong_arguments_are_reported() -> None:
 
 
 def test_mutants_of_mutants_stay_mutable_and_small() -> None:
-    """Whatever a mutation leaves behind, the next one takes: the promise is that nothing is raised."""
+    """Whatever a mutation makes, the next one takes: the promise is that nothing is raised."""
     mutator = Mutator(9)
     data = BATCH
     for step in range(60_000):

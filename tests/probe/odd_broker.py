@@ -15,7 +15,7 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 
 INVALID_RECORD = 87
 UNKNOWN_TOPIC = 3
-# What the broker does with some bytes.
+# The broker's ways with some bytes.
 CLOSE = "close"
 KEEP_SILENT = "keep silent"
 SILENT_ONCE = "silent once"

@@ -79,7 +79,7 @@ def fill_the_holes() -> None:
 
 
 def peaks(steps: Mapping[str, Step], inputs: Sequence[bytes], limits: Limits) -> dict[str, int]:
-    """What each step adds to the address space at most; a step that does not come to its end is missing."""
+    """The bytes that each step adds to the address space at most; a step that does not come to its end is missing."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> None:
     """Probe the vectors whose ids match the globs among ``arguments``."""
     steps = {"planted": by_the_words_of_the_header} if "--plant" in arguments else STEPS
     vectors = load_suite([word for word in arguments if not word.startswith("--")] or "*")
-    # What is imported and opened once is not charged to the first vector.
+    # Memory for imports and libraries that are opened once is not charged to the first vector.
     for codec in records.CODECS:
         batch = records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")], compression=codec)
         for step in STEPS.values():

@@ -37,7 +37,7 @@ def by_command(path: str) -> int:
 
 
 def by_taking_it_whole(path: str) -> int:
-    """What must not be: here to show that the measurement sees it."""
+    """The way that must not be: here to show that the measurement sees it."""
     whole = Path(path).read_bytes()
     # The mapping, as in the other ways, and the bytes beside it.
     return records.check(map_bytes(path)).batch_count if whole else 0

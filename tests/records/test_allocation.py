@@ -18,7 +18,7 @@ from kfuzz.vectors import load_suite
 MIB = 1 << 20
 PROBE = Path(__file__).with_name("allocation_probe.py")
 MEMORY_PROBE = Path(__file__).with_name("memory_probe.py")
-# What libraries take once (zstd's working space is half of it), and malloc's page for each large block.
+# Memory that libraries take once (zstd's working space is half of it), and malloc's page for each large block.
 SLACK_BYTES = MIB
 # Pieces that a codec's output comes in, then the whole they make.
 CODEC_MULTIPLE = 3

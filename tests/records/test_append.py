@@ -1,4 +1,4 @@
-"""What a broker does to bytes: LogValidator stores the same, for every pair of codecs and both timestamp types."""
+"""A broker's changes to bytes: LogValidator stores the same, for every pair of codecs and both timestamp types."""
 
 from __future__ import annotations
 

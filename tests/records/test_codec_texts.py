@@ -1,7 +1,7 @@
 """The texts of the codec libraries' errors that kfuzz looks at are those of the versions that are installed.
 
 A new version of a library with other texts fails here and shows the text that it has now, for ``records/codecs`` to
-learn. What zlib says without memory is asked for in ``tests/memory``.
+learn. The text of zlib without memory is asked for in ``tests/memory``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONTENTS = {
 
 
 def error_of(frame: bytes, room: int) -> str:
-    """What zstandard says where there is room for so many bytes; empty where it says nothing."""
+    """The error of zstandard where there is room for so many bytes; empty where there is none."""
     try:
         zstandard.ZstdDecompressor().decompress(frame, max_output_size=room)
     except zstandard.ZstdError as error:
@@ -104,7 +104,7 @@ for more in range(0, 40):
     except MemoryError as error:
         print("memory", error)
 """
-    # What is let go goes back to the system at once, so that it does not serve again.
+    # Memory that is let go goes back to the system at once, so that it does not serve again.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     said = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""What one pass of the log cleaner leaves, with Apache Kafka's own filterTo as the judge."""
+"""The records that one pass of the log cleaner leaves, with Apache Kafka's own filterTo as the judge."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_second_pass_changes_nothing_more() -> None:
 
 
 class Choice:
-    """What a cleaner is told to keep of a log, drawn by dice: as a request to Kafka, and as kfuzz's arguments."""
+    """The orders to a cleaner for a log, drawn by dice: as a request to Kafka, and as kfuzz's arguments."""
 
     def __init__(self, reading: records.Reading, dice: Dice) -> None:
         kinds: dict[bool, tuple[BatchRetention, ...]] = {
@@ -282,7 +282,7 @@ class Choice:
         return self.key_prefix is None or record.key is None or not record.key.startswith(self.key_prefix)
 
     def compact(self, data: bytes, legacy: LegacyRewrite) -> Compacted | None:
-        """What is left; None where the cleaner refuses."""
+        """The batches that are left; None where the cleaner refuses."""
         try:
             return compact(
                 data,

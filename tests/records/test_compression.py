@@ -109,8 +109,8 @@ def test_a_raw_snappy_block_may_end_in_a_literal_whose_length_has_bytes_of_its_o
     literal = bytes([59 + length_bytes << 2]) + (len(content) - 1).to_bytes(length_bytes, "little")
     block = bytes([len(content)]) + literal + content
     assert decompress("snappy", block, 100).data == content
-    behind = bytes([1 + len(content), 0]) + b"x" + literal + content
-    assert decompress("snappy", behind, 100).data == b"x" + content
+    after = bytes([1 + len(content), 0]) + b"x" + literal + content
+    assert decompress("snappy", after, 100).data == b"x" + content
     # One byte more than the literal has, one byte less, and a literal that says more than there is.
     assert decompress("snappy", block + b"?", 100).ended == "broken"
     assert decompress("snappy", block[:-1], 100).ended == "broken"
@@ -134,12 +134,12 @@ def test_bytes_after_a_gzip_stream_are_left_and_reported() -> None:
         assert (out.data, out.consumed, out.ended) == (b"x", len(packed), "whole")
 
 
-@pytest.mark.parametrize("behind", [18, 19])
-def test_a_gzip_member_is_looked_for_where_more_than_26_bytes_are_left_with_the_trailer(behind: int) -> None:
-    """What follows is the beginning of a member, cut: ``java.util.zip.GZIPInputStream`` fails where it looks."""
+@pytest.mark.parametrize("after", [18, 19])
+def test_a_gzip_member_is_looked_for_where_more_than_26_bytes_are_left_with_the_trailer(after: int) -> None:
+    """The beginning of a member follows, cut: ``java.util.zip.GZIPInputStream`` fails where it looks."""
     packed = gzip.compress(b"x", mtime=0)
-    out = decompress("gzip", packed + gzip.compress(NOISE, mtime=0)[:behind], 1 << 20)
-    assert out.ended == ("whole" if behind + 8 <= 26 else "broken")
+    out = decompress("gzip", packed + gzip.compress(NOISE, mtime=0)[:after], 1 << 20)
+    assert out.ended == ("whole" if after + 8 <= 26 else "broken")
     assert out.data.startswith(b"x")
 
 

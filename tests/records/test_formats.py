@@ -30,7 +30,7 @@ def as_java(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def features(batch: records.RecordBatch) -> list[str]:
-    """What about the format this batch shows; Kafka must agree about each several times below."""
+    """The features of the format that this batch shows; Kafka must agree about each several times below."""
     kept = batch.records
     offsets = [record.offset for record in kept]
     shown = {

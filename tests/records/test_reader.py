@@ -1,4 +1,4 @@
-"""What the reader promises whatever the bytes: no exception, one loop for both paths, places that can be trusted."""
+"""The reader's promises whatever the bytes: no exception, one loop for both paths, places that can be trusted."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_record_is_written_to_by_name_and_nothing_is_taken_away(read: bool) ->
 @pytest.mark.parametrize("field", ["key", "value", "headers"])
 @pytest.mark.parametrize("kept_at", [0, 9, 38])
 def test_whatever_runs_may_take_the_iterator_into_a_larger_batch(codec: Codec, field: str, kept_at: int) -> None:
-    """What runs at the end of an old value uses the iterator itself. The rows of the batch before are then gone."""
+    """Code that runs when an old value ends uses the iterator itself. The rows of the batch before are then gone."""
 
     class Greedy:
         def __del__(self) -> None:

@@ -106,7 +106,7 @@ def test_a_topic_without_settings_takes_a_batch_of_1_mib_and_a_request_of_100() 
     assert len(largest) == 1024 * 1024 + 12
     assert produced(largest) == []
     assert produced(of_size(len(largest) + 1)) == ["batch-too-large"]
-    # What the limit of a request does is the next test's.
+    # The next test shows what the limit of a request does.
     assert Topic().max_request_bytes == 100 * 1024 * 1024
 
 

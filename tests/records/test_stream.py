@@ -79,8 +79,8 @@ def test_only_the_next_sequence_and_an_exact_repetition_are_not_refused(first: i
 def test_a_sequence_above_the_wanted_one_is_a_gap_and_one_below_it_an_overlap(first: int, distance: int) -> None:
     wanted = next_sequence(first)
     assert codes(ProducerState(), data(first), data(next_sequence(wanted, distance)))[1] == "sequence-gap"
-    behind = data((wanted - distance) % 2**31, 2)
-    assert codes(ProducerState(), data(first), behind)[1] == "sequence-overlap"
+    below = data((wanted - distance) % 2**31, 2)
+    assert codes(ProducerState(), data(first), below)[1] == "sequence-overlap"
 
 
 @given(st.lists(st.integers(1, 3), min_size=6, max_size=12), sequences)

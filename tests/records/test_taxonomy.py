@@ -28,7 +28,7 @@ SEED_BYTES_MOST = 4096
 # Small, so that bombs are cheap and the bound itself is met.
 LIMITS = Limits(64 * 1024)
 SPOILED = 4000
-# What stands in a JSON document where something else should.
+# Values that stand in a JSON document where something else should.
 WRONG_VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1 << 31, 1 << 63, 1 << 70, 1.5, float("nan"), "", "x", "-", "zz", "0", "9" * 30, "9" * 5000,
     "\ud800", [], [None], [[]], [["h"]], [["h", "00", "00"]], {}, {"hex": 7}, {"hex": "0"}, {"sha256": "00"},

@@ -39,12 +39,12 @@ UNSUPPORTED_VERSION = 35
 OUT_OF_ORDER = 45
 DUPLICATE = 46
 CONCURRENT_TRANSACTIONS = 51
-# What a broker may do instead of an answer: close the connection, close it after it has appended the batch, nothing.
+# A broker may do this instead of an answer: close the connection, close it after it has appended the batch, nothing.
 HANG_UP = "hang up"
 LATE_HANG_UP = "hang up late"
 SILENCE = "silence"
 
-# What a test may do with a produced batch before the broker looks at it: an error code, one of these, or None.
+# A test may do this with a produced batch before the broker looks at it: an error code, one of these, or None.
 Trouble = Callable[[str, int, int], int | str | None]
 
 
@@ -73,7 +73,7 @@ class FakeBroker:
     versions: dict[str, tuple[int, int]] = field(default_factory=lambda: dict(OFFERED))
     context: ssl.SSLContext | None = None
     login: tuple[str, str] | None = None
-    # What the broker has.
+    # The broker's contents, and what it was asked.
     batches: dict[tuple[str, int], list[RecordBatch]] = field(default_factory=lambda: defaultdict(list))
     raw: dict[tuple[str, int], list[bytes]] = field(default_factory=lambda: defaultdict(list))
     events: list[tuple[Any, ...]] = field(default_factory=list)

@@ -78,7 +78,7 @@ def write_log(out: Path, name: str, batches: Iterable[RecordBatch | bytes], *, b
 
 
 def seen(record: Record) -> Seen:
-    """What a consumer sees of a record; magic 0 has no timestamp, which is -1 in magic 2."""
+    """A record as a consumer sees it; magic 0 has no timestamp, which is -1 in magic 2."""
     timestamp = -1 if record.timestamp is None else record.timestamp
     return Seen(timestamp, record.key, record.value, tuple(record.headers))
 

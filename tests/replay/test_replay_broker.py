@@ -54,7 +54,7 @@ def hand_made() -> Iterator[RecordBatch | bytes]:
         yield old(first, 10, magic=1, compression=codec)
     for number, codec in enumerate(CODECS):
         yield batch(100 + 10 * number, compression=codec)
-    # What the cleaner leaves: gaps inside, gaps at the end, nothing, a horizon.
+    # The cleaner leaves these: gaps inside, gaps at the end, nothing, a horizon.
     yield batch(200, 5, step=3, last=220, compression="lz4")
     yield batch(230, 0, last=240)
     yield batch(250, 10, delete_horizon=FIRST_MS + 1, base_timestamp=FIRST_MS + 1)
@@ -80,7 +80,7 @@ def hand_made() -> Iterator[RecordBatch | bytes]:
 
 
 def consumed(broker: Broker, places: dict[tuple[str, int], int], isolation: str) -> dict[tuple[str, int], list[Seen]]:
-    """What kafka-python's consumer gets of the partitions. ``places`` says how many records are waited for."""
+    """The records that kafka-python's consumer gets. ``places`` says how many records are waited for."""
     from kafka import KafkaConsumer, TopicPartition
 
     found: dict[tuple[str, int], list[Seen]] = {place: [] for place in places}

@@ -130,7 +130,7 @@ def _part(name: str, by_id: bool) -> dict[str, Any]:
     return {**({"topicId": bytes(16)} if by_id else {"name": name}), "partitionIndexes": [0]}
 
 
-# What a version needs that has no default.
+# Fields that a version needs and that have no default.
 NEEDED: dict[str, Callable[[int], dict[str, Any]]] = {
     "Fetch": lambda version: fetch_of("t", version, bytes(16), 0),
     "Produce": lambda version: {

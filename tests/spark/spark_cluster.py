@@ -143,7 +143,7 @@ def running(place: Path) -> Iterator[Cluster]:
 
 
 def wait_for(look: Callable[[], Found | None], within_s: float, about: Callable[[], str]) -> Found:
-    """What ``look`` finds, asked until it finds something."""
+    """Ask ``look`` until it finds something, and return that."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         if (found := look()) is not None:

@@ -204,7 +204,7 @@ def test_spark_passes_filters_on(spark: Any, corpus: Path) -> None:
     ]
     assert 0 < len(expected) < 801 * 2
     assert sorted(row.offset for row in chosen.select("offset").collect()) == sorted(row["offset"] for row in expected)
-    # What Spark still filters by itself.
+    # The filters that Spark still applies itself.
     plan = chosen._jdf.queryExecution().executedPlan().toString()
     [left] = [line for line in plan.splitlines() if "Filter (" in line]
     assert left.count("isnotnull") == left.count("(topic") + left.count("(offset") + left.count("(timestamp")

@@ -15,7 +15,7 @@ from kfuzz.spark.rows import to_batch
 
 COLUMNS = pa.schema([pa.field("number", pa.int64()), pa.field("text", pa.string())])
 ROOT = Path(__file__).parents[2]
-# What an executor does with a task, without Spark.
+# An executor's work with a task, without Spark.
 TASKS = """
 import gc, sys
 from pathlib import Path
@@ -41,7 +41,7 @@ assert not {"pandas", "pyarrow.compute"} & sys.modules.keys()
 generation.publish(out, plan, KeptRows.of(Target.of(out), workload))
 Path(out, plan[1].path).write_bytes(b"")
 """
-# What an executor does with a task of verification.
+# An executor's work with a task of verification.
 CHECKS = """
 import sys
 import pyarrow as pa

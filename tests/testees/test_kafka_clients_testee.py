@@ -1,4 +1,4 @@
-"""Apache Kafka's client library behind the testee protocol: what it reads and writes, and where its versions differ."""
+"""Apache Kafka's client library over the testee protocol: what it reads and writes, and where its versions differ."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_each_version_runs_the_library_it_was_built_for() -> None:
                 "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
                 "checks_crc": True,
                 "control": "shown",
-                # What its classes say of themselves is what the definitions in its jar say.
+                # Its classes say the same of themselves as the definitions in its jar.
                 "messages": {
                     definition.name: [definition.valid_versions.lowest, definition.valid_versions.highest]
                     for definition in catalogue(version).messages.values()

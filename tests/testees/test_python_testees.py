@@ -1,4 +1,4 @@
-"""aiokafka, kafka-python and the README's example behind the testee protocol."""
+"""aiokafka, kafka-python and the README's example over the testee protocol."""
 
 from __future__ import annotations
 

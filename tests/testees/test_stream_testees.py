@@ -1,4 +1,4 @@
-"""The foreign testees behind the stream operations: what they offer, what they answer, and what they cannot take."""
+"""The stream operations of the foreign testees: what they offer, what they answer, and what they cannot take."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MODULES = [
         for found in pkgutil.walk_packages(importlib.import_module(f"kfuzz.{room}").__path__, f"kfuzz.{room}.")
     ),
 ]
-# What a user calls has an example.
+# Modules that a user calls have an example.
 WITH_EXAMPLES = {
     "kfuzz.records", "kfuzz.records.compaction", "kfuzz.records.conversion", "kfuzz.records.builder", "kfuzz.messages",
     "kfuzz.messages.codec", "kfuzz.control", "kfuzz.control.codec", "kfuzz.mutate",
@@ -62,7 +62,7 @@ def test_every_public_name_has_a_docstring_and_types(name: str, package: griffe.
 
 
 def _bare(found: griffe.Object) -> Any:
-    """What has no docstring or no types, of this name and of the public methods of a class."""
+    """The things without a docstring or types, of this name and of the public methods of a class."""
     if not found.is_attribute and not found.docstring:
         yield f"{found.path}: no docstring"
     if isinstance(found, griffe.Function):

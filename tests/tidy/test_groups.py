@@ -10,7 +10,7 @@ import pytest
 
 
 class Item(SimpleNamespace):
-    """What is asked of a pytest item. ``wanted``: its fixtures."""
+    """The parts of a pytest item that are asked for. ``wanted``: its fixtures."""
 
     def __hash__(self) -> int:
         return id(self)

@@ -1,4 +1,4 @@
-"""The tool behind ``make mutants``: which changes it makes, which tests it asks, and what it makes of them."""
+"""The tool of ``make mutants``: which changes it makes, which tests it asks, and what it makes of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAST = "not full"
 
 
 def after(source: str) -> set[str]:
-    """What the one line of ``source`` that changes becomes."""
+    """All new texts of the one line of ``source`` that changes."""
     return {change.before_and_after()[1] for change in changes("m.py", source)}
 
 
@@ -243,7 +243,7 @@ def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path,
         assert judged("forgotten", "return None") == ("survived", "")
         assert (copy.root / "kfuzz" / "a.py").read_text() == MODULE
     assert (checkout / "kfuzz" / "a.py").read_text() == MODULE
-    # What tests run is kept as long as neither they nor the code change.
+    # The lines that tests run are kept as long as neither they nor the code change.
     assert load_part(tmp_path / "lines", checkout, "tests/test_a.py") is not None
     (checkout / "kfuzz" / "a.py").write_text(MODULE + "\n")
     assert load_part(tmp_path / "lines", checkout, "tests/test_a.py") is None

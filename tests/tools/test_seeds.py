@@ -25,7 +25,7 @@ def test_the_shortest_new_inputs_are_kept_once(tmp_path: Path, capsys: pytest.Ca
     assert seeds.main([str(tmp_path / "out"), "--bytes-max", "10"], kept) == 0
     assert read_hex(kept / "columns.hex") == [b"a", b"b"]
     assert capsys.readouterr().out == "columns: 2 of 3 inputs, 6 bytes\n"
-    # What was kept before stays, and only what fits comes to it.
+    # The inputs that were kept before stay, and only those that fit are added.
     (tmp_path / "out" / "columns" / "corpus" / "5").write_bytes(b"cd")
     (tmp_path / "out" / "columns" / "corpus" / "4").unlink()
     assert seeds.main([str(tmp_path / "out")], kept) == 0

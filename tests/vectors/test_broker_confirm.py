@@ -1,4 +1,4 @@
-"""What a real broker says against what a vector expects: contradictions are found, and cells hold all that was said."""
+"""A real broker's answers against what a vector expects: contradictions are found, and cells hold all that was said."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stream() -> Vector:
 
 
 def answers(**changed: str) -> list[Json]:
-    """What a broker that agrees says of the two steps of ``STREAM``; ``changed`` in the second."""
+    """The answers of a broker that agrees to the two steps of ``STREAM``; ``changed`` in the second."""
     taken = {"outcome": "accepted", "error": "NONE", "base_offset": "0", "last_stable_offset": "2"}
     return [taken, {**taken, "outcome": "rejected", "error": GAP, "base_offset": "-1"} | changed]
 

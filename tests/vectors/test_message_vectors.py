@@ -77,7 +77,7 @@ def test_every_api_has_valid_and_hostile_vectors() -> None:
             assert verdicts[definition.name, "valid"], definition.name
     hostile = {name for name, verdict in verdicts if verdict != "valid"}
     alike = {definition.name for definition in catalogue().messages.values() if definition.name in hostile}
-    # What is without lengths and counts can only be cut.
+    # A message without lengths and counts can only be cut.
     assert len(alike) >= 170
 
 

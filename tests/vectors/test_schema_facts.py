@@ -1,4 +1,4 @@
-"""What ``vectors/schema.json`` repeats of the code is what the code says: words of roles, codecs, kinds, verdicts."""
+"""``vectors/schema.json`` repeats parts of the code as the code has them: words of roles, codecs, kinds, verdicts."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Document = dict[str, Any]
 
 
 def problems(root: Path, spoil: Callable[[dict[str, Document]], Any]) -> list[str]:
-    """What lint says of a suite of three streams, after ``spoil`` had its way with them, by their last word."""
+    """Lint's problems with a suite of three streams, after ``spoil`` had its way with them, by their last word."""
     document = json.loads((default_root() / FILE).read_bytes())
     vectors = {vector["id"].rpartition("/")[2]: vector for vector in document["vectors"]}
     document |= {"flags": {}, "vectors": [vectors[name] for name in sorted(KEPT)]}

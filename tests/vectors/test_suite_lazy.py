@@ -35,7 +35,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     for table in (bombs.RAWS, bombs.MANY_HEADERS):
         for name, maker in table.items():
             monkeypatch.setitem(table, name, counted(name, maker))
-    # What an earlier test made is forgotten, or nothing would be counted.
+    # The bombs of earlier tests are forgotten, or nothing would be counted.
     bombs.raw_of.cache_clear()
     yield counts
     bombs.raw_of.cache_clear()

@@ -97,7 +97,7 @@ def test_every_help_text_has_an_example(words: list[str]) -> None:
 def answers_of(
     vectors: Sequence[Vector], role: str = "consumer", progress: object = None, **changed: dict[str, Any]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """What a Kafka would answer that agrees with every vector, but for those in ``changed`` (by the id's last word)."""
+    """The answers of a Kafka that agrees with every vector, but for those in ``changed`` (by the id's last word)."""
     said = {}
     for vector in vectors:
         expect = vector.expect.get(role) or vector.expect["consumer"]

@@ -16,7 +16,7 @@ def main() -> None:
     rng = random.Random(9)
     guarded = Guarded(64)
     read = 0
-    # Five-byte varints from the first byte on, and nothing behind the last one.
+    # Five-byte varints from the first byte on, and nothing after the last one.
     long_fields = b"\xfe\x7f" + b"\0" + b"\xff\xff\xff\xff\x0f" * 3
     for _ in range(3_000):
         payload, count, last = written_payload(rng)

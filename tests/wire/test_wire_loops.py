@@ -205,21 +205,21 @@ def test_a_header_key_is_looked_at_to_its_last_byte_and_no_further(size: int) ->
     for byte in (0x00, 0x01, 0x41, 0x7F, 0x80, 0xC3, 0xFF):
         for at in range(size + 1):
             key = bytearray(b"k" * size)
-            behind = at == size
-            if not behind:
+            after = at == size
+            if not after:
                 key[at] = byte
-            value = bytes([byte]) * 20 if behind else b"v" * 20
+            value = bytes([byte]) * 20 if after else b"v" * 20
             data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, None, None, ((bytes(key), value),))]))
             found = {finding.code for finding in records.check(data).findings}
             expected = set()
-            if not behind and byte >= 0x80:
+            if not after and byte >= 0x80:
                 expected.add("header-key-not-utf8")
-            if not behind and byte == 0:
+            if not after and byte == 0:
                 expected.add("header-key-null-character")
             assert found == expected, (key, byte)
 
 
-# What every loop that has a fast form makes of the same records; run twice, with and without KFUZZ_PORTABLE.
+# The results of every loop with a fast form for the same records; run twice, with and without KFUZZ_PORTABLE.
 ALL_LOOPS = """
 import hashlib, json, random
 from kfuzz import records

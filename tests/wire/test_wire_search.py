@@ -1,4 +1,4 @@
-"""The search for batches behind damage: it finds the first sound one, and takes linear time on any bytes."""
+"""The search for batches after damage: it finds the first sound one, and takes linear time on any bytes."""
 
 from __future__ import annotations
 

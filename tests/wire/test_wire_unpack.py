@@ -72,7 +72,7 @@ def odd_streams() -> dict[str, tuple[Codec, bytes]]:
     return {
         "a gzip file name": ("gzip", named),
         "two gzip members": ("gzip", plain + plain),
-        "bytes behind a gzip stream": ("gzip", plain + b"\0"),
+        "bytes after a gzip stream": ("gzip", plain + b"\0"),
         "a gzip trailer with another size": ("gzip", plain[:-4] + bytes(4)),
         "a cut gzip stream": ("gzip", plain[:-9]),
         "an lz4 content checksum": ("lz4", block),
@@ -113,7 +113,7 @@ def test_of_broken_streams_the_containers_say_the_same(codec: Codec) -> None:
     assert 500 < whole < 3000
 
 
-# What follows the header in a gzip stream of kfuzz's writer.
+# The header of a gzip stream of kfuzz's writer.
 GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\x03"
 
 

@@ -1,5 +1,5 @@
 """No code of ours uses a wide register again once it has cleared the upper halves. While these are in use, SSE code
-everywhere else takes up to three times as long on some processors; a compiler once moved a load behind ``vzeroupper``.
+everywhere else takes up to three times as long on some processors; a compiler once moved a load after ``vzeroupper``.
 """
 
 from __future__ import annotations

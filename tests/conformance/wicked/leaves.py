@@ -1,4 +1,4 @@
-"""Wicked: leaves a daemon behind, which has another parent and another session; with ``clean``, also another
+"""Wicked: leaves a daemon running, which has another parent and another session; with ``clean``, also another
 environment.
 
 It writes the daemon's process id to the file that it is called with.
