@@ -79,16 +79,20 @@ cdef enum:
 # --- the coverage so far --------------------------------------------------------------------------------------------
 
 
+# The rooms that read and write records.
+WATCHED = ("kfuzz.wire.io", "kfuzz.wire.records", "kfuzz.wire.columns", "kfuzz.wire.walk")
+
+
 cdef class Coverage:
     """The coverage of the inputs so far in the compiled modules. Without native coverage nothing is ever new."""
 
     cdef region_t *regions
     cdef int64_t count
 
-    def __init__(self, str folder):
-        """``folder``: the package whose modules are watched, without its packages."""
+    def __init__(self, *folders):
+        """``folders``: the packages whose modules are watched, without their packages."""
         cdef int64_t i = 0
-        modules = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == folder]
+        modules = [module for name, module in sys.modules.items() if name.rpartition(".")[0] in folders]
         found = [region for module in modules if (region := counters_of(module)) is not None]
         self.regions = <region_t *> PyMem_Malloc(<size_t> (len(found) + 1) * sizeof(region_t))
         if self.regions == NULL:
@@ -132,11 +136,11 @@ def counters_of(module):
 cdef class First:
     """A first tier that cannot judge anything. ``weigh`` checks an input and returns its weight."""
 
-    # The package in which the first tier reads and writes: its coverage is what decides.
-    cdef str folder
+    # The packages in which the first tier reads and writes: their coverage is what decides.
+    cdef tuple folders
 
     def __cinit__(self):
-        self.folder = "kfuzz.wire"
+        self.folders = WATCHED
 
     cdef int weigh(self, bytes data) except -1:
         return UNJUDGED
@@ -478,7 +482,7 @@ cdef class Messages(First):
 
     def __init__(self, schema_of):
         self.schema_of = schema_of
-        self.folder = "kfuzz.wire.messages"
+        self.folders = ("kfuzz.wire.messages",)
 
     cdef int weigh(self, bytes data) except -1:
         cdef object schema = self.schema_of(data)
@@ -541,7 +545,7 @@ cdef class Tiers:
         self.report = report
         self.sample = sample
         self.all_twice = all_twice
-        self.coverage = Coverage(first.folder)
+        self.coverage = Coverage(*first.folders)
 
     def __call__(self, bytes data not None):
         if self.report is None:

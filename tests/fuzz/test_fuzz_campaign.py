@@ -243,7 +243,7 @@ def test_a_replay_names_the_input_that_breaks_a_target(
 @pytest.mark.full
 @pytest.mark.clang
 def test_a_build_is_made_once_and_never_touches_the_modules_that_others_import(native_build: Build) -> None:
-    modules = sorted((Path(build_module.PACKAGE) / "wire").glob("*.so"))
+    modules = sorted((Path(build_module.PACKAGE) / "wire").rglob("*.so"))
     before = [(path.stat().st_ino, path.stat().st_mtime_ns) for path in modules]
     said: list[str] = []
     assert build(say=said.append) == native_build
@@ -276,11 +276,12 @@ def test_a_change_compiles_the_modules_that_depend_on_it_alone_and_each_state_on
 ) -> None:
     checkout = tmp_path / "checkout"
     wire = checkout / "kfuzz" / "wire"
-    for folder in ("wire", "mutate", "fuzz"):
-        (checkout / "kfuzz" / folder).mkdir(parents=True)
-    sources = [path for folder in ("wire", "mutate") for path in (build_module.PACKAGE / folder).glob("*.[hc]")]
+    (checkout / "kfuzz" / "fuzz").mkdir(parents=True)
+    sources = [path for folder in ("wire", "mutate") for path in (build_module.PACKAGE / folder).rglob("*.[hc]")]
     for path in (build_module.ROOT / "setup.py", build_module.PACKAGE / "errors.py", *sources):
-        shutil.copy(path, checkout / path.relative_to(build_module.ROOT))
+        copy = checkout / path.relative_to(build_module.ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
     (wire / "one.pyx").write_text("cimport kfuzz.wire.two as two\nNUMBER = two.of(1)\n")
     (wire / "two.pxd").write_text("cdef int of(int number) noexcept\n")
     (wire / "two.pyx").write_text("cdef int of(int number) noexcept:\n    return number\n")
