@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Tests start hundreds of Python processes. Clear this variable, or each of them would compile kfuzz's bytecode again.
 export PYTHONDONTWRITEBYTECODE =
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: packages release wheels arm64 docs help demo test test-all test-full test-newest-python test-other-pythons test-nightly campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import shutil
 import signal
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -29,8 +30,24 @@ settings.load_profile("seeded")
 # For each -m, the seconds of each group of tests. They only decide what starts first, so none of them is needed.
 DURATIONS: Final = Path(__file__).with_name("durations.toml")
 LEAST_S: Final = 2.0
-# Tests that have one of these as a marker or fixture are one group each: they share a session, a broker or a build.
-GROUPS: Final = ("spark", "broker", "clang")
+# The tests of a group run in one process, because they share a session of Spark, a broker or a build with clang. Any
+# other file is a group of its own.
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "spark": ("tests/spark/", "tests/benchmarks/test_bench_spark_cost.py"),
+    "broker": (
+        "tests/conformance/test_exchange.py",
+        "tests/conformance/test_real_broker.py",
+        "tests/replay/test_replay_broker.py",
+    ),
+    "clang": (
+        "tests/fuzz/test_export.py",
+        "tests/fuzz/test_fuzz_campaign.py",
+        "tests/fuzz/test_peers.py",
+        "tests/fuzz/test_planted.py",
+    ),
+}
+# In these files, each testee is a group: ``[NAME@VERSION-…]``.
+BY_TESTEE: Final = ("tests/conformance/test_matrix.py",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,39 +55,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def group_of(nodeid: str) -> str:
-    """The tests that one process runs as a whole: the group that pytest-xdist writes after the id, or the file."""
-    at = nodeid.rfind("@")
-    return nodeid[at + 1 :] if at > nodeid.rfind("]") else nodeid.partition("::")[0]
+    """The group of a test. Only its id counts, for the process that shares out the tests has nothing else."""
+    file, _, test = nodeid.partition("::")
+    if file in BY_TESTEE:
+        return f"{file} {test.partition('[')[2].partition('@')[0]}".rstrip()
+    return next((name for name, starts in GROUPS.items() if file.startswith(starts)), file)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a process of pytest-xdist: mark the groups, and put those that take longest first."""
-    if not getattr(config.option, "loadgroup", False):
-        return
-    durations = tomllib.loads(DURATIONS.read_text()).get(config.option.markexpr, {})
-    order = {}
+    """Refuse a test that uses a shared fixture outside its group. With pytest-xdist, put the slowest groups first."""
     for item in items:
-        marks = {mark.name: mark for mark in item.iter_markers()}
-        group = next((name for name in GROUPS if name in marks or name in getattr(item, "fixturenames", ())), None)
-        if group:
-            item.add_marker(pytest.mark.xdist_group(group))
-        elif "xdist_group" in marks:
-            group = marks["xdist_group"].args[0]
-        order[item] = -durations.get(group or group_of(item.nodeid), 0)
-    items.sort(key=order.__getitem__)
+        for name in GROUPS.keys() & getattr(item, "fixturenames", ()):
+            if group_of(item.nodeid) != name:
+                raise pytest.UsageError(f"{item.nodeid} uses {name!r}, so its file belongs into GROUPS in conftest.py")
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        durations = tomllib.loads(DURATIONS.read_text()).get(config.option.markexpr, {})
+        items.sort(key=lambda item: -durations.get(group_of(item.nodeid), 0))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the tests themselves out of garbage collections, which take a twentieth of the time otherwise."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """``--dist loadgroup``, but the tests of a file that are in no group stay together: they share fixtures."""
-    from xdist.scheduler import LoadGroupScheduling
+    """``--dist loadscope``, with groups as scopes."""
+    from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadGroupScheduling):
+    class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
-    return Scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

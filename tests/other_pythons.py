@@ -26,7 +26,7 @@ FAST = "not full and not nightly and not java and not clang and not spark"
 LEFT_OUT = ("benchmarks", "fuzz", "spark", "examples", "test_wheel.py", "tools", "tidy")
 
 # As in the Makefile.
-WORKERS = f"--numprocesses {os.environ.get('JOBS', 'logical')} --maxprocesses 8 --dist loadgroup".split()
+WORKERS = f"--numprocesses {os.environ.get('JOBS', 'logical')} --maxprocesses 8 --dist loadscope".split()
 WORKERS.append("--no-loadscope-reorder")
 
 

@@ -22,7 +22,7 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import RecordBatch
 
 T = TypeVar("T")
-EXAMPLES = 120
+EXAMPLES = 60
 WIDELY = settings(max_examples=EXAMPLES, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 SEARCH = settings(WIDELY, max_examples=2_000)
 
@@ -126,6 +126,7 @@ def test_hostile_bytes_shrink_to_a_small_batch(code: str) -> None:
     assert len(find(strategies.batch_bytes(hostile=True), has, settings=SEARCH)) <= 5 * 61
 
 
+@pytest.mark.full
 def test_a_valid_batch_shrinks_to_its_cause() -> None:
     found = find(strategies.batches(), lambda batch: any(record.headers for record in batch.records), settings=SEARCH)
     [record] = found.records

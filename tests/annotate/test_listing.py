@@ -88,6 +88,7 @@ def test_any_bytes_are_listed_from_the_first_to_the_last(data: bytes) -> None:
     assert at == len(data)
 
 
+@pytest.mark.full
 def test_the_vectors_are_listed_as_check_judges_them() -> None:
     for vector in load_suite():
         if vector.kind != "records" or not vector.data or len(vector.data) > 1 << 20:

@@ -48,6 +48,7 @@ def test_a_set_travels_as_its_seed(made_of: MixedSet | MessageSet) -> None:
     assert pickle.loads(sent).census == made_of.census
 
 
+@pytest.mark.full
 def test_each_contestant_has_a_process_and_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     ended: list[int] = []

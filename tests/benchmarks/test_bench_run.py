@@ -175,6 +175,7 @@ def test_a_peer_that_reads_something_else_is_refused(change: Callable[[MixedSet]
         measure("verdict", works, CONTEST, SET.census, rounds=1)
 
 
+@pytest.mark.full
 def test_a_peer_that_skips_records_while_it_is_timed_is_refused() -> None:
     honest = kfuzz_work.verdict(SET)
     lazy = InProcess(lambda: SET.census.records - 1, honest.census)

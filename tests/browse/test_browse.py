@@ -27,6 +27,8 @@ from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.vectors import find_vector, load_suite
 
 WIDE = (180, 45)
+# Enough where a test asks for the cursor: a large screen takes longer to draw.
+SMALL = (80, 24)
 
 
 def batch(offset: int, compression: str = "none") -> bytes:
@@ -206,9 +208,9 @@ def test_long_documents_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_search_opens_the_batch(typed: str, row: int, field: str) -> None:
-    seen = browse(Batches("a.log", SEGMENT), ["slash", f"'{typed}'", "enter"])
+    seen = browse(Batches("a.log", SEGMENT), ["slash", f"'{typed}'", "enter"], size=SMALL)
     assert (seen.row, seen.field) == (row, field)
-    begun = browse(Batches("a.log", SEGMENT), place=typed)
+    begun = browse(Batches("a.log", SEGMENT), place=typed, size=SMALL)
     assert (begun.row, begun.field) == (row, field)
 
 
@@ -221,7 +223,7 @@ def test_a_search_opens_the_batch(typed: str, row: int, field: str) -> None:
     ],
 )
 def test_a_search_that_leads_nowhere_is_a_sentence(typed: str, words: str) -> None:
-    seen = browse(Batches("a.log", SEGMENT), ["slash", f"'{typed}'", "enter"])
+    seen = browse(Batches("a.log", SEGMENT), ["slash", f"'{typed}'", "enter"], size=SMALL)
     assert (seen.row, seen.status) == (0, words)
 
 
@@ -231,6 +233,7 @@ def test_a_search_continues_after_the_row_and_then_from_the_first_one() -> None:
     assert [place_of("crc", document, after).row for after in (-1, 2, 3, 4)] == [2, 4, 4, 2]
 
 
+@pytest.mark.full
 def test_n_and_p_go_from_finding_to_finding() -> None:
     document = Batches("a.log", SEGMENT)
     assert browse(document, ["n"]).row == 2
@@ -241,6 +244,7 @@ def test_n_and_p_go_from_finding_to_finding() -> None:
     assert browse(Batches("a.log", SEGMENT), ["p"]).status == "no finding before this one"
 
 
+@pytest.mark.full
 def test_e_explains_the_finding() -> None:
     seen = browse(Batches("a.log", SEGMENT), ["n", "e"])
     assert "crc-mismatch: a finding of record batches" in seen.page
@@ -280,6 +284,7 @@ def test_lists_move_by_lines_and_pages() -> None:
 # ------------------------------------------------------------------------------------------------- meanings
 
 
+@pytest.mark.full
 def test_every_field_of_every_batch_vector_has_a_meaning() -> None:
     without = set()
     for vector in load_suite("records/*", kinds=("records",)):

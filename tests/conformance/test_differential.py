@@ -69,7 +69,7 @@ def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> boo
 @pytest.mark.parametrize(
     ("role", "most", "accepted"), [("consumer", 16_000, 5), ("broker", 6_000, 6), ("log", 2_000, 2)]
 )
-@pytest.mark.parametrize("percent", counts(10, 100))
+@pytest.mark.parametrize("percent", counts(4, 100))
 def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, most: int, accepted: int, percent: int) -> None:
     count = most * percent // 100
     testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
@@ -190,6 +190,7 @@ def test_the_smallest_input_of_a_cause_is_made_simpler(tmp_path: Path) -> None:
     assert (found.inputs, len(found.deviations)) == (1, 1)
 
 
+@pytest.mark.full
 def test_an_input_that_kills_is_made_simpler_and_still_kills(tmp_path: Path) -> None:
     big = records.encode([RecordBatch(7, 16, [Record(7 + i, 9, b"k" * 9, b"v" * 50) for i in range(10)])])
     dies = "if len(json.loads(line)['hex']) >= 200: sys.exit('too long')"
@@ -417,6 +418,7 @@ def test_a_snappy_stream_may_continue_after_what_begins_like_a_header(after: byt
     assert not rule("snappy", good + data, refused)
 
 
+@pytest.mark.full
 @pytest.mark.java
 def test_kafka_may_continue_where_kfuzz_stops_at_its_limit() -> None:
     """Then Kafka reads more batches before it refuses one."""

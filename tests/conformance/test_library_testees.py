@@ -32,6 +32,8 @@ ASKED = {
     "kafkajs": ((COUNTS,), 6),
     "platformatic-kafka": ((COUNTS,), 6),
 }
+# Others of their languages are quicker.
+SLOW = ("kafka-go", "kafka-protocol", "kafkajs")
 GO_MODULES = {
     "franz-go": "github.com/twmb/franz-go",
     "kafka-go": "github.com/segmentio/kafka-go",
@@ -58,7 +60,9 @@ def pinned(testee: Testee) -> str:
     return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][NPM_PACKAGES[testee.name]])
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in ASKED]
+)
 def test_outcomes_are_as_expected_and_the_handshake_names_the_pinned_version(name: str) -> None:
     (testee,) = [testee for testee in all_testees() if testee.name == name]
     for tool in testee.requires:

@@ -13,6 +13,7 @@ from cli_driver import kfuzz_process
 from conftest import missing
 
 from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.kafka import KAFKA_3
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
 
@@ -36,12 +37,9 @@ def runs() -> Iterator[Any]:
         # The version of kcat is the system's, so its outcomes may be unknown.
         if testee.name == "kcat":
             continue
-        # Each testee may run in another process of pytest-xdist.
-        marks = [pytest.mark.xdist_group(f"matrix of {testee.name}")]
-        if testee.language == "java":
-            marks.append(pytest.mark.java)
+        marks = [pytest.mark.java] if testee.language == "java" else []
         # The testees in other languages have a test each; all of them together take minutes.
-        if testee.language in ("", "python", "java") and testee.name not in SLOW:
+        if testee.language in ("", "python", "java") and testee.name not in SLOW and testee.version != KAFKA_3:
             yield pytest.param(testee, 4, id=f"{testee.label}-4", marks=marks)
         yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*marks, pytest.mark.full])
 

@@ -384,6 +384,7 @@ def test_a_vector_in_several_roles_leads_from_one_to_the_other(show: Opener) -> 
     page.wait_for_selector("#panel", state="hidden")
 
 
+@pytest.mark.full
 def test_texts_of_implementations_are_never_markup(browser: Any, document: dict[str, Any], tmp_path: Path) -> None:
     evil = "<img src=x onerror=\"document.title='evil'\"></script><script>document.title='evil'</script>"
     told = json.loads(json.dumps(document))

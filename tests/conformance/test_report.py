@@ -30,19 +30,31 @@ from kfuzz.errors import UsageError
 from kfuzz.vectors.model import KINDS, load_suite
 
 
-@pytest.fixture
-def done(tmp_path: Path) -> Run:
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run on the machine of somebody who may see everything."""
-    return toy_run(tmp_path, publish=False)
+    return toy_run(toy_places(tmp_path_factory.mktemp("done")), publish=False)
 
 
-@pytest.fixture
-def published(tmp_path: Path) -> Run:
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The same run, for everybody."""
-    return toy_run(tmp_path, publish=True)
+    return toy_run(toy_places(tmp_path_factory.mktemp("published")), publish=True)
 
 
-def toy_run(tmp_path: Path, *, publish: bool) -> Run:
+def toy_places(folder: Path) -> Places:
+    """The expected outcomes of a toy run, in files of ``folder``."""
+    places = Places(folder / "expected", folder / "embargo")
+    places.expected.mkdir()
+    places.embargo.mkdir()
+    (places.expected / "dies@1.txt").write_text(
+        f"{Seal.of('dies@1', {('toy/trap', 'consumer'): 'crash'})}\ntoy/fails/listed consumer fail  # issue 7\n"
+    )
+    (places.embargo / "dies@1.txt").write_text("toy/trap consumer crash  # the secret reason\n")
+    return places
+
+
+def toy_run(places: Places, *, publish: bool) -> Run:
     """A run with a pass, a listed failure, an unexpected crash, a withheld crash, a miss, and a broken testee."""
     vectors = [
         make_vector("toy/fails/listed", expect={"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}),
@@ -54,13 +66,6 @@ def toy_run(tmp_path: Path, *, publish: bool) -> Run:
         ),
         make_vector("toy/trap"),
     ]
-    places = Places(tmp_path / "expected", tmp_path / "embargo")
-    places.expected.mkdir()
-    places.embargo.mkdir()
-    (places.expected / "dies@1.txt").write_text(
-        f"{Seal.of('dies@1', {('toy/trap', 'consumer'): 'crash'})}\ntoy/fails/listed consumer fail  # issue 7\n"
-    )
-    (places.embargo / "dies@1.txt").write_text("toy/trap consumer crash  # the secret reason\n")
     testees = [
         Testee("dies", "1", tuple(wicked("dies"))),
         Testee("rubbish", "1", tuple(wicked("rubbish", "text"))),
@@ -270,10 +275,11 @@ def test_a_published_result_does_not_say_what_a_line_under_embargo_expected(done
         "text": "batch[0] has 0 records; expected 2",
         "reason": "a line expects crash; now it is fail",
     }
-    (tmp_path / "embargo" / "dies@1.txt").unlink()
+    places = toy_places(tmp_path)
+    (places.embargo / "dies@1.txt").unlink()
     kept = report.from_json(document, [case.vector for case in done.cases])
     assert "a line expects crash" in everything(report.to_html(kept))
-    public = make_public(kept, Places(tmp_path / "expected", tmp_path / "embargo"))
+    public = make_public(kept, places)
     for text in told_of(public, tmp_path / "site"):
         assert "a line expects crash" not in text
         assert "issue 7" in text, "the reason of a public line is public"
@@ -282,10 +288,11 @@ def test_a_published_result_does_not_say_what_a_line_under_embargo_expected(done
 @pytest.mark.parametrize("has_embargo", [True, False], ids=["with the embargo", "in a clean clone"])
 def test_a_kept_result_is_published_as_a_published_run_would_be(done: Run, tmp_path: Path, has_embargo: bool) -> None:
     """A kept result has no word about what is public, so the committed files decide again."""
+    places = toy_places(tmp_path)
     if not has_embargo:
-        (tmp_path / "embargo" / "dies@1.txt").unlink()
+        (places.embargo / "dies@1.txt").unlink()
     kept = report.from_json(json.loads(json.dumps(report.to_json(done))), [case.vector for case in done.cases])
-    public = make_public(kept, Places(tmp_path / "expected", tmp_path / "embargo"))
+    public = make_public(kept, places)
     assert public.testees[0].shown(("toy/trap", "consumer")) == "withheld"
     assert public.testees[0].shown(("toy/fails/listed", "consumer")) == "fail"
     for text in told_of(public, tmp_path / "site"):

@@ -39,7 +39,9 @@ def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Judged:
 
 
 @pytest.mark.parametrize(
-    "testee", ["librdkafka", "kcat", pytest.param("kafka-consumer", marks=pytest.mark.full)], indirect=True
+    "testee",
+    ["librdkafka", *(pytest.param(name, marks=pytest.mark.full) for name in ("kcat", "kafka-consumer"))],
+    indirect=True,
 )
 def test_some_families_are_as_expected(testee: Testee) -> None:
     found = judged(testee, cases_of(load_suite(SOME), ("consumer",)), choose=False)

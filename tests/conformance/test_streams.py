@@ -283,7 +283,7 @@ def kafka() -> Sequence[Testee]:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("count", counts(300, 1500))
+@pytest.mark.parametrize("count", counts(100, 1500))
 def test_kafka_agrees_on_random_streams(count: int) -> None:
     for testee in kafka():
         found = differ_streams(testee, seed=1, count=count)

@@ -110,6 +110,7 @@ def said(out: Path) -> set[tuple[str, str]]:
     return {(problem.path, problem.code) for problem in verify(out)}
 
 
+@pytest.mark.full
 def test_verify_finds_a_wrong_label_and_a_wrong_batch(made: tuple[Path, list[Row]]) -> None:
     out, _ = made
     assert said(out) == set()

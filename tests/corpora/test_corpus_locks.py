@@ -30,7 +30,7 @@ WORKLOAD = Workload(topics=(Topic("t"),), size=256 * KIB, segment_bytes=128 * KI
 TOML = 'size = "8GiB"\nsegment_bytes = "1MiB"\n[[topics]]\nname = "t"\n'
 
 
-@pytest.fixture(params=["directory", "memory", "s3"])
+@pytest.fixture(params=["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     if request.param == "s3":
         request.getfixturevalue("s3")

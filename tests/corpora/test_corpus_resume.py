@@ -71,7 +71,7 @@ def interrupted(place: str | Path, writes: Writes, after: int) -> None:
     writes.ids.clear()
 
 
-@pytest.mark.parametrize("kind", ["directory", "memory", "s3"])
+@pytest.mark.parametrize("kind", ["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
 @pytest.mark.parametrize("resume", ["sizes", "verify"])
 def test_an_interrupted_run_continues_where_it_stopped(
     tmp_path: Path, whole: dict[str, str], writes: Writes, kind: str, resume: Any, request: pytest.FixtureRequest

@@ -199,6 +199,7 @@ def test_another_distribution_is_found_and_named(
     assert {problem.code for problem in problems} == {"statistics-off-workload"}
 
 
+@pytest.mark.full
 def test_bounds_hold_as_often_as_they_promise(tmp_path: Path) -> None:
     """With a false alarm in every fifth check, that many may fail in many right corpora, and no more."""
     alarm, seeds = 0.2, 25
@@ -213,6 +214,7 @@ def test_bounds_hold_as_often_as_they_promise(tmp_path: Path) -> None:
     assert max(failed.values()) <= 12, failed
 
 
+@pytest.mark.full
 def test_a_sample_is_made_of_segments_at_equal_distances(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus.open(out)
     everything, _ = check_statistics(corpus)
@@ -223,7 +225,7 @@ def test_a_sample_is_made_of_segments_at_equal_distances(out: Path, monkeypatch:
     assert check_statistics(corpus)[0] == some
 
 
-@pytest.mark.parametrize("name", ["mixed", "change-capture", "upgraded"])
+@pytest.mark.parametrize("name", [pytest.param("mixed", marks=pytest.mark.full), "change-capture", "upgraded"])
 def test_a_sample_has_cleaned_and_old_and_other_segments(
     made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -236,7 +238,7 @@ def test_a_sample_has_cleaned_and_old_and_other_segments(
     assert missing <= {"legacy.magic1_segments"}
 
 
-@pytest.mark.parametrize("name", ["mixed", "change-capture"])
+@pytest.mark.parametrize("name", [pytest.param("mixed", marks=pytest.mark.full), "change-capture"])
 def test_the_size_of_windows_changes_nothing(
     made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

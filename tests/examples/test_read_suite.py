@@ -68,6 +68,7 @@ def test_a_reader_passes_every_required_vector_that_it_claims_to_read(suite: Pat
         assert f" {why}" in skipped
 
 
+@pytest.mark.full
 def test_bombs_are_read_where_their_bytes_are_there(bombs: Path) -> None:
     done = run(bombs)
     assert done.returncode == 0, done.stdout

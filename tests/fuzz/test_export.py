@@ -122,6 +122,7 @@ def test_the_mutator_tells_how_to_link_a_libfuzzer_that_hides_its_own_mutations(
     assert f"link it with {EXPORTED}\n" in said
 
 
+@pytest.mark.full
 def test_go_reads_the_seeds_as_its_own_corpus(tmp_path: Path) -> None:
     if not shutil.which("go"):
         pytest.skip("go is not installed; install Go to run this")

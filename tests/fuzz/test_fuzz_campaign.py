@@ -345,6 +345,7 @@ def test_a_merge_starts_the_executable_again(native_build: Build, tmp_path: Path
     assert [path.read_bytes() for path in (tmp_path / "into").iterdir()] == [CANARY_INPUT[:-1]]
 
 
+@pytest.mark.full
 def test_without_clang_it_says_how_to_get_it_and_fuzzes_without_native_coverage(no_clang: None, tmp_path: Path) -> None:
     said: list[str] = []
     [result] = campaign.run(["record-batch"], 60, runs=4_000, out=tmp_path, say=said.append)

@@ -226,6 +226,7 @@ def test_a_crash_becomes_a_vector_and_a_regression(crash: Path, suite: Path) -> 
         assert f"wrote {file}" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("kafka", "some_themes")
 def test_the_suite_with_a_kept_vector_is_as_built_and_has_nothing_to_fix(
     crash: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.strategies import MessageBytes
 
-EXAMPLES = 60
+EXAMPLES = 25
 
 
 @pytest.mark.parametrize("target", ["record-batch", "columns", "broker", "log-tools"])

@@ -15,7 +15,7 @@ from kfuzz.messages.catalogues import RECORDS
 
 # The number of mutants of each version, and the number of samples that are written and read.
 MUTANTS = 200
-SAMPLES = {10: 1, MUTANTS: 3}
+SAMPLES = {4: 1, MUTANTS: 3}
 # The kinds of messages that are compared: headers, requests and responses; data inside these and in control records;
 # and records in a broker's logs and files, which have their own catalogue.
 GROUPS = {"clients": KINDS, "client_records": RECORD_KINDS, "records": RECORD_KINDS}
@@ -24,7 +24,7 @@ GROUPS = {"clients": KINDS, "client_records": RECORD_KINDS, "records": RECORD_KI
 @pytest.mark.java
 @pytest.mark.parametrize("release", releases())
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("mutants_of_each", counts(10, MUTANTS))
+@pytest.mark.parametrize("mutants_of_each", counts(4, MUTANTS))
 def test_every_message_kind_and_version_agrees(release: str, group: str, mutants_of_each: int, tmp_path: Path) -> None:
     name = RECORDS[release] if group == "records" else release
     versions, mutants, rewritten, ruled = COUNTS[release]["agreement"][group]

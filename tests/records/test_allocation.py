@@ -57,6 +57,7 @@ def excesses(lines: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+@pytest.mark.full
 def test_no_vector_and_no_mutant_makes_the_reader_allocate_beyond_its_input_and_its_bound() -> None:
     lines = probed("--mutants")
     assert {line["id"] for line in lines} >= {vector.id for vector in load_suite()}

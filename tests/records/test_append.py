@@ -107,6 +107,7 @@ def test_kafka_stores_the_same_for_every_codec_to_every_other_and_both_timestamp
     assert all(seen[how] > 50 for how in ("refused", "in place", "rebuilt without a codec", "recompressed")), seen
 
 
+@pytest.mark.full
 @pytest.mark.java
 def test_kafka_stores_the_same_of_the_suite_and_of_mutants(kafka: RunningTestee) -> None:
     suite = [vector.data for vector in load_suite() if not vector.budget and len(vector.data) < 1 << 16]

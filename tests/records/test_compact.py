@@ -302,7 +302,7 @@ class Choice:
 @pytest.mark.parametrize(
     ("version", "legacy"), [(LATEST, "upgrade"), pytest.param(KAFKA_3, "keep", marks=pytest.mark.full)]
 )
-@pytest.mark.parametrize("count", counts(600, 3000))
+@pytest.mark.parametrize("count", counts(200, 3000))
 def test_kafkas_cleaner_leaves_the_same(version: str, legacy: LegacyRewrite, count: int) -> None:
     dice = Dice(11)
     seen: Counter[str] = Counter()

@@ -196,7 +196,7 @@ def everything(batches: Iterable[RecordBatch]) -> tuple[Any, ...]:
     return records.to_json(batches), left_out
 
 
-@pytest.mark.parametrize("count", counts(800, 2500))
+@pytest.mark.parametrize("count", counts(200, 2500))
 def test_nothing_reported_means_nothing_lost(count: int) -> None:
     """Down to magic 1 and up again without a loss gives the batch that there was."""
     dice = Dice(15)
@@ -406,7 +406,7 @@ def agree(kafka: RunningTestee, data: bytes, request: dict[str, Any], mine: Call
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("count", counts(600, 3000))
+@pytest.mark.parametrize("count", counts(200, 3000))
 def test_kafka_3_converts_down_to_the_same(kafka_3: RunningTestee, count: int) -> None:
     dice = Dice(21)
     seen: Counter[str | None] = Counter()
@@ -419,7 +419,7 @@ def test_kafka_3_converts_down_to_the_same(kafka_3: RunningTestee, count: int) -
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("count", counts(1200, 6000))
+@pytest.mark.parametrize("count", counts(300, 6000))
 def test_kafka_4_converts_up_to_the_same(kafka: RunningTestee, count: int) -> None:
     """Its log cleaner does, where it takes nothing away and no tombstone gets a delete horizon."""
     seen: Counter[str | None] = Counter()
@@ -436,7 +436,7 @@ def test_kafka_4_converts_up_to_the_same(kafka: RunningTestee, count: int) -> No
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("count", counts(800, 4000))
+@pytest.mark.parametrize("count", counts(200, 4000))
 def test_kafka_3_converts_what_is_appended_to_the_same(kafka_3: RunningTestee, count: int) -> None:
     dice = Dice(31)
     seen: Counter[str | None] = Counter()

@@ -68,6 +68,7 @@ def test_whatever_is_read_can_be_written_again_and_reads_the_same() -> None:
     assert set(seen) >= EXPECTED
 
 
+@pytest.mark.full
 @pytest.mark.java
 def test_kafka_reads_what_was_written_again_as_kfuzz_does(kafka: RunningTestee) -> None:
     seen: Counter[str] = Counter()

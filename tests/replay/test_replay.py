@@ -150,6 +150,7 @@ def test_a_socket_that_takes_little_at_a_time_gets_every_byte(
     assert calls > 2 * report.sent.bytes / 7001
 
 
+@pytest.mark.full
 def test_many_batches_fill_a_connection(tmp_path: Path) -> None:
     large = [batch(20_000 * i, 20_000) for i in range(20)]
     write_log(tmp_path, "t-0", large)
@@ -505,6 +506,7 @@ def test_the_command_reports_and_its_exit_code_says_whether_all_was_sent(tmp_pat
         assert run(tmp_path, "--bootstrap", place, "--convert")[0] == 0
 
 
+@pytest.mark.full
 def test_the_command_of_the_page_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [shown, *_] = [one for one in commands() if one.page == "docs/replay.md"]
     assert shown.output
@@ -559,7 +561,7 @@ def test_sasl_plain_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "does not offer SASL/PLAIN" in text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_an_interrupt_ends_with_the_report_so_far(tmp_path: Path, number: int) -> None:
     write_log(tmp_path, "t-0", [*list(in_transactions())[:3], *(batch(100 + 10 * i) for i in range(50))])
     with FakeBroker({"t": 1}) as broker:

@@ -119,7 +119,9 @@ def sent(broker: Broker, log: Path, prefix: str, **settings: Any) -> Report:
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@pytest.mark.parametrize("convert", [True, False], ids=["convert", "as-is"])
+@pytest.mark.parametrize(
+    "convert", [pytest.param(True, id="convert", marks=pytest.mark.full), pytest.param(False, id="as-is")]
+)
 def test_a_consumer_reads_the_sendable_part_of_the_log(
     broker: Broker, log: Path, convert: bool, isolation: str, request: pytest.FixtureRequest
 ) -> None:

@@ -67,7 +67,7 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    "deadly", [pytest.param(False, marks=pytest.mark.full, id="raises"), pytest.param(True, id="killed")]
+    "deadly", [pytest.param(False, id="raises"), pytest.param(True, marks=pytest.mark.full, id="killed")]
 )
 def test_failed_attempts_change_no_byte_and_leave_no_file(
     spark: Any, expected: dict[str, str], tmp_path: Path, deadly: bool
@@ -145,6 +145,7 @@ def test_the_other_tasks_of_a_failed_job_have_ended_before_its_leftovers_are_rem
     assert {name for name in digests(tmp_path / "out") if not name.startswith("_rows/")} == {"_workload.toml"}
 
 
+@pytest.mark.full
 def test_workers_without_kfuzz_are_reported_with_their_python_and_the_remedy(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +172,7 @@ def test_workers_without_kfuzz_are_reported_with_their_python_and_the_remedy(
     )
 
 
+@pytest.mark.full
 def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tmp_path: Path) -> None:
     from kfuzz.spark.generation import generate
 
@@ -241,6 +243,7 @@ def test_an_interrupt_while_spark_starts_is_one_sentence_and_leaves_no_java_behi
     assert not out.exists()
 
 
+@pytest.mark.full
 def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_path: Path) -> None:
     from kfuzz.spark.generation import generate
 

@@ -138,6 +138,7 @@ def test_spark_makes_the_records_that_are_read_of_the_written_corpus(
     assert in_order(found.cast(arrow).to_pylist()) == in_order(plain(tmp_path / "out", isolation="read_committed"))
 
 
+@pytest.mark.full
 def test_spark_makes_batches_and_passes_filters_on(spark: Any, workload: tuple[Path, Workload]) -> None:
     path, made = workload
     register(spark)
@@ -153,6 +154,7 @@ def test_spark_makes_batches_and_passes_filters_on(spark: Any, workload: tuple[P
     assert reason(str(caught.value)).startswith("no workload is given; name a TOML file")
 
 
+@pytest.mark.full
 def test_the_examples_of_the_guide_print_what_it_shows(
     spark: Any,
     tmp_path: Path,

@@ -190,6 +190,7 @@ def test_spark_reads_every_record_of_a_corpus(spark: Any, corpus: Path) -> None:
     assert in_order(found) == in_order(plain(corpus))
 
 
+@pytest.mark.full
 def test_spark_passes_filters_on(spark: Any, corpus: Path) -> None:
     register(spark)
     frame = spark.read.format(FORMAT).load(f"file://{corpus}")

@@ -121,6 +121,7 @@ def test_speculation_is_refused(spark: Any, log: Path) -> None:
         replay(Speculating, log, Settings(Address("127.0.0.1", 1)))  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_the_job_reports_and_refuses_as_the_command_does(spark: Any, log: Path, capsys: Any) -> None:
     from kfuzz.spark.jobs import replay_main

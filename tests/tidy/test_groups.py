@@ -9,34 +9,29 @@ import conftest
 import pytest
 
 
-class Item(SimpleNamespace):
-    """The parts of a pytest item that are asked for. ``wanted``: its fixtures."""
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def iter_markers(self) -> list[Any]:
-        return self.marks
-
-    def add_marker(self, decorator: Any) -> None:
-        self.marks = [*self.marks, decorator.mark]
+def test_a_group_is_a_file_or_those_that_share_a_fixture_or_a_testee_of_the_matrix() -> None:
+    spark = ["tests/spark/test_a.py::test_b", "tests/benchmarks/test_bench_spark_cost.py::test_c[x::y@z]"]
+    assert [conftest.group_of(name) for name in spark] == ["spark", "spark"]
+    assert conftest.group_of("tests/cli/test_a.py::test_b[x@y]") == "tests/cli/test_a.py"
+    matrix = "tests/conformance/test_matrix.py"
+    assert conftest.group_of(f"{matrix}::test_a[kafka-go@1.2-100]") == f"{matrix} kafka-go"
+    assert conftest.group_of(f"{matrix}::test_b") == matrix
 
 
-def test_the_slowest_group_is_first_and_those_with_a_shared_fixture_are_one(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_slowest_group_is_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "durations.toml"
     table.write_text('["not full"]\n"tests/slow.py" = 9\n"broker" = 5\n"tests/gone.py" = 99\n')
     monkeypatch.setattr(conftest, "DURATIONS", table)
-    items = [
-        Item(nodeid="tests/new.py::test_a", fixturenames=["tmp_path"], marks=[]),
-        Item(nodeid="tests/new.py::test_b", fixturenames=["broker"], marks=[]),
-        Item(nodeid="tests/slow.py::test_c[x@y]", fixturenames=[], marks=[]),
-        Item(nodeid="tests/slow.py::test_d", fixturenames=[], marks=[pytest.mark.spark.mark]),
-    ]
-    config: Any = SimpleNamespace(option=SimpleNamespace(loadgroup=True, markexpr="not full"))
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    names = ["new.py::test_a", "conformance/test_exchange.py::test_b", "slow.py::test_c", "slow.py::test_d"]
+    items: Any = [SimpleNamespace(nodeid=f"tests/{name}") for name in names]
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr="not full"))
     conftest.pytest_collection_modifyitems(config, items)
-    # As pytest-xdist does.
-    names = [item.nodeid + "".join(f"@{m.args[0]}" for m in item.marks if m.name == "xdist_group") for item in items]
-    assert [name.partition("::test_")[2] for name in names] == ["c[x@y]", "b@broker", "a", "d@spark"]
-    assert [conftest.group_of(name) for name in names] == ["tests/slow.py", "broker", "tests/new.py", "spark"]
+    assert [item.nodeid[-1] for item in items] == ["c", "d", "b", "a"]
+
+
+def test_a_shared_fixture_outside_its_group_is_refused() -> None:
+    items: Any = [SimpleNamespace(nodeid="tests/new.py::test_a", fixturenames=["broker"])]
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=""))
+    with pytest.raises(pytest.UsageError, match=r"tests/new\.py::test_a uses 'broker'"):
+        conftest.pytest_collection_modifyitems(config, items)

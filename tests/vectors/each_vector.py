@@ -28,6 +28,8 @@ def each(vectors: Iterable[Vector]) -> Callable[[Callable[[Vector], None]], Any]
                 pytest.fail("\n".join(failed), pytrace=False)
 
         test.__name__ = check.__name__
-        return pytest.mark.parametrize("file", by_file)(test)
+        # Bombs take most of the time.
+        files = [pytest.param(file, marks=pytest.mark.full) if "/bomb" in file else file for file in by_file]
+        return pytest.mark.parametrize("file", files)(test)
 
     return test_of

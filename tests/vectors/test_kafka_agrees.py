@@ -5,52 +5,44 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import counts, require_tool
+from conftest import require_tool
 
 from kfuzz.conformance.judge.confirmation import ask_kafka
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
-from kfuzz.vectors import Vector, load_suite
+from kfuzz.vectors import load_suite
 from kfuzz.vectors.confirm import contradiction
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.full]
 
 SUITE = load_suite()
-Asked = tuple[Vector, ...]
 Answers = dict[str, dict[str, dict[str, Any]]]
 
 
-@pytest.fixture(scope="module", params=counts(25, 100))
-def asked(request: pytest.FixtureRequest) -> Asked:
-    """As many percent of the vectors."""
-    return SUITE[:: 100 // request.param]
-
-
 @pytest.fixture(scope="module")
-def answers(asked: Asked) -> Answers:
+def answers() -> Answers:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or later and Maven")
-    return ask_kafka(asked)
+    return ask_kafka(SUITE)
 
 
-def test_both_versions_of_kafka_were_asked_everything(asked: Asked, answers: Answers) -> None:
+def test_both_versions_of_kafka_were_asked_everything(answers: Answers) -> None:
     assert sorted(answers) == sorted(RELEASES)
-    assert all(len(said) == len(asked) for said in answers.values())
+    assert all(len(said) == len(SUITE) for said in answers.values())
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_kafka_contradicts_no_vector(asked: Asked, answers: Answers, version: str) -> None:
-    found = {vector.id: contradiction(vector, answers[version][vector.id]) for vector in asked}
+def test_kafka_contradicts_no_vector(answers: Answers, version: str) -> None:
+    found = {vector.id: contradiction(vector, answers[version][vector.id]) for vector in SUITE}
     assert {name: text for name, text in found.items() if text} == {}
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_the_committed_cells_are_what_kafka_says(asked: Asked, answers: Answers, version: str) -> None:
-    said = {vector.id: answers[version][vector.id]["outcome"] for vector in asked}
-    committed = {vector.id: vector.kafka[version]["consumer"] for vector in asked}
+def test_the_committed_cells_are_what_kafka_says(answers: Answers, version: str) -> None:
+    said = {vector.id: answers[version][vector.id]["outcome"] for vector in SUITE}
+    committed = {vector.id: vector.kafka[version]["consumer"] for vector in SUITE}
     assert {name: (said[name], committed[name]) for name in said if said[name] != committed[name]} == {}
 
 
-@pytest.mark.parametrize("asked", [pytest.param(100, marks=pytest.mark.full)], indirect=True)
 def test_where_the_two_versions_differ_it_is_memory_alone(answers: Answers) -> None:
     """3.9.2 dies of the memory that a length asks for; 4.4.0 looks at the length first."""
     differing = {

@@ -41,6 +41,7 @@ def has(release: str, vector: Vector) -> bool:
     return definition is not None and vector.options["version"] in definition.valid_versions
 
 
+@pytest.mark.full
 @pytest.mark.java
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_kafka_reads_what_the_vectors_say_of_the_messages_that_it_has(answers: Answers, release: str) -> None:

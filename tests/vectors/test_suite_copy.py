@@ -46,6 +46,7 @@ def test_the_vector_files_are_copied_byte_for_byte(whole: Path) -> None:
         assert (whole / name).read_bytes() == (root / name).read_bytes()
 
 
+@pytest.mark.full
 def test_kfuzz_reads_a_copy_as_its_own_suite(whole: Path) -> None:
     chosen = "records/v2/count/*"
     assert [(v.id, v.data) for v in load_suite(chosen, whole)] == [(v.id, v.data) for v in load_suite(chosen)]

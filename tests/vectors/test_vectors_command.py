@@ -126,6 +126,7 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("some_themes")
 def test_build_confirm_fills_the_cells_with_what_kafka_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kfuzz.conformance.judge.confirmation.ask_kafka", answers_of)
