@@ -60,7 +60,7 @@ class Wrong(ValueError):
 class Form:
     """The values that a single value may have.
 
-    ``fits`` decides. ``turn`` makes the value that the program works with from one that fits, and may still raise
+    ``fits`` decides. ``convert`` makes the value that the program works with from one that fits, and may still raise
     ``Wrong``; ``written`` is its inverse, for the defaults in the JSON Schema.
     """
 
@@ -73,7 +73,7 @@ class Form:
         remedy: str,
         fits: Callable[[Any], object] | None = None,
         *,
-        turn: Callable[[Any], Any] | None = None,
+        convert: Callable[[Any], Any] | None = None,
         written: Callable[[Any], Any] | None = None,
         fits_text: Callable[[str], object] | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Form:
         self.fits = fits or self._passes
         # A faster ``fits`` for what is known to be a text.
         self.fits_text = fits_text or self.fits
-        self.turn, self.written = turn, written
+        self.convert, self.written = convert, written
 
     def check(self, value: Any) -> None:
         """Raise ``Wrong`` if the value does not fit."""
@@ -90,7 +90,7 @@ class Form:
 
     def make(self, value: Any) -> Any:
         """The value that the program works with, from a checked one."""
-        return self.turn(value) if self.turn else value
+        return self.convert(value) if self.convert else value
 
     def _passes(self, value: Any) -> bool:
         try:
@@ -132,7 +132,7 @@ def number(low: int, high: int, places: int | None = None) -> Form:
         return right and (places is None or round(value, places) == value)
 
     schema = {"type": "number", "minimum": low, "maximum": high}
-    return Form(schema, f"give a number from {low} to {high}{few}", fits, turn=float)
+    return Form(schema, f"give a number from {low} to {high}{few}", fits, convert=float)
 
 
 def choice(*allowed: Any) -> Form:
@@ -186,9 +186,9 @@ class ListOf(Form):
             raise wrong.inside(f"[{at}]") from None
 
     def make(self, value: Any) -> Any:
-        """The items as a tuple, or what ``turn`` makes of it."""
+        """The items as a tuple, or what ``convert`` makes of it."""
         made = tuple(_made(self.items, item, f"[{at}]") for at, item in enumerate(value))
-        return self.turn(made) if self.turn else made
+        return self.convert(made) if self.convert else made
 
 
 class Object(Form):
@@ -223,9 +223,9 @@ class Object(Form):
             raise wrong.inside(step_of(name)) from None
 
     def make(self, value: Any) -> Any:
-        """The made values by their keys, or what ``turn`` makes of them."""
+        """The made values by their keys, or what ``convert`` makes of them."""
         made = {name: _made(self.keys[name], item, step_of(name)) for name, item in value.items()}
-        return self.turn(made) if self.turn else made
+        return self.convert(made) if self.convert else made
 
     def all_fit(self, values: list[Any]) -> bool:
         """True only if all values are right. False if some are wrong, or if they do not all have the same keys.
@@ -312,7 +312,7 @@ def table_of(cls: type) -> Object:
     Its schema has the first paragraph of the docstring as a description, and the defaults.
     """
     plain = object_of(cls)
-    made = Object(plain.keys, plain.required, "make it a table", turn=lambda values: cls(**values))
+    made = Object(plain.keys, plain.required, "make it a table", convert=lambda values: cls(**values))
     properties = made.schema["properties"]
     for one in fields(cls):
         form = plain.keys[one.name]

@@ -109,7 +109,7 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
     first_answer = first_id = None
     for frame in _split(view):
         if not frame.error:
-            _take_request(view, frame, profile)
+            _read_request(view, frame, profile)
         for answer in itertools.islice(answers, WAITING_MAX - len(order)):
             order[answer.at] = answer
             if answer.error or answer.size < LENGTH_BYTES + CORRELATION_BYTES:
@@ -123,7 +123,7 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
             del order[frame.answer.at]
             if not found:
                 del waiting[frame.answer.correlation_id or 0]
-            _take_response(given, frame.answer, frame, profile)
+            _read_response(given, frame.answer, frame, profile)
             first_answer = min(frame.answer.at, frame.answer.at if first_answer is None else first_answer)
         elif len(order) == WAITING_MAX:
             stray = order.pop(next(iter(order)))
@@ -177,7 +177,7 @@ def _split(view: memoryview) -> Iterator[Frame]:
         number += 1
 
 
-def _take_request(view: memoryview, frame: Frame, profile: Profile) -> None:
+def _read_request(view: memoryview, frame: Frame, profile: Profile) -> None:
     at, end = frame.at + LENGTH_BYTES, frame.at + frame.size
     if end - at < KEY_BYTES:
         frame.error = "the frame is shorter than a request's header"
@@ -191,23 +191,23 @@ def _take_request(view: memoryview, frame: Frame, profile: Profile) -> None:
         return
     frame.name = request.name
     frame.header_version = request_header_version(request, frame.version)
-    if not _take_header(view, frame, "RequestHeader", profile):
+    if not _read_header(view, frame, "RequestHeader", profile):
         return
-    _take_body(view, frame, profile)
+    _read_body(view, frame, profile)
 
 
-def _take_response(view: memoryview, frame: Frame, request: Frame, profile: Profile) -> None:
+def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Profile) -> None:
     if not request.name:
         frame.error = "its request could not be read"
         return
     frame.name = f"{request.name.removesuffix('Request')}Response"
     frame.version = request.version
     frame.header_version = response_header_version(_response(frame.name), frame.version)
-    if _take_header(view, frame, "ResponseHeader", profile):
-        _take_body(view, frame, profile)
+    if _read_header(view, frame, "ResponseHeader", profile):
+        _read_body(view, frame, profile)
 
 
-def _take_header(view: memoryview, frame: Frame, name: str, profile: Profile) -> bool:
+def _read_header(view: memoryview, frame: Frame, name: str, profile: Profile) -> bool:
     """Read the header; False if it is refused."""
     data = bytes(view[frame.at + LENGTH_BYTES : frame.at + frame.size])
     reading = read(newest(name, frame.header_version), frame.header_version, data, profile=profile)
@@ -221,7 +221,7 @@ def _take_header(view: memoryview, frame: Frame, name: str, profile: Profile) ->
     return True
 
 
-def _take_body(view: memoryview, frame: Frame, profile: Profile) -> None:
+def _read_body(view: memoryview, frame: Frame, profile: Profile) -> None:
     try:
         frame.definition = newest(frame.name, frame.version)
     except UsageError as error:

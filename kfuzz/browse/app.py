@@ -231,7 +231,7 @@ class Browser(App[None]):
         self.fields.show(len(self.page.parts), self._field_line, field)
 
     @on(Lines.Moved, "#fields")
-    def _look(self, event: Lines.Moved) -> None:
+    def _show_field(self, event: Lines.Moved) -> None:
         if event.index >= len(self.page.parts):
             return
         part = self.page.parts[event.index]

@@ -157,7 +157,7 @@ def _fits(vector: Vector) -> bool:
     if [(at, size, magic) for at, size, magic in frames(data)] != [(0, len(data), 2)]:
         return False
     # A few traps are in the offset itself: they would be gone.
-    return _told(data) == _told(moved(data, OFFSETS_MAX)) and not _wraps(vector)
+    return _findings(data) == _findings(moved(data, OFFSETS_MAX)) and not _wraps(vector)
 
 
 def _wraps(vector: Vector) -> bool:
@@ -166,7 +166,7 @@ def _wraps(vector: Vector) -> bool:
     return any(int(batch["next_offset"]) < int(batch["base_offset"]) for batch in batches)
 
 
-def _told(data: bytes) -> list[tuple[str, int]]:
+def _findings(data: bytes) -> list[tuple[str, int]]:
     return [(finding.code, finding.at) for finding in records.check(data).findings]
 
 

@@ -67,7 +67,7 @@ def byte_size(low: int, high: int) -> Form:
     units = "|".join("".join(f"[{one}{one.lower()}]" for one in unit) for unit in SIZES)
     text = {"type": "string", "pattern": rf"^\s*\d{{1,18}}(\.\d{{1,9}})?\s*({units})\s*$"}
     remedy = f'give a size from {show_size(low)} to {show_size(high)}, such as 65536 or "256MiB"'
-    return Form({"anyOf": [integer(low, high).schema, text]}, remedy, fits, turn=parse_size)
+    return Form({"anyOf": [integer(low, high).schema, text]}, remedy, fits, convert=parse_size)
 
 
 def _is_moment(value: Any) -> bool:
@@ -86,7 +86,7 @@ MOMENT: Final = Form(
     },
     'give milliseconds from 1970 on, a date such as "2026-01-31T08:00:00Z", or "now", "now-6h", "now-1d"',
     _is_moment,
-    turn=parse_moment,
+    convert=parse_moment,
 )
 
 
@@ -96,7 +96,7 @@ def ranged(low: int, high: int) -> Form:
     skew = Form({**SKEW.schema, "default": Range(0, 0).skew}, SKEW.remedy, SKEW.fits)
     ends = Object({"min": bound, "max": bound, "skew": skew}, ("min", "max"))
 
-    def turn(value: Any) -> Range:
+    def convert(value: Any) -> Range:
         made = Range(**value) if isinstance(value, dict) else Range(value, value)
         if made.min > made.max:
             raise Wrong(f"is {made.min}, above max ({made.max})", "swap them", ".min")
@@ -105,7 +105,7 @@ def ranged(low: int, high: int) -> Form:
     def written(value: Range) -> Any:
         return value.min if value.min == value.max else {"min": value.min, "max": value.max}
 
-    return Either(bound, ends, turn=turn, written=written)
+    return Either(bound, ends, convert=convert, written=written)
 
 
 def weights(*names: str) -> Form:
@@ -113,35 +113,39 @@ def weights(*names: str) -> Form:
     table = Object(dict.fromkeys(names, WEIGHT))
     table.schema["minProperties"] = 1
 
-    def turn(value: Any) -> Weights:
+    def convert(value: Any) -> Weights:
         given = {value: 1} if isinstance(value, str) else value
         made = tuple((name, given[name]) for name in names if given.get(name))
         if not made:
             raise Wrong("has no weight above 0", f"give a weight to at least one of {', '.join(names)}")
         return made
 
-    return Either(choice(*names), table, turn=turn, written=lambda value: value[0][0] if len(value) == 1 else value)
+    return Either(
+        choice(*names), table, convert=convert, written=lambda value: value[0][0] if len(value) == 1 else value
+    )
 
 
 def numbers(names: Sequence[str], low: int, high: int) -> Form:
     """A table with a whole number for some of ``names``. The result has the order of ``names``, not of the file."""
 
-    def turn(value: Any) -> Weights:
+    def convert(value: Any) -> Weights:
         return tuple((name, value[name]) for name in names if name in value)
 
-    return Object(dict.fromkeys(names, integer(low, high)), remedy="give a table of numbers", turn=turn, written=dict)
+    return Object(
+        dict.fromkeys(names, integer(low, high)), remedy="give a table of numbers", convert=convert, written=dict
+    )
 
 
 def integers(count: int, high: int) -> Form:
     """A list of ``count`` whole numbers from 0 to ``high``, at least one above 0."""
 
-    def turn(value: Any) -> tuple[int, ...]:
+    def convert(value: Any) -> tuple[int, ...]:
         if not any(value):
             raise Wrong("has no number above 0", "give at least one")
         return tuple(value)
 
     remedy = f"give a list of {count} whole numbers"
-    return ListOf(integer(0, high), remedy, least=count, most=count, turn=turn, written=list)
+    return ListOf(integer(0, high), remedy, least=count, most=count, convert=convert, written=list)
 
 
 LABEL: Final = Form(
@@ -180,5 +184,5 @@ LABELS: Final = Form(
     },
     f"give a list of texts, or a table of texts with weights: 1 to {LABELS_MAX} printable texts",
     _are_labels,
-    turn=_labels,
+    convert=_labels,
 )

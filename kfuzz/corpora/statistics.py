@@ -37,7 +37,7 @@ from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
-from kfuzz.logs.arrow_rows import beginnings, taken
+from kfuzz.logs.arrow_rows import beginnings, select_rows
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
 from kfuzz.logs.segments import batch_bytes
@@ -172,7 +172,7 @@ def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
         sample.key_seed = segment.key_seed
         with corpus.out.view(segment.path) as view:
             if view:
-                _take(view, segment, sample)
+                _read_segment(view, segment, sample)
     return list(_checks(sample, alarm)) if sample.data_records else []
 
 
@@ -200,7 +200,7 @@ def _chosen(corpus: Corpus, at: int) -> list[int]:
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def _take(view: memoryview, segment: Segment, sample: _Sample) -> None:
+def _read_segment(view: memoryview, segment: Segment, sample: _Sample) -> None:
     """Read one segment. Reading ends at bad bytes, which :func:`kfuzz.corpora.verification.verify_segment` reports."""
     if segment.is_cleaned:
         # Compaction changes everything else: a record without a key is gone, and offsets have gaps.
@@ -217,10 +217,10 @@ def _take(view: memoryview, segment: Segment, sample: _Sample) -> None:
     written: list[Numbers] = []
     for heads, part in _windows(view):
         counts = np.asarray(part.counts, np.int64)
-        written.append(_take_batches(heads, counts, segment, sample, magic))
-        _take_records(heads, counts, part.columns, segment, sample)
+        written.append(_count_batches(heads, counts, segment, sample, magic))
+        _count_records(heads, counts, part.columns, segment, sample)
     if written:
-        _take_sizes(np.concatenate(written, axis=1), segment, sample)
+        _count_sizes(np.concatenate(written, axis=1), segment, sample)
 
 
 def _windows(view: memoryview) -> Iterator[tuple[BatchHeads, Part]]:
@@ -245,7 +245,7 @@ def _old_magic(segment: Segment) -> int | None:
     return 1 if segment.index < legacy.magic0_segments + legacy.magic1_segments else None
 
 
-def _take_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample: _Sample, magic: int | None) -> Numbers:
+def _count_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample: _Sample, magic: int | None) -> Numbers:
     """Add the batches of a window. Returns producer, count and base offset of those that no transaction cuts short."""
     topic = sample.topic
     control, transactional = heads.values("control", np.bool_), heads.values("transactional", np.bool_)
@@ -275,14 +275,14 @@ def _take_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample: 
     return np.stack([producers[plain], counts[plain], heads.values("base_offset", np.int64)[plain]])
 
 
-def _take_records(
+def _count_records(
     heads: BatchHeads, counts: Numbers, columns: pa.RecordBatch, segment: Segment, sample: _Sample
 ) -> None:
     """Add the records of a window."""
     topic = sample.topic
     control = heads.values("control", np.bool_)
     rows = np.flatnonzero(np.repeat(~control, counts))
-    chosen = taken(columns, rows)
+    chosen = select_rows(columns, rows)
     everything = np.arange(len(rows))
     offsets = np.asarray(chosen.column("offset").to_numpy(), np.int64)
     sample.data_records += len(rows)
@@ -329,7 +329,7 @@ def _are_numbers(keys: pa.Array[Any], numbers: Numbers) -> npt.NDArray[np.bool_]
     return np.asarray(compute.equal(digits, wanted).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _take_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
+def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
     """Add the sizes of the batches that nothing can have cut short: the largest batch would have fitted.
 
     The stream's end, the next epoch of the leader and that of the producer cut batches short. All of them are known

@@ -150,7 +150,7 @@ class Target(ABC):
         """Begin to write files into ``directory``. ``attempt`` differs between attempts that may run at a time."""
 
     @abstractmethod
-    def settle(self, directory: str = "") -> None:
+    def sync(self, directory: str = "") -> None:
         """Make the names in ``directory`` durable."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ class Target(ABC):
         with self.stage(directory, f"whole-{threading.get_ident()}") as stage:
             stage.write(base, [data.encode() if isinstance(data, str) else data])
             stage.publish()
-        self.settle(directory)
+        self.sync(directory)
 
     def walk(self, directory: str = "") -> Iterator[tuple[str, str]]:
         """The names of all files below ``directory``, in no particular order. With each comes what it is, if it is no
@@ -346,7 +346,7 @@ class LocalTarget(Target):
     def stage(self, directory: str, attempt: str) -> Stage:
         return _LocalStage(self._place(directory), attempt)
 
-    def settle(self, directory: str = "") -> None:
+    def sync(self, directory: str = "") -> None:
         path = self.root / directory
         try:
             descriptor = os.open(path, os.O_RDONLY)
@@ -479,7 +479,7 @@ class RemoteTarget(Target):
     def list(self, directory: str = "") -> Listing:
         files, directories = {}, []
         path = self.path(directory)
-        with self.told("read", directory):
+        with self.explained("read", directory):
             try:
                 entries = self._fs.ls(path, detail=True)
             except (FileNotFoundError, NotADirectoryError):
@@ -496,7 +496,7 @@ class RemoteTarget(Target):
         return Listing(files, sorted(directories))
 
     def read(self, name: str) -> bytes | None:
-        with self.told("read", name):
+        with self.explained("read", name):
             try:
                 return bytes(self._fs.cat_file(self.path(name)))
             except (FileNotFoundError, IsADirectoryError):
@@ -512,7 +512,7 @@ class RemoteTarget(Target):
                 yield view
 
     def _copy(self, name: str, copy: Any) -> bool:
-        with self.told("read", name):
+        with self.explained("read", name):
             try:
                 with self._fs.open(self.path(name), "rb", block_size=COPY_BYTES, cache_type="none") as file:
                     while piece := file.read(COPY_BYTES):
@@ -526,7 +526,7 @@ class RemoteTarget(Target):
         return True
 
     def modified_s(self, name: str) -> float | None:
-        with self.told("read", name):
+        with self.explained("read", name):
             try:
                 return float(self._fs.modified(self.path(name)).timestamp())
             except FileNotFoundError:
@@ -535,15 +535,15 @@ class RemoteTarget(Target):
     def stage(self, directory: str, attempt: str) -> Stage:
         return _RemoteStage(self, self._fs, directory, attempt)
 
-    def settle(self, directory: str = "") -> None:
+    def sync(self, directory: str = "") -> None:
         """A put is durable when it is complete."""
 
     def remove(self, name: str) -> None:
-        with self.told("remove", name), contextlib.suppress(FileNotFoundError):
+        with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self.path(name))
 
     def remove_directory(self, name: str) -> None:
-        with self.told("remove", name), contextlib.suppress(FileNotFoundError):
+        with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm(self.path(name), recursive=True)
 
     def exists(self) -> bool:
@@ -577,7 +577,7 @@ class RemoteTarget(Target):
         if not hasattr(self._fs, "abort_mpu"):
             return
         bucket, _, prefix = self._root.partition("/")
-        with self.told("read", ""):
+        with self.explained("read", ""):
             more: dict[str, str] = {}
             while True:
                 found = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/", **more)
@@ -589,7 +589,7 @@ class RemoteTarget(Target):
                 more = {"KeyMarker": found["NextKeyMarker"], "UploadIdMarker": found["NextUploadIdMarker"]}
 
     @contextlib.contextmanager
-    def told(self, deed: str, name: str) -> Iterator[None]:
+    def explained(self, deed: str, name: str) -> Iterator[None]:
         """Raise any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
         try:
             yield
@@ -618,7 +618,7 @@ class _RemoteStage(Stage):
     def write(self, name: str, chunks: Iterable[memoryview] | Iterable[bytes]) -> None:
         name = f"{self._directory}/{name}" if self._directory else name
         held, file = bytearray(), None
-        with self._target.told("write", name):
+        with self._target.explained("write", name):
             for chunk in chunks:
                 view = memoryview(chunk)
                 for at in range(0, len(view), PIECE_BYTES):
@@ -655,7 +655,7 @@ class _RemoteStage(Stage):
 
     def publish(self) -> None:
         for name, content in reversed(self._staged):
-            with self._target.told("write", name):
+            with self._target.explained("write", name):
                 path = self._target.path(name)
                 if isinstance(content, bytes):
                     self._put(path, content)

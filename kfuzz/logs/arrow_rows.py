@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["NUMBERS", "Rows", "alike", "array_of", "beginnings", "numbers", "taken", "views_of"]
+__all__ = ["NUMBERS", "Rows", "alike", "array_of", "beginnings", "numbers", "select_rows", "views_of"]
 
 VIEW_BYTES: Final = 16
 # A view begins with the length and the first four bytes.
@@ -33,16 +33,16 @@ def array_of(buffer: pa.Buffer | None, kind: Any) -> npt.NDArray[Any]:
     return np.frombuffer(found, kind)
 
 
-def taken(table: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+def select_rows(table: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
     """The given rows of ``table``, in this order. The bytes that views point to are not copied."""
     if len(rows) == 0:
         return table.slice(0, 0)
     if rows[-1] - rows[0] + 1 == len(rows):
         return table.slice(rows[0], len(rows))
-    return pa.RecordBatch.from_arrays([_taken(column, rows) for column in table.columns], schema=table.schema)
+    return pa.RecordBatch.from_arrays([_select(column, rows) for column in table.columns], schema=table.schema)
 
 
-def _taken(column: pa.Array[Any], rows: Rows) -> pa.Array[Any]:
+def _select(column: pa.Array[Any], rows: Rows) -> pa.Array[Any]:
     if pa.types.is_binary_view(column.type):
         return _views(column, rows)
     if pa.types.is_list(column.type):
@@ -71,7 +71,7 @@ def _lists(column: pa.ListArray[Any], rows: Rows) -> pa.Array[Any]:
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     children = np.repeat(ends[:-1][rows] - offsets[:-1], counts) + np.arange(offsets[-1])
     structs = cast("pa.StructArray", column.values)
-    fields = [_taken(structs.field(at), children) for at in range(structs.type.num_fields)]
+    fields = [_select(structs.field(at), children) for at in range(structs.type.num_fields)]
     made = pa.StructArray.from_arrays(fields, fields=list(structs.type))
     return pa.ListArray.from_arrays(cast(Any, numbers(pa.int32(), offsets)), made, type=column.type)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kfuzz.annotate.listing import next_place
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
-from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, taken
+from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.segments import (
     EVERYTHING,
@@ -344,7 +344,7 @@ class RowMaker:
         if ahead is not None and heads.has_transactions():
             aborted = aborted_batches(heads.of_transactions(), ahead, at + made.consumed)
         chosen = self._chosen(made.columns, heads, aborted)
-        table = made.columns if chosen is None else taken(made.columns, chosen)
+        table = made.columns if chosen is None else select_rows(made.columns, chosen)
         count = table.num_rows
         if not count:
             return None

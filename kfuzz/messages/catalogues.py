@@ -110,11 +110,11 @@ def catalogue(name: str = LATEST) -> Catalogue:
 
 def valid_versions(name: str) -> dict[str, Versions]:
     """The valid versions of each message in a carried catalogue. Much faster than reading its definitions."""
-    return {message: parse_versions(said["validVersions"]) for message, (_, said) in _said(name).items()}
+    return {message: parse_versions(said["validVersions"]) for message, (_, said) in _messages_by_line(name).items()}
 
 
 @cache
-def _said(name: str) -> dict[str, tuple[int, dict[str, Any]]]:
+def _messages_by_line(name: str) -> dict[str, tuple[int, dict[str, Any]]]:
     """Each message of a carried catalogue: its line in the file, and its JSON, which is not checked yet."""
     path = _path_of(name)
     # `condense` writes the head on the first line and each message on a line of its own. The standard library's parser
@@ -136,25 +136,25 @@ class _Carried(Mapping[str, Definition]):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._said = _said(name)
+        self._messages_by_line = _messages_by_line(name)
         self._read: dict[str, Definition] = {}
 
     def __getitem__(self, message: str) -> Definition:
         definition = self._read.get(message)
         if definition is None:
-            line, said = self._said[message]
+            line, said = self._messages_by_line[message]
             definition = self._read[message] = definition_of(_node(said, line), str(_path_of(self._name)))
         return definition
 
     def __contains__(self, message: object) -> bool:
         # The base class would read the definition.
-        return message in self._said
+        return message in self._messages_by_line
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._said)
+        return iter(self._messages_by_line)
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._messages_by_line)
 
 
 def _node(value: Any, line: int) -> Node:

@@ -133,7 +133,7 @@ def next_part(
     places, counts = list[int](), list[int]()
     consumed = rows = 0
     while (stop := scan.next()) != END:
-        if (stop != BATCH or scan.notes()) and not walk.look(stop):
+        if (stop != BATCH or scan.notes()) and not walk.handle_stop(stop):
             break
         if scan.is_full:
             if places:

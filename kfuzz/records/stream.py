@@ -501,7 +501,7 @@ class Fetch:
     >>> from kfuzz.records.stream import Fetch
     >>> fetch = Fetch(fetch_offset=1)
     >>> batch = records.RecordBatch(0, 2, [records.Record(i, 1, b"k", b"v") for i in (0, 1, 2)])
-    >>> [record.offset for record in fetch.take(batch)], fetch.next_offset
+    >>> [record.offset for record in fetch.records_of(batch)], fetch.next_offset
     ([1, 2], 3)
     """
 
@@ -521,7 +521,7 @@ class Fetch:
         self._batches = 0
         self._aborted = _in_order(aborted)
 
-    def take(self, batch: RecordBatch) -> list[Record]:
+    def records_of(self, batch: RecordBatch) -> list[Record]:
         """Return the records of ``batch`` that the consumer hands out.
 
         In ``read_committed``, a control batch whose key cannot be read raises ``RecordsError``.
@@ -604,7 +604,7 @@ def _committed(
     for batch in log:
         if last_stable_offset is not None and batch.base_offset >= last_stable_offset:
             return
-        if fetch.take(batch):
+        if fetch.records_of(batch):
             yield batch
 
 

@@ -26,7 +26,7 @@ class Pace:
         self.left = settings.records
         self.stopping = asyncio.Event()
 
-    async def turn(self, batch: Batch) -> bool:
+    async def wait_for(self, batch: Batch) -> bool:
         """Wait until ``batch`` may be sent. False if the replay ends before."""
         due = self._due(batch)
         if self.settings.duration_s is not None and due >= self.began + self.settings.duration_s:

@@ -110,7 +110,7 @@ class Sender:
     _ended: bool = False
 
     @property
-    def told(self) -> TopicReport:
+    def topic_report(self) -> TopicReport:
         """The report of the topic."""
         return self.report.topic(self.topic)
 
@@ -121,7 +121,7 @@ class Sender:
                 # Steps that send nothing wait for nothing, so nothing else would run.
                 await asyncio.sleep(0)
             if isinstance(step, Batch):
-                if not await self.pace.turn(step) or not await self._take(step):
+                if not await self.pace.wait_for(step) or not await self._replay(step):
                     break
             elif self.pace.stopping.is_set():
                 break
@@ -132,18 +132,18 @@ class Sender:
             self.passed_bytes += step.log_bytes
         else:
             self._ended = True
-        await self._settle()
+        await self._wait_for_answers()
         await self._finish()
 
     def _leave(self, step: Left) -> None:
         if step.reason == EMPTY:
-            self.told.dropped.add(step.batches, step.records, step.log_bytes)
+            self.topic_report.dropped.add(step.batches, step.records, step.log_bytes)
             return
-        self.told.refused.setdefault(step.reason, Count()).add(step.batches, step.records, step.log_bytes)
+        self.topic_report.refused.setdefault(step.reason, Count()).add(step.batches, step.records, step.log_bytes)
 
     # -- batches
 
-    async def _take(self, batch: Batch) -> bool:
+    async def _replay(self, batch: Batch) -> bool:
         """Send the batch, or count why it is not sent. False if the replay ends before."""
         producer = None
         if batch.producer_id >= 0:
@@ -161,12 +161,12 @@ class Sender:
         return await self._send(Sent(self._numbers, batch, producer))
 
     def _fail(self, batch: Batch, error: str) -> None:
-        self.told.failed.setdefault((self.partition, error), Count()).add(1, batch.records, len(batch.data))
+        self.topic_report.failed.setdefault((self.partition, error), Count()).add(1, batch.records, len(batch.data))
 
     async def _send(self, sent: Sent) -> bool:
         while True:
             if self._failed:
-                await self._settle()
+                await self._wait_for_answers()
                 continue
             if not self._may_fly(sent):
                 await self._changed()
@@ -280,7 +280,7 @@ class Sender:
             self._failed.append(sent)
 
     def _acknowledged(self, sent: Sent, now_ns: int | None) -> None:
-        told, batch = self.told, sent.batch
+        told, batch = self.topic_report, sent.batch
         if sent.producer is not None:
             sent.producer.known = True
         told.sent.add(1, batch.records, len(batch.data))
@@ -300,7 +300,7 @@ class Sender:
 
     # -- answers with errors
 
-    async def _settle(self) -> None:
+    async def _wait_for_answers(self) -> None:
         """Wait for all answers. Send again, in their order, the batches that failed."""
         while True:
             while self._flying:
@@ -342,10 +342,10 @@ class Sender:
                 self._refused(sent, error)
                 return
             sent.attempts += 1
-            self.told.retried[error_name(error)] += 1
+            self.topic_report.retried[error_name(error)] += 1
             if error in DOUBTFUL and producer is None and not sent.doubtful:
                 sent.doubtful = True
-                self.told.repeated += sent.batch.records
+                self.topic_report.repeated += sent.batch.records
             if error not in OUT_OF_ORDER:
                 await asyncio.sleep(backoff_s(sent.attempts))
             if error in MOVED:
@@ -398,17 +398,17 @@ class Sender:
 
     async def _end(self, marker: Marker) -> None:
         """End a transaction as the log does."""
-        await self._settle()
+        await self._wait_for_answers()
         producer = self._producers.get((marker.producer_id, True))
         if producer is None or not (producer.open or producer.lost):
-            self.told.transactions["unmatched"] += 1
+            self.topic_report.transactions["unmatched"] += 1
             return
         await self._close(producer, "committed" if marker.commit else "aborted")
 
     async def _close(self, producer: Producer, how: str) -> None:
         assert producer.transactional_id is not None
         if producer.lost:
-            self.told.transactions["failed"] += 1
+            self.topic_report.transactions["failed"] += 1
             producer.id, producer.next_sequence, producer.open, producer.lost = -1, 0, False, False
             # With a new epoch, the broker aborts what is left of the transaction.
             with contextlib.suppress(BrokerError):
@@ -420,11 +420,11 @@ class Sender:
                 producer.transactional_id, producer.id, producer.epoch, commit=how == "committed"
             )
         except BrokerError as error:
-            self.told.transactions["failed"] += 1
-            self.told.failed.setdefault((self.partition, f"EndTxn: {error_name(error.code)}"), Count())
+            self.topic_report.transactions["failed"] += 1
+            self.topic_report.failed.setdefault((self.partition, f"EndTxn: {error_name(error.code)}"), Count())
             producer.id, producer.next_sequence = -1, 0
         else:
-            self.told.transactions[how] += 1
+            self.topic_report.transactions[how] += 1
         producer.open = False
 
     async def _finish(self) -> None:
@@ -433,6 +433,6 @@ class Sender:
             if producer.lost:
                 await self._close(producer, "cut")
             elif producer.open and self._ended:
-                self.told.transactions["open"] += 1
+                self.topic_report.transactions["open"] += 1
             elif producer.open:
                 await self._close(producer, "cut")

@@ -19,7 +19,7 @@ from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import parse, render
 from kfuzz.errors import UsageError
 from kfuzz.spark.generation import columns
-from kfuzz.spark.rows import settle, to_batch
+from kfuzz.spark.rows import freeze_loaded_objects, to_batch
 from kfuzz.spark.sessions import collect, default_tasks, start_programs_as_usual
 
 __all__ = ["conform"]
@@ -86,7 +86,7 @@ def _task(
             ids = [one for one in batch.column(0).to_pylist() if one is not None]
             for result in conform_segments(out, workload, ids, argv, cwd=cwd):
                 yield to_batch([_row(result)], RESULTS)
-        settle()
+        freeze_loaded_objects()
 
     return task
 

@@ -13,7 +13,7 @@ from kfuzz.conformance.differential import Differential
 from kfuzz.conformance.differential.sharing import Shared, from_text, merged, to_text
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.spark.generation import columns
-from kfuzz.spark.rows import settle, to_batch
+from kfuzz.spark.rows import freeze_loaded_objects, to_batch
 from kfuzz.spark.sessions import collect, cores, start_programs_as_usual
 
 __all__ = ["differ_shared"]
@@ -53,6 +53,6 @@ def _task(settings: dict[str, object], label: str) -> Callable[[Iterator[pa.Reco
             for row in batch.to_pylist():
                 part = row["id"]
                 yield to_batch([{"part": part, "result": to_text(shared.run(part, testee))}], PARTS)
-        settle()
+        freeze_loaded_objects()
 
     return task

@@ -23,7 +23,7 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import Workload, parse, render
-from kfuzz.spark.rows import settle, to_batch
+from kfuzz.spark.rows import freeze_loaded_objects, to_batch
 from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["columns", "generate"]
@@ -96,7 +96,7 @@ def _task(text: str, out: str, owner: str, run: int, left: Ids, write: Write) ->
                     writer.add(row)
                     segments, size = segments + 1, size + row.bytes
         yield to_batch([{"segments": segments, "bytes": size}], COUNTS)
-        settle()
+        freeze_loaded_objects()
 
     return task
 
@@ -114,7 +114,7 @@ def _verify(text: str, out: str, kept: Ids) -> Task:
             found = (row for row in rows.between(ids[0], ids[-1]) if row.segment_id in wanted)
             bad = [{"segment_id": row.segment_id} for row in found if verify_row(target, plan, row)]
             yield to_batch(bad, BAD)
-        settle()
+        freeze_loaded_objects()
 
     return task
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["settle", "to_batch"]
+__all__ = ["freeze_loaded_objects", "to_batch"]
 
 
 def to_batch(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
@@ -43,7 +43,7 @@ def _bits(flags: Sequence[bool]) -> bytes:
 
 
 @cache
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Make Python's garbage collector skip the objects that are loaded; once in each worker.
 
     Between two tasks, a worker searches everything that it has loaded for garbage: 40 ms each time without this.

@@ -17,7 +17,7 @@ from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.generation import columns
-from kfuzz.spark.rows import settle, to_batch
+from kfuzz.spark.rows import freeze_loaded_objects, to_batch
 from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["verify"]
@@ -73,6 +73,6 @@ def _task(text: str, out: str, parts: list[str]) -> Callable[[Iterator[pa.Record
                 problems = verify_segment(target, plan[row.segment_id], workload, row)
                 found = [{"segment_id": row.segment_id, **asdict(problem)} for problem in problems]
                 yield to_batch(found, PROBLEMS)
-        settle()
+        freeze_loaded_objects()
 
     return task

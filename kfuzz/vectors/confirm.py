@@ -130,7 +130,7 @@ def with_broker(document: Mapping[str, Any], version: str, cells: Mapping[str, M
     The answers of any other real broker go, those of Kafka's classes stay.
     """
 
-    def said(item: Mapping[str, Any]) -> Json:
+    def answers_of(item: Mapping[str, Any]) -> Json:
         kafka = {
             name: {did: outcome for did, outcome in cell.items() if did not in BROKER_CELLS}
             for name, cell in item["kafka"].items()
@@ -138,4 +138,4 @@ def with_broker(document: Mapping[str, Any], version: str, cells: Mapping[str, M
         kafka[version] = {**kafka.get(version, {}), **cells.get(item["id"], {})}
         return {name: cell for name, cell in kafka.items() if cell}
 
-    return {**document, "vectors": [{**item, "kafka": said(item)} for item in document["vectors"]]}
+    return {**document, "vectors": [{**item, "kafka": answers_of(item)} for item in document["vectors"]]}

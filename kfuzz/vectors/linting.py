@@ -261,7 +261,7 @@ def _budgets(suite: Suite) -> Iterator[Problem]:
 
 def _kafka_cells(suite: Suite) -> Iterator[Problem]:
     for vector in (vector for vector in suite.vectors if not vector.steps):
-        for release, role in _asked(vector):
+        for release, role in _judges(vector):
             said = vector.kafka.get(release, {}).get(role)
             verdict = vector.expect[role]["verdict"]
             who = f"Kafka {release}" + (f" as {role}" if role in APPENDING else "")
@@ -271,7 +271,7 @@ def _kafka_cells(suite: Suite) -> Iterator[Problem]:
                 yield Problem(_place(suite, vector), f"it is {verdict}, but the answer of {who} is {said}")
 
 
-def _asked(vector: Vector) -> Iterator[tuple[str, str]]:
+def _judges(vector: Vector) -> Iterator[tuple[str, str]]:
     """The releases that must have judged the vector, and the roles."""
     role = KINDS[vector.kind].roles[0]
     for release in RELEASES:

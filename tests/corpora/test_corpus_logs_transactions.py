@@ -20,7 +20,7 @@ from kfuzz import logs, records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.logs import Selection, find_segments, read_slice, schema, slices
-from kfuzz.logs.arrow_rows import taken
+from kfuzz.logs.arrow_rows import select_rows
 from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.stream import read_committed
@@ -397,6 +397,6 @@ def test_rows_are_taken_of_views_and_lists_as_of_objects(tmp_path: Path) -> None
     for sliced in (table, table.slice(31, 150)):
         base = everything if sliced is table else everything[31:181]
         for rows_taken in ([], [3], [4, 5, 6], sorted(dice.sample(range(len(base)), 60))):
-            made = taken(sliced, np.array(rows_taken, np.int64))
+            made = select_rows(sliced, np.array(rows_taken, np.int64))
             made.validate(full=True)
             assert made.to_pylist() == [base[at] for at in rows_taken]

@@ -295,7 +295,7 @@ def test_a_fetch_begins_at_its_offset_and_the_next_one_after_the_last_batch() ->
     fetch = Fetch(fetch_offset=1)
     batch = data(0, 3)
     batch.last_offset = 9
-    assert [record.offset for record in fetch.take(batch)] == [1, 2]
+    assert [record.offset for record in fetch.records_of(batch)] == [1, 2]
     assert fetch.next_offset == 10
 
 
@@ -303,7 +303,7 @@ def test_a_fetch_never_goes_back() -> None:
     fetch = Fetch()
     batch = data(0, 3)
     batch.records[1], batch.records[2] = batch.records[2], batch.records[1]
-    assert [record.offset for record in fetch.take(batch)] == [0, 2]
+    assert [record.offset for record in fetch.records_of(batch)] == [0, 2]
 
 
 def test_an_isolation_that_does_not_exist_is_refused() -> None:

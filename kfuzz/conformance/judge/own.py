@@ -177,7 +177,7 @@ def _decode_stream(request: Mapping[str, Any], profile: records.Profile) -> dict
                 batches = [batch for batch in batches if batch.base_offset < stable]
         fetch = Fetch(isolation=isolation, aborted=aborted, fetch_offset=int(request.get("fetch_offset", "0")))
         for batch in batches:
-            handed_out += fetch.take(batch)
+            handed_out += fetch.records_of(batch)
         if reading.fatal:
             raise RecordsError(reading.fatal)
     except RecordsError as error:

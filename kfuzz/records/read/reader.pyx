@@ -64,7 +64,7 @@ cdef class Reader:
     # True if a log stores the batch of this stop although no consumer can read it.
     cdef bint unreadable
 
-    cdef bint look(self, int stop) except -1:
+    cdef bint handle_stop(self, int stop) except -1:
         """Add the findings of this stop. Returns False if the scan ends here."""
         cdef bint is_readable
         if stop == AT_BATCH and self.scan.report.count == 0:
@@ -78,7 +78,7 @@ cdef class Reader:
             self.verdict = new_verdict(Verdict.__new__(Verdict))
         if self.walk is None:
             self.walk = Walk(self.scan, self.data, self.profile, self.limits, into=self.verdict, role=self.role)
-        is_readable = self.walk.look(stop)
+        is_readable = self.walk.handle_stop(stop)
         self.unreadable = self.walk.unreadable
         return is_readable
 
@@ -96,7 +96,7 @@ cdef class Reader:
 
     def __call__(self, int stop):
         """The same, but raises ``RecordsError`` with the first fatal finding."""
-        cdef bint is_readable = self.look(stop)
+        cdef bint is_readable = self.handle_stop(stop)
         self.raise_fatal()
         return is_readable
 
@@ -168,7 +168,7 @@ def read(
     cdef Reading reading = new_verdict(Reading.__new__(Reading))
     cdef Reader reader = reader_of(reading, data, profile, role, limits, topic, True)
     reading.batches = []
-    while reader.look(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.go_on()):
         reading.batches.append(batch_of(reader.scan, reader.unreadable))
     reading.take_sums(reader.scan)
     return reading
@@ -198,7 +198,7 @@ def check(
     """
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_of(verdict, data, profile, role, limits, topic, False)
-    while reader.look(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.go_on()):
         # Not after each finding: this copies the list.
         if len(verdict.findings) >> 1 > findings_max:
             verdict.leave_out(findings_max)
@@ -213,10 +213,10 @@ def check_with(data, Policy policy not None, *, profile="kafka", limits=DEFAULT_
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_with(policy, verdict, data, profile, "consumer", limits, False)
     cdef int stop = reader.scan.go_on()
-    while reader.look(stop):
+    while reader.handle_stop(stop):
         if stop == AT_PAYLOAD:
             # Its records were not there when the scan came by.
-            reader.scan.ask()
+            reader.scan.apply_policy()
         stop = reader.scan.go_on()
     verdict.take_sums(reader.scan)
     return verdict
@@ -241,7 +241,7 @@ def batches(
     """
     cdef Reader reader = reader_of(None, data, profile, role, limits, topic, True)
     cdef RecordBatch batch
-    while reader.look(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.go_on()):
         reader.raise_fatal()
         batch = batch_of(reader.scan, reader.unreadable)
         yield batch
@@ -256,7 +256,7 @@ def readings(data, *, limits=DEFAULT_LIMITS):
     """
     cdef Reader reader = reader_with(None, None, data, "kafka", "consumer", limits, True)
     cdef Reading reading
-    while reader.look(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.go_on()):
         reader.raise_fatal()
         reading = new_verdict(Reading.__new__(Reading))
         reading.batches = [batch_of(reader.scan, reader.unreadable)]
@@ -286,7 +286,7 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     while True:
         stop = scan.go_on()
         # Only callers that know the whole file say whether batches follow a cut.
-        is_readable = stop != AT_END and reader.look(stop)
+        is_readable = stop != AT_END and reader.handle_stop(stop)
         findings = None
         if reader.verdict is not None and reader.verdict.findings:
             findings = reader.verdict.findings
@@ -339,12 +339,12 @@ def chosen(data, Choice choice not None):
     cdef int stop
     while True:
         stop = reader.scan.go_on()
-        if not reader.look(stop):
+        if not reader.handle_stop(stop):
             break
         reader.raise_fatal()
         if stop == AT_PAYLOAD:
             # The payload was still compressed when the scan passed, so ask ``choice`` now.
-            reader.scan.ask()
+            reader.scan.apply_policy()
         if choice.said == PICKED:
             batch = batch_of(reader.scan, False)
             yield batch

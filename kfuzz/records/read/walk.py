@@ -73,10 +73,10 @@ class Walk:
 
     def run(self, stop: int) -> None:
         """Judge all batches from this stop on, without keeping them."""
-        while self.look(stop):
+        while self.handle_stop(stop):
             stop = self.scan.next()
 
-    def look(self, stop: int) -> bool:
+    def handle_stop(self, stop: int) -> bool:
         """Add the findings of this stop. Returns False if the scan ends here."""
         self.unreadable = False
         try:
@@ -115,7 +115,7 @@ class Walk:
             found = findings[known:]
             del findings[known:]
             self.poison(found)
-        scan.ask(self.unreadable)
+        scan.apply_policy(self.unreadable)
         rules = cast(SegmentRules, scan.policy)
         if rules.wants_start:
             rules.starts_at(self.wrapper_start())
@@ -135,7 +135,7 @@ class Walk:
         # A broker reads keys and values only if it rebuilds the batch, so the first pass only skims the records.
         if not scan.parse(payload, skim=True):
             self.refuse([note for note in scan.notes(inside=True) if note[0] not in SKIMMED_OVER], inside=".payload")
-        scan.ask()
+        scan.apply_policy()
         self.refuse(scan.notes(inside=True), inside=".payload")
         ok = scan.parse(payload)
         notes = scan.notes(inside=True)
@@ -148,7 +148,7 @@ class Walk:
 
     # -- findings
 
-    def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
+    def add_findings(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
         # A finding at the end of a segment is reported for its last batch.
         index = self.scan.batch_count - (self.scan.size == 0)
         path = f"batch[{max(index, 0)}]{inside}"
@@ -165,11 +165,11 @@ class Walk:
         *,
         detail: str = "",
     ) -> None:
-        self.take([(code, field, at, -1, -1, found, allowed, 1)], detail=detail)
+        self.add_findings([(code, field, at, -1, -1, found, allowed, 1)], detail=detail)
 
     def refuse(self, notes: list[Note], *, inside: str = "") -> None:
         """Take the notes, and end the scan if Kafka would stop here."""
-        self.take(notes, inside=inside)
+        self.add_findings(notes, inside=inside)
         if any(CODES[note[0]].severity("kafka", self.role) == "fatal" for note in notes):
             raise _Refused
 
@@ -193,8 +193,8 @@ class Walk:
         else:
             payload = self.decompressed(codec, body, at, scan.magic)
         ok = scan.parse(payload)
-        self.take(scan.notes(inside=True), inside=".payload")
-        self.take(scan.notes_of_batch())
+        self.add_findings(scan.notes(inside=True), inside=".payload")
+        self.add_findings(scan.notes_of_batch())
         if not ok:
             raise _Refused
 

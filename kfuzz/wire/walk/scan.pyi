@@ -101,7 +101,7 @@ class Scan:
         ``at`` is where record number ``record`` begins in ``source``. Returns the same of the next record.
         """
 
-    def ask(self, unreadable: bool = False) -> None:
+    def apply_policy(self, unreadable: bool = False) -> None:
         """Let the policy judge the batch of this stop; ``notes`` then has its findings.
 
         Call it after ``parse``, or with ``unreadable`` for a batch that a consumer refuses. Other batches are judged

@@ -503,7 +503,7 @@ cdef class Scan:
             raise MemoryError
         return at, record + self.rows.count
 
-    def ask(self, bint unreadable=False):
+    def apply_policy(self, bint unreadable=False):
         """Let the policy judge the batch of this stop, after it was decompressed or a consumer refused it."""
         clear(self.report)
         if unreadable:

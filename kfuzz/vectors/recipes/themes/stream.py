@@ -73,7 +73,7 @@ class Appends:
     # The first offset of each open transaction, by producer id.
     begun: dict[str, int] = field(default_factory=dict)
 
-    def take(self, raw: Raw, *, begins: bool = False, ends: bool = False, verdict: str = "valid") -> Appends:
+    def accept(self, raw: Raw, *, begins: bool = False, ends: bool = False, verdict: str = "valid") -> Appends:
         """The broker appends the batch, which may begin or end its producer's transaction."""
         contents = raw.batches[0]
         base_offset = self.end

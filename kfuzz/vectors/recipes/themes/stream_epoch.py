@@ -27,7 +27,7 @@ def _new(made: Theme) -> None:
         made.stream(
             f"new-{slug}-at-zero",
             f"epoch {epoch} follows epoch 3 and begins at sequence 0",
-            *Appends().take(data(0)).take(data(0, producer_epoch=epoch)).steps,
+            *Appends().accept(data(0)).accept(data(0, producer_epoch=epoch)).steps,
             requirements=EPOCHS,
         )
     for slug, sequence in (("one", 1), ("next-sequence", 2)):
@@ -35,7 +35,7 @@ def _new(made: Theme) -> None:
             f"new-at-{slug}",
             f"a new epoch begins at sequence {sequence}; the documents are silent",
             *Appends()
-            .take(data(0))
+            .accept(data(0))
             .refuse(data(sequence, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
             .steps,
             requirements=EPOCHS,
@@ -44,9 +44,9 @@ def _new(made: Theme) -> None:
         "new-refused-then-old",
         "a refused batch does not change the epoch",
         *Appends()
-        .take(data(0))
+        .accept(data(0))
         .refuse(data(7, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
-        .take(data(2))
+        .accept(data(2))
         .steps,
         requirements=EPOCHS,
     )
@@ -54,8 +54,8 @@ def _new(made: Theme) -> None:
         "new-then-gap",
         "in a new epoch, sequences must be consecutive again",
         *Appends()
-        .take(data(0))
-        .take(data(0, producer_epoch=4))
+        .accept(data(0))
+        .accept(data(0, producer_epoch=4))
         .refuse(data(3, producer_epoch=4), "sequence-gap")
         .steps,
         requirements=[*EPOCHS, "SEQ-ORDER-1"],
@@ -63,13 +63,13 @@ def _new(made: Theme) -> None:
     made.stream(
         "new-is-no-duplicate",
         "a repeated sequence in a new epoch is a new batch, which then may be sent again",
-        *Appends().take(data(0)).take(data(0, producer_epoch=4)).drop(data(0, producer_epoch=4), at=2).steps,
+        *Appends().accept(data(0)).accept(data(0, producer_epoch=4)).drop(data(0, producer_epoch=4), at=2).steps,
         requirements=[*EPOCHS, "SEQ-DUPLICATE-1"],
     )
     made.stream(
         "first-is-not-zero",
         "an unknown producer begins at epoch 90",
-        *Appends().take(data(0, producer_epoch=90)).steps,
+        *Appends().accept(data(0, producer_epoch=90)).steps,
         requirements=EPOCHS,
     )
 
@@ -91,10 +91,10 @@ def _stale(made: Theme) -> None:
             f"stale-{slug}",
             f"after epoch 4, a producer with epoch 3 {what}",
             *Appends()
-            .take(data(0))
-            .take(data(0, producer_epoch=4))
+            .accept(data(0))
+            .accept(data(0, producer_epoch=4))
             .refuse(zombie, "producer-epoch-stale")
-            .take(data(2, producer_epoch=4))
+            .accept(data(2, producer_epoch=4))
             .steps,
             requirements=EPOCHS,
             flags=["ZombieProducer"],
@@ -103,10 +103,10 @@ def _stale(made: Theme) -> None:
         "stale-of-one-producer",
         "a new epoch of one producer does not affect another",
         *Appends()
-        .take(data(0))
-        .take(data(0, producer_id=OTHER))
-        .take(data(0, producer_epoch=4))
-        .take(data(2, producer_id=OTHER))
+        .accept(data(0))
+        .accept(data(0, producer_id=OTHER))
+        .accept(data(0, producer_epoch=4))
+        .accept(data(2, producer_id=OTHER))
         .steps,
         requirements=EPOCHS,
     )
@@ -114,7 +114,7 @@ def _stale(made: Theme) -> None:
         "stale-after-largest",
         "after epoch 32767, epoch 0 is stale: epochs do not wrap",
         *Appends()
-        .take(data(0, producer_epoch=INT16_MAX))
+        .accept(data(0, producer_epoch=INT16_MAX))
         .refuse(data(0, producer_epoch=0), "producer-epoch-stale")
         .steps,
         requirements=EPOCHS,
@@ -123,41 +123,41 @@ def _stale(made: Theme) -> None:
 
 
 def _open(**fields: Any) -> Appends:
-    return Appends().take(data(0, transactional=True, **fields), begins=True)
+    return Appends().accept(data(0, transactional=True, **fields), begins=True)
 
 
 def _markers(made: Theme) -> None:
     made.stream(
         "marker-of-same-epoch",
         "a marker of the same epoch does not change the sequences",
-        *_open().take(marker(COMMIT), ends=True).take(data(2, transactional=True), begins=True).steps,
+        *_open().accept(marker(COMMIT), ends=True).accept(data(2, transactional=True), begins=True).steps,
         requirements=MARKERS,
     )
     made.stream(
         "marker-of-same-epoch-then-zero",
         "after a marker of the same epoch, sequence 0 is an overlap",
-        *_open().take(marker(COMMIT), ends=True).refuse(data(0, 1, transactional=True), "sequence-overlap").steps,
+        *_open().accept(marker(COMMIT), ends=True).refuse(data(0, 1, transactional=True), "sequence-overlap").steps,
         requirements=[*MARKERS, "SEQ-ORDER-1"],
     )
     bumped = marker(ABORT, producer_epoch=4)
     made.stream(
         "marker-brings-epoch",
         "an abort marker of epoch 4 fences epoch 3, so that its next batch is stale",
-        *_open().take(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale").steps,
+        *_open().accept(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale").steps,
         requirements=MARKERS,
         flags=["ZombieProducer"],
     )
     made.stream(
         "marker-brings-epoch-then-zero",
         "after a marker of epoch 4, the producer begins at sequence 0 with epoch 4",
-        *_open().take(bumped, ends=True).take(data(0, transactional=True, producer_epoch=4), begins=True).steps,
+        *_open().accept(bumped, ends=True).accept(data(0, transactional=True, producer_epoch=4), begins=True).steps,
         requirements=MARKERS,
     )
     made.stream(
         "marker-brings-epoch-then-next",
         "after a marker of epoch 4, the producer continues at sequence 2 with epoch 4",
         *_open()
-        .take(bumped, ends=True)
+        .accept(bumped, ends=True)
         .refuse(data(2, transactional=True, producer_epoch=4), "sequence-gap", verdict="acceptable")
         .steps,
         requirements=MARKERS,
@@ -172,7 +172,7 @@ def _markers(made: Theme) -> None:
         "marker-of-unknown-producer-then-seven",
         "the broker knows only a marker of a producer, which then must begin at sequence 0",
         *Appends()
-        .take(marker(ABORT), verdict="acceptable")
+        .accept(marker(ABORT), verdict="acceptable")
         .refuse(data(7, transactional=True), "sequence-gap", verdict="acceptable")
         .steps,
         requirements=[*MARKERS, "SEQ-UNKNOWN-1"],
@@ -184,7 +184,7 @@ def _own_epoch_each(made: Theme) -> None:
     made.stream(
         "version-two-marker-of-next-epoch",
         "with transaction version 2, a marker has the next epoch after its transaction's",
-        *_open().take(marker(COMMIT, producer_epoch=4), ends=True).steps,
+        *_open().accept(marker(COMMIT, producer_epoch=4), ends=True).steps,
         **options,
     )
     made.stream(
@@ -197,15 +197,15 @@ def _own_epoch_each(made: Theme) -> None:
         "version-two-marker-twice",
         "a marker that is repeated after the end of its transaction has no effect",
         *_open()
-        .take(marker(COMMIT, producer_epoch=4), ends=True)
-        .take(marker(COMMIT, producer_epoch=4), verdict="acceptable")
+        .accept(marker(COMMIT, producer_epoch=4), ends=True)
+        .accept(marker(COMMIT, producer_epoch=4), verdict="acceptable")
         .steps,
         **options,
     )
     made.stream(
         "version-two-marker-of-largest-epoch",
         "there is no epoch after 32767, so a marker of epoch 32767 ends a transaction of that epoch",
-        *_open(producer_epoch=INT16_MAX).take(marker(COMMIT, producer_epoch=INT16_MAX), ends=True).steps,
+        *_open(producer_epoch=INT16_MAX).accept(marker(COMMIT, producer_epoch=INT16_MAX), ends=True).steps,
         **options,
     )
     made.stream(

@@ -41,7 +41,7 @@ def theme() -> Theme:
     _interleaved(made)
     _uncommitted(made)
     _unstable(made)
-    _told(made)
+    _aborted_lists(made)
     _positions(made)
     _shapes(made)
     _control(made)
@@ -233,7 +233,7 @@ def _unstable(made: Theme) -> None:
     )
 
 
-def _told(made: Theme) -> None:
+def _aborted_lists(made: Theme) -> None:
     log = (_dropped(_txn(0)), _marker(ABORT, 2), Part(_txn(3, 2)), _marker(COMMIT, 5), _dropped(_txn(6, 4)))
     reading(
         made,

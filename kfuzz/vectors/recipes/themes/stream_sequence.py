@@ -25,25 +25,28 @@ def theme() -> Theme:
 
 def _beginnings(made: Theme) -> None:
     made.stream(
-        "starts-at-zero", "a producer's first batch has sequence 0", *Appends().take(data(0)).steps, requirements=ORDER
+        "starts-at-zero",
+        "a producer's first batch has sequence 0",
+        *Appends().accept(data(0)).steps,
+        requirements=ORDER,
     )
     for slug, sequence in (("seven", 7), ("int32-max", INT32_MAX)):
         made.stream(
             f"unknown-producer-at-{slug}",
             f"an unknown producer's batch has sequence {sequence}: older batches were deleted",
-            *Appends().take(data(sequence, 1), verdict="acceptable").steps,
+            *Appends().accept(data(sequence, 1), verdict="acceptable").steps,
             requirements=UNKNOWN,
         )
     made.stream(
         "unknown-producer-goes-on",
         "a producer that was unknown at sequence 7 continues at 9",
-        *Appends().take(data(7), verdict="acceptable").take(data(9)).steps,
+        *Appends().accept(data(7), verdict="acceptable").accept(data(9)).steps,
         requirements=[*UNKNOWN, *ORDER],
     )
     made.stream(
         "unknown-producer-then-gap",
         "a producer that was unknown at sequence 7 skips sequence 9",
-        *Appends().take(data(7), verdict="acceptable").refuse(data(10), "sequence-gap").steps,
+        *Appends().accept(data(7), verdict="acceptable").refuse(data(10), "sequence-gap").steps,
         requirements=[*UNKNOWN, *ORDER],
     )
 
@@ -52,13 +55,13 @@ def _order(made: Theme) -> None:
     made.stream(
         "goes-on",
         "three batches of three, two and one records, with consecutive sequences",
-        *Appends().take(data(0, 3)).take(data(3, 2)).take(data(5, 1)).steps,
+        *Appends().accept(data(0, 3)).accept(data(3, 2)).accept(data(5, 1)).steps,
         requirements=ORDER,
     )
     made.stream(
         "not-idempotent",
         "two equal batches without a producer id are not duplicates",
-        *Appends().take(plain()).take(plain()).steps,
+        *Appends().accept(plain()).accept(plain()).steps,
         requirements=["RB-PRODUCER-1"],
     )
 
@@ -68,25 +71,25 @@ def _gaps(made: Theme) -> None:
         made.stream(
             f"gap-of-{slug}",
             f"sequences 0 and 1 are followed by {sequence}",
-            *Appends().take(data(0)).refuse(data(sequence), "sequence-gap").steps,
+            *Appends().accept(data(0)).refuse(data(sequence), "sequence-gap").steps,
             requirements=ORDER,
         )
     made.stream(
         "gap-then-missing-batch",
         "the missing batch arrives late, then the refused one again; the refusal changed nothing",
-        *Appends().take(data(0)).refuse(data(4), "sequence-gap").take(data(2)).take(data(4)).steps,
+        *Appends().accept(data(0)).refuse(data(4), "sequence-gap").accept(data(2)).accept(data(4)).steps,
         requirements=ORDER,
     )
     made.stream(
         "gap-twice",
         "a refused batch is refused again",
-        *Appends().take(data(0)).refuse(data(4), "sequence-gap").refuse(data(4), "sequence-gap").steps,
+        *Appends().accept(data(0)).refuse(data(4), "sequence-gap").refuse(data(4), "sequence-gap").steps,
         requirements=ORDER,
     )
     made.stream(
         "gap-takes-no-offset",
         "another producer's batch gets the offset that the refused batch did not use",
-        *Appends().take(data(0)).refuse(data(4), "sequence-gap").take(data(0, producer_id=OTHER)).steps,
+        *Appends().accept(data(0)).refuse(data(4), "sequence-gap").accept(data(0, producer_id=OTHER)).steps,
         requirements=ORDER,
     )
 
@@ -102,25 +105,25 @@ def _overlaps(made: Theme) -> None:
         made.stream(
             f"overlap-{slug}",
             f"a batch {what}; it is not a duplicate",
-            *Appends().take(data(0)).refuse(data(sequence, count), "sequence-overlap").steps,
+            *Appends().accept(data(0)).refuse(data(sequence, count), "sequence-overlap").steps,
             requirements=ORDER,
         )
     made.stream(
         "overlap-two-merged",
         "two appended batches are sent again as one batch",
-        *Appends().take(data(0)).take(data(2)).refuse(data(0, 4), "sequence-overlap").steps,
+        *Appends().accept(data(0)).accept(data(2)).refuse(data(0, 4), "sequence-overlap").steps,
         requirements=ORDER,
     )
     made.stream(
         "overlap-before-the-first-known",
         "a producer that was unknown at sequence 7 sends 3",
-        *Appends().take(data(7), verdict="acceptable").refuse(data(3), "sequence-overlap").steps,
+        *Appends().accept(data(7), verdict="acceptable").refuse(data(3), "sequence-overlap").steps,
         requirements=[*ORDER, *UNKNOWN],
     )
 
 
 def _duplicates(made: Theme) -> None:
-    first = Appends().take(data(0))
+    first = Appends().accept(data(0))
     made.stream(
         "duplicate-of-last",
         "the last batch is sent again, and keeps its offset",
@@ -130,37 +133,37 @@ def _duplicates(made: Theme) -> None:
     made.stream(
         "duplicate-then-next",
         "the producer continues after a duplicate",
-        *Appends().take(data(0)).drop(data(0), at=0).take(data(2)).steps,
+        *Appends().accept(data(0)).drop(data(0), at=0).accept(data(2)).steps,
         requirements=[*DUPLICATE, *ORDER],
     )
     made.stream(
         "duplicate-twice",
         "the last batch is sent a second and a third time",
-        *Appends().take(data(0)).drop(data(0), at=0).drop(data(0), at=0).steps,
+        *Appends().accept(data(0)).drop(data(0), at=0).drop(data(0), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-of-one-before",
         "the batch before the last one is sent again",
-        *Appends().take(data(0)).take(data(2, 3)).drop(data(0), at=0).steps,
+        *Appends().accept(data(0)).accept(data(2, 3)).drop(data(0), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-with-other-records",
         "a different batch with the sequences of the last one is also a duplicate",
-        *Appends().take(data(0)).drop(data(0, text="other"), at=0).steps,
+        *Appends().accept(data(0)).drop(data(0, text="other"), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-after-gap",
         "the broker still remembers the last batch after a refused one",
-        *Appends().take(data(0)).refuse(data(7), "sequence-gap").drop(data(0), at=0).steps,
+        *Appends().accept(data(0)).refuse(data(7), "sequence-gap").drop(data(0), at=0).steps,
         requirements=[*DUPLICATE, *ORDER],
     )
     made.stream(
         "duplicate-of-unknown-producer",
         "a producer that was unknown at sequence 7 repeats that batch",
-        *Appends().take(data(7), verdict="acceptable").drop(data(7), at=0).steps,
+        *Appends().accept(data(7), verdict="acceptable").drop(data(7), at=0).steps,
         requirements=[*DUPLICATE, *UNKNOWN],
     )
     made.stream(
@@ -172,9 +175,9 @@ def _duplicates(made: Theme) -> None:
 
 
 def _behind_others() -> Appends:
-    appends = Appends().take(data(0))
+    appends = Appends().accept(data(0))
     for index in range(6):
-        appends.take(data(index, 1, producer_id=OTHER))
+        appends.accept(data(index, 1, producer_id=OTHER))
     return appends
 
 
@@ -182,7 +185,7 @@ def _forgotten(made: Theme) -> None:
     def six() -> Appends:
         appends = Appends()
         for index in range(6):
-            appends.take(data(index, 1))
+            appends.accept(data(index, 1))
         return appends
 
     made.stream(
@@ -208,7 +211,7 @@ def _forgotten(made: Theme) -> None:
 def _five_and_duplicates() -> Appends:
     appends = Appends()
     for index in range(5):
-        appends.take(data(index, 1))
+        appends.accept(data(index, 1))
     for _ in range(4):
         appends.drop(data(4, 1), at=4)
     return appends
@@ -219,45 +222,45 @@ def _wraps(made: Theme) -> None:
     made.stream(
         "wrap-between",
         "a batch ends at sequence INT32_MAX, and the next one begins at 0",
-        *Appends().take(data(last - 1), verdict="acceptable").take(data(0), verdict="acceptable").steps,
+        *Appends().accept(data(last - 1), verdict="acceptable").accept(data(0), verdict="acceptable").steps,
         requirements=WRAP,
     )
     made.stream(
         "wrap-within",
         "a batch of three records begins at sequence INT32_MAX, and the next one at 2",
-        *Appends().take(data(last, 3), verdict="acceptable").take(data(2), verdict="acceptable").steps,
+        *Appends().accept(data(last, 3), verdict="acceptable").accept(data(2), verdict="acceptable").steps,
         requirements=WRAP,
     )
     made.stream(
         "wrap-then-gap",
         "sequence INT32_MAX is followed by 1",
-        *Appends().take(data(last, 1), verdict="acceptable").refuse(data(1), "sequence-gap").steps,
+        *Appends().accept(data(last, 1), verdict="acceptable").refuse(data(1), "sequence-gap").steps,
         requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-then-gap",
         "a batch of three records begins at sequence INT32_MAX, and the next one at 3",
-        *Appends().take(data(last, 3), verdict="acceptable").refuse(data(3), "sequence-gap").steps,
+        *Appends().accept(data(last, 3), verdict="acceptable").refuse(data(3), "sequence-gap").steps,
         requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-then-zero",
         "a batch of three records begins at sequence INT32_MAX, and the next one at 0, which the first already used",
-        *Appends().take(data(last, 3), verdict="acceptable").refuse(data(0), "sequence-overlap").steps,
+        *Appends().accept(data(last, 3), verdict="acceptable").refuse(data(0), "sequence-overlap").steps,
         requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-duplicate",
         "a batch whose sequences wrap is sent again",
-        *Appends().take(data(last, 3), verdict="acceptable").drop(data(last, 3), at=0).steps,
+        *Appends().accept(data(last, 3), verdict="acceptable").drop(data(last, 3), at=0).steps,
         requirements=[*WRAP, *DUPLICATE],
     )
     made.stream(
         "wrap-duplicate-from-before",
         "the batch before the wrap is sent again after it",
         *Appends()
-        .take(data(last - 1), verdict="acceptable")
-        .take(data(0), verdict="acceptable")
+        .accept(data(last - 1), verdict="acceptable")
+        .accept(data(0), verdict="acceptable")
         .drop(data(last - 1), at=0)
         .steps,
         requirements=[*WRAP, *DUPLICATE],
@@ -268,37 +271,42 @@ def _several(made: Theme) -> None:
     made.stream(
         "two-producers",
         "two producers alternate, each with its own sequences",
-        *Appends().take(data(0)).take(data(0, producer_id=OTHER)).take(data(2)).take(data(2, producer_id=OTHER)).steps,
+        *Appends()
+        .accept(data(0))
+        .accept(data(0, producer_id=OTHER))
+        .accept(data(2))
+        .accept(data(2, producer_id=OTHER))
+        .steps,
         requirements=ORDER,
     )
     made.stream(
         "two-producers-one-gap",
         "one producer leaves a gap, and the other continues",
         *Appends()
-        .take(data(0))
-        .take(data(0, producer_id=OTHER))
+        .accept(data(0))
+        .accept(data(0, producer_id=OTHER))
         .refuse(data(3), "sequence-gap")
-        .take(data(2, producer_id=OTHER))
+        .accept(data(2, producer_id=OTHER))
         .steps,
         requirements=ORDER,
     )
     made.stream(
         "two-producers-are-not-duplicates",
         "the same batch from another producer is not a duplicate",
-        *Appends().take(data(0)).take(data(0, producer_id=OTHER)).steps,
+        *Appends().accept(data(0)).accept(data(0, producer_id=OTHER)).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "others-between",
         "a batch without a producer id is between two batches of a producer",
-        *Appends().take(data(0)).take(plain(3)).take(data(2)).steps,
+        *Appends().accept(data(0)).accept(plain(3)).accept(data(2)).steps,
         requirements=ORDER,
     )
     made.stream(
         "producer-id-zero",
         "a producer with id 0 and epoch 0 is like any other: the broker detects its duplicate",
         *Appends()
-        .take(data(0, producer_id=0, producer_epoch=0))
+        .accept(data(0, producer_id=0, producer_epoch=0))
         .drop(data(0, producer_id=0, producer_epoch=0), at=0)
         .steps,
         requirements=[*DUPLICATE, "RB-PRODUCER-1"],

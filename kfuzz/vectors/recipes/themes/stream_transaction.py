@@ -31,45 +31,45 @@ def _txn(base_sequence: int, count: int = 2, **fields: Any) -> Raw:
 
 
 def _open() -> Appends:
-    return Appends().take(_txn(0), begins=True)
+    return Appends().accept(_txn(0), begins=True)
 
 
 def _ends(made: Theme) -> None:
     made.stream(
         "open",
         "an open transaction keeps the last stable offset at its first offset",
-        *_open().take(_txn(2)).steps,
+        *_open().accept(_txn(2)).steps,
         requirements=[*BATCHES, *STABLE],
     )
     for slug, kind in (("commit", COMMIT), ("abort", ABORT)):
         made.stream(
             f"{slug}",
             f"a transaction of two batches, then its {slug} marker; everything is stable after it",
-            *_open().take(_txn(2)).take(marker(kind), ends=True).steps,
+            *_open().accept(_txn(2)).accept(marker(kind), ends=True).steps,
             requirements=[*BATCHES, *MARKER, *STABLE],
         )
         made.stream(
             f"{slug}-then-another",
             f"after the {slug} marker, the producer's next transaction is open from its own first offset",
-            *_open().take(marker(kind), ends=True).take(_txn(2), begins=True).steps,
+            *_open().accept(marker(kind), ends=True).accept(_txn(2), begins=True).steps,
             requirements=[*BATCHES, *STABLE],
         )
     made.stream(
         "duplicate-inside",
         "a batch of an open transaction is sent again",
-        *_open().drop(_txn(0), at=0).take(marker(COMMIT), ends=True).steps,
+        *_open().drop(_txn(0), at=0).accept(marker(COMMIT), ends=True).steps,
         requirements=["SEQ-DUPLICATE-1", *STABLE],
     )
     made.stream(
         "duplicate-after-the-end",
         "a batch of a committed transaction is sent again and opens no new transaction",
-        *_open().take(marker(COMMIT), ends=True).drop(_txn(0), at=0).steps,
+        *_open().accept(marker(COMMIT), ends=True).drop(_txn(0), at=0).steps,
         requirements=["SEQ-DUPLICATE-1", *STABLE],
     )
     made.stream(
         "gap-inside",
         "a batch is missing inside a transaction",
-        *_open().refuse(_txn(5), "sequence-gap").take(marker(ABORT), ends=True).steps,
+        *_open().refuse(_txn(5), "sequence-gap").accept(marker(ABORT), ends=True).steps,
         requirements=["SEQ-ORDER-1"],
     )
 
@@ -79,35 +79,35 @@ def _stable(made: Theme) -> None:
     made.stream(
         "older-ends-first",
         "the older of two open transactions ends: the last stable offset moves to the first offset of the younger",
-        *_open().take(other, begins=True).take(marker(COMMIT), ends=True).steps,
+        *_open().accept(other, begins=True).accept(marker(COMMIT), ends=True).steps,
         requirements=STABLE,
     )
     made.stream(
         "younger-ends-first",
         "the younger of two open transactions ends: the last stable offset stays at the first offset of the older",
         *_open()
-        .take(other, begins=True)
-        .take(marker(COMMIT, producer_id=OTHER), ends=True)
-        .take(marker(COMMIT), ends=True)
+        .accept(other, begins=True)
+        .accept(marker(COMMIT, producer_id=OTHER), ends=True)
+        .accept(marker(COMMIT), ends=True)
         .steps,
         requirements=STABLE,
     )
     made.stream(
         "others-behind-open",
         "batches of others after an open transaction are not stable before it ends",
-        *_open().take(plain(4)).take(data(0, producer_id=OTHER)).take(marker(ABORT), ends=True).steps,
+        *_open().accept(plain(4)).accept(data(0, producer_id=OTHER)).accept(marker(ABORT), ends=True).steps,
         requirements=STABLE,
     )
     made.stream(
         "refused-opens-nothing",
         "a refused batch does not open a transaction",
-        *Appends().take(data(0)).refuse(_txn(7), "sequence-gap").take(plain()).steps,
+        *Appends().accept(data(0)).refuse(_txn(7), "sequence-gap").accept(plain()).steps,
         requirements=[*STABLE, "SEQ-ORDER-1"],
     )
     made.stream(
         "marker-of-other-producer",
         "another producer's marker leaves the transaction open",
-        *_open().take(marker(COMMIT, producer_id=OTHER), verdict="acceptable").steps,
+        *_open().accept(marker(COMMIT, producer_id=OTHER), verdict="acceptable").steps,
         requirements=[*MARKER, *STABLE],
     )
 
@@ -122,13 +122,13 @@ def _mixed(made: Theme) -> None:
     made.stream(
         "plain-batch-after-the-end",
         "a producer sends a batch that is not transactional after its transaction has ended",
-        *_open().take(marker(COMMIT), ends=True).take(data(2)).steps,
+        *_open().accept(marker(COMMIT), ends=True).accept(data(2)).steps,
         requirements=BATCHES,
     )
     made.stream(
         "plain-batch-before",
         "a producer sends a batch that is not transactional, then one that is",
-        *Appends().take(data(0)).take(_txn(2), begins=True).steps,
+        *Appends().accept(data(0)).accept(_txn(2), begins=True).steps,
         requirements=[*BATCHES, *STABLE],
     )
     made.stream(
@@ -140,20 +140,20 @@ def _mixed(made: Theme) -> None:
     made.stream(
         "new-epoch-inside",
         "a batch of a new epoch continues the old epoch's transaction, whose first offset stays the same",
-        *_open().take(_txn(0, producer_epoch=4), verdict="acceptable").steps,
+        *_open().accept(_txn(0, producer_epoch=4), verdict="acceptable").steps,
         requirements=[*BATCHES, "SEQ-EPOCH-1"],
     )
 
 
 def _coordinators(made: Theme) -> None:
     def ended() -> Appends:
-        return _open().take(marker(COMMIT, coordinator_epoch=12), ends=True).take(_txn(2), begins=True)
+        return _open().accept(marker(COMMIT, coordinator_epoch=12), ends=True).accept(_txn(2), begins=True)
 
     for slug, epoch in (("equal", 12), ("higher", 13)):
         made.stream(
             f"coordinator-epoch-{slug}",
             f"a marker of coordinator epoch 12 is followed by one of epoch {epoch}",
-            *ended().take(marker(ABORT, coordinator_epoch=epoch), ends=True).steps,
+            *ended().accept(marker(ABORT, coordinator_epoch=epoch), ends=True).steps,
             requirements=MARKER,
         )
     made.stream(
@@ -166,8 +166,8 @@ def _coordinators(made: Theme) -> None:
         "coordinator-epoch-of-other-producer",
         "each producer has its own coordinator epoch: another producer's may be lower",
         *ended()
-        .take(_txn(0, producer_id=OTHER), begins=True)
-        .take(marker(ABORT, coordinator_epoch=11, producer_id=OTHER), ends=True)
+        .accept(_txn(0, producer_id=OTHER), begins=True)
+        .accept(marker(ABORT, coordinator_epoch=11, producer_id=OTHER), ends=True)
         .steps,
         requirements=MARKER,
     )
@@ -177,46 +177,46 @@ def _odd_markers(made: Theme) -> None:
     made.stream(
         "marker-without-transaction",
         "the broker also writes a marker that ends no transaction",
-        *Appends().take(marker(ABORT), verdict="acceptable").steps,
+        *Appends().accept(marker(ABORT), verdict="acceptable").steps,
         requirements=MARKER,
     )
     made.stream(
         "marker-twice",
         "a marker is sent twice, as after a lost answer to the coordinator",
-        *_open().take(marker(COMMIT), ends=True).take(marker(COMMIT), verdict="acceptable").steps,
+        *_open().accept(marker(COMMIT), ends=True).accept(marker(COMMIT), verdict="acceptable").steps,
         requirements=MARKER,
     )
     made.stream(
         "marker-emptied",
         "a control batch without a record, as after compaction, does not end the transaction",
-        *_open().take(_emptied(), verdict="acceptable").steps,
+        *_open().accept(_emptied(), verdict="acceptable").steps,
         requirements=[*MARKER, "RB-COUNT-3"],
     )
     made.stream(
         "marker-without-producer",
         "a control batch without a producer id is not a marker",
         *_open()
-        .take(marker(COMMIT, producer_id=-1, producer_epoch=-1, transactional=False), verdict="acceptable")
+        .accept(marker(COMMIT, producer_id=-1, producer_epoch=-1, transactional=False), verdict="acceptable")
         .steps,
         requirements=MARKER,
     )
     made.stream(
         "marker-not-transactional",
         "a marker in a batch without the transactional bit ends the transaction",
-        *_open().take(marker(COMMIT, transactional=False), ends=True, verdict="acceptable").steps,
+        *_open().accept(marker(COMMIT, transactional=False), ends=True, verdict="acceptable").steps,
         requirements=MARKER,
     )
     longer = struct.pack(">hh", 1, COMMIT) + b"\x00\x09"
     made.stream(
         "marker-key-of-later-version",
         "a marker's key has version 1 and two more bytes; the broker reads it like version 0",
-        *_open().take(marker(COMMIT, key=longer), ends=True, verdict="acceptable").steps,
+        *_open().accept(marker(COMMIT, key=longer), ends=True, verdict="acceptable").steps,
         requirements=[*MARKER, "RB-CONTROL-2"],
     )
     made.stream(
         "marker-value-of-later-version",
         "a marker's value has version 1 and two more bytes; the broker reads it like version 0",
-        *_open().take(marker(COMMIT, value=struct.pack(">hih", 1, 0, 9)), ends=True, verdict="acceptable").steps,
+        *_open().accept(marker(COMMIT, value=struct.pack(">hih", 1, 0, 9)), ends=True, verdict="acceptable").steps,
         requirements=[*MARKER, "RB-CONTROL-4"],
     )
 
