@@ -1,8 +1,7 @@
-"""The pytest plugin of ``python -m tools.mutants``: names to coverage.py the test that runs, or runs only chosen tests.
+"""The pytest plugin of ``python -m tools.mutants``: limits the tests, and names to coverage.py the test that runs.
 
-Environment variables name its files: ``MUTANTS_NOTES`` receives the CPU seconds of each test, ``MUTANTS_CHOSEN`` lists
-the tests to run in order, and ``MUTANTS_SEEN`` receives the name of the test that failed. ``MUTANTS_CPU_SECONDS`` is
-the limit of this process and of each one that it starts.
+``MUTANTS_CPU_SECONDS`` in the environment is the limit of this process and of each one that it starts. The file
+``MUTANTS_NOTES`` receives the CPU seconds of each test.
 """
 
 from __future__ import annotations
@@ -32,18 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     if "MUTANTS_NOTES" in os.environ:
         config.pluginmanager.register(_Notes())
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if "MUTANTS_CHOSEN" in os.environ:
-        chosen: list[str] = json.loads(Path(os.environ["MUTANTS_CHOSEN"]).read_text())
-        items[:] = sorted((item for item in items if item.nodeid in chosen), key=lambda item: chosen.index(item.nodeid))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed and "MUTANTS_SEEN" in os.environ:
-        Path(os.environ["MUTANTS_SEEN"]).write_text(report.nodeid)
 
 
 class _Notes:

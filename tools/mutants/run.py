@@ -55,7 +55,7 @@ CLOCK_FACTOR: Final = 5.0
 MAP_SECONDS: Final = 1800.0
 COVERAGE: Final = Path(__file__).resolve().with_name("coverage.ini")
 PYTEST: Final = (
-    "-m", "pytest", "-q", "--no-header", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tools.mutants.plugin",
+    "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tools.mutants.plugin",
 )  # fmt: skip
 
 
@@ -75,38 +75,42 @@ class Copy:
         shutil.copytree(checkout, folder, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
         compileall.compile_dir(folder / "kfuzz", quiet=2)
 
-    def run(self, tests: Sequence[str], cpu_seconds: float, **names: Path) -> int | None:
-        """Pytest's exit code; None if it took too long. ``names`` are the plugin's files."""
+    def run(self, tests: Sequence[str], cpu_seconds: float, notes: Path | None = None) -> tuple[int | None, str]:
+        """Pytest's exit code, None if it took too long, and its output. ``notes`` is the plugin's file."""
         # The copy must see neither the settings of an outer run nor the user's own pytest options.
         dropped = ("MUTANTS_", "COVERAGE_", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-        environment |= {f"MUTANTS_{name.upper()}": str(path) for name, path in names.items()}
-        if "notes" in names:
+        if notes:
             environment |= {"COVERAGE_PROCESS_START": str(COVERAGE), "MUTANTS_ROOT": str(self.root)}
+            environment |= {"MUTANTS_NOTES": str(notes)}
         # The plugin comes from this checkout, everything else from the copy.
         folders = (self.root, COVERAGE.parents[2])
         environment |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONDONTWRITEBYTECODE": "1"}
         # Searching for plugins takes longer than most tests.
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         environment["MUTANTS_CPU_SECONDS"] = str(round(cpu_seconds))
-        process = subprocess.Popen(
-            [sys.executable, *PYTEST, "-m", self.marks, *tests],
-            cwd=self.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(CLOCK_FACTOR * cpu_seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            # Stop programs that the tests started and left running.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        # Not a pipe: a program that a test left running would keep it open.
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                [sys.executable, *PYTEST, "-m", self.marks, *tests],
+                cwd=self.root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                code: int | None = process.wait(CLOCK_FACTOR * cpu_seconds)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                # Stop programs that the tests started and left running.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            output.seek(0)
+            return code, output.read().decode("utf-8", "replace")
 
     def notes_of(self, file: str) -> dict[str, Any]:
         """What :class:`Map` has for each test file."""
@@ -126,24 +130,21 @@ class Copy:
         """Make the change, run the tests until one fails, and undo the change."""
         if not tests:
             return Result("survived", "no test runs it")
-        chosen, seen = self.root / "chosen.json", self.root / "seen.txt"
-        chosen.write_text(json.dumps([name for name, _ in tests]))
-        seen.unlink(missing_ok=True)
         file = self.root / change.path
         for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             stale.unlink()
         cpu_seconds = CPU_SECONDS + CPU_FACTOR * sum(seconds for _, seconds in tests)
         try:
             file.write_text(change.made())
-            files = list(dict.fromkeys(_file_of(test) for test in tests))
-            code = self.run(["-x", *files], cpu_seconds, chosen=chosen, seen=seen)
+            code, output = self.run(["-x", *(name for name, _ in tests)], cpu_seconds)
         finally:
             file.write_text(change.source)
         if code in (None, -signal.SIGXCPU, -signal.SIGKILL):
             return Result("timed out")
         if code == 0:
             return Result("survived")
-        return Result("noticed", seen.read_text() if seen.exists() else "the tests cannot be collected")
+        failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", output, re.MULTILINE)
+        return Result("noticed", failed[1] if failed else "the tests cannot be collected")
 
 
 @contextmanager
