@@ -19,8 +19,6 @@ from kfuzz.messages.codec import Message
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
 
-__all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size", "looking"]
-
 Size = Literal["small", "medium", "large"]
 SIZES: Final[tuple[Size, ...]] = get_args(Size)
 

@@ -24,8 +24,6 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import require_writable
 from kfuzz.units import parse_size, show_size
 
-__all__ = ["main"]
-
 DEMO: Final = Path(__file__).resolve().parents[1] / "spark_jobs/workloads/demo.toml"
 # The first lap also pays for memory that the system hands out for the first time.
 LAPS: Final = 3

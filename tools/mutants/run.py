@@ -113,7 +113,7 @@ class Copy:
             return code, output.read().decode("utf-8", "replace")
 
     def notes_of(self, file: str) -> dict[str, Any]:
-        """What :class:`Map` has for each test file."""
+        """The document that :class:`Map` has for the test file."""
         notes, folder = self.root / "notes.json", self.root / "lines"
         notes.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
@@ -261,7 +261,7 @@ def mapped(free: SimpleQueue[Copy], checkout: Path, kept: Path, tell: Callable[[
 
 
 def saved(kept: Path, checkout: Path, file: str) -> dict[str, Any] | None:
-    """What was recorded for a test file; None if there is nothing, or if a file that it depends on has changed."""
+    """The document that was recorded for a test file; None if there is nothing, or if a file that it depends on has changed."""
     place = _place(kept, file)
     document: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {"digest": ""}
     return document if document["digest"] == _digest(checkout, file, document) else None
