@@ -16,7 +16,7 @@ from benchmarks import kfuzz_work, peers
 from benchmarks.contestant import ROOT, START, Contestant, ContestantFailed, compare, made
 from benchmarks.measure import Contest, NotTheSameWork
 from benchmarks.message_set import MessageSet
-from benchmarks.mixed import CallCensus, Census, MixedSet, UniformSet
+from benchmarks.mixed import CallCensus, MixedSet, UniformSet
 from kfuzz import records
 from kfuzz.errors import UsageError
 
@@ -165,7 +165,3 @@ def test_a_cleaner_that_keeps_other_records_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(kfuzz_work, "compact_log", lambda log, retain, now_ms: honest(log, lambda *_: True, now_ms=0))
     with pytest.raises(NotTheSameWork, match="compact keeps 400 records"):
         work.census()
-
-
-def test_a_census_of_calls_counts_calls_first() -> None:
-    assert CallCensus.of(3, Census(30, 0, 300, 0, 3000, 0, 0)) == (3, 30, 300, 3000)

@@ -24,7 +24,7 @@ from benchmarks.paths import RECORD_PATHS
 from benchmarks.report import to_markdown
 from kfuzz import records
 from kfuzz.errors import UsageError
-from kfuzz.records import CODECS, Record
+from kfuzz.records import CODECS
 
 COLUMNS = ["path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max"]
 SET = MixedSet(2)
@@ -255,7 +255,3 @@ def test_kafka_clients_without_a_compiler_is_missing(monkeypatch: pytest.MonkeyP
 def test_kfuzz_at_a_peers_level_writes_the_same_records() -> None:
     for codec, level in peers.AioKafka.levels.items():
         assert kfuzz_work.encode(SET, codec, level).census() == SET.census
-
-
-def test_the_sets_records_are_kfuzz_records() -> None:
-    assert isinstance(SET.record_batches[0].records[0], Record)

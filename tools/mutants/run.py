@@ -261,7 +261,7 @@ def mapped(free: SimpleQueue[Copy], checkout: Path, kept: Path, tell: Callable[[
 
 
 def saved(kept: Path, checkout: Path, file: str) -> dict[str, Any] | None:
-    """The document that was recorded for a test file; None if there is nothing, or if a file that it depends on has changed."""
+    """The document of a test file; None if there is none, or if a file that it depends on has changed."""
     place = _place(kept, file)
     document: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {"digest": ""}
     return document if document["digest"] == _digest(checkout, file, document) else None
