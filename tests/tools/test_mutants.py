@@ -256,6 +256,11 @@ def test_a_change_that_makes_a_test_endless_times_out(copy: Copy, monkeypatch: p
     assert result.outcome == "timed out"
 
 
+def test_a_change_that_only_renames_a_case_survives(copy: Copy) -> None:
+    tests = [("tests/test_a.py::test_held", 0.1), ("tests/test_a.py::test_loose[7]", 0.1)]
+    assert copy.judge(change(MODULE, "forgotten", "return None"), tests).outcome == "survived"
+
+
 def test_code_that_cannot_be_imported_is_noticed(copy: Copy) -> None:
     broken = Change("kfuzz/a.py", MODULE, "number", 0, 0, "1 / 0", (1, 1), "")
     assert copy.judge(broken, [("tests/test_a.py::test_held", 0.1)]).outcome == "noticed"
