@@ -8,7 +8,6 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +15,12 @@ from typing import Any, Final
 from rich.console import Console
 
 from benchmarks.commands import console, exit_code
+from benchmarks.contestant import VENV_PYTHON
 from benchmarks.measure import LAP_MS, Ratio
 from benchmarks.message_peers import MESSAGE_PEERS
 from benchmarks.mixed import MixedSet
 from benchmarks.paths import FILE_PATHS, MESSAGE_PATHS, PATHS, RECORD_PATHS, Run, run_path
 from benchmarks.peers import PEERS, PeerMissing
-from benchmarks.remote import VENV_PYTHON
 from benchmarks.report import to_table, write
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
@@ -87,20 +86,18 @@ def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
     console.print(f"Python {platform.python_version()}, {run.rounds} rounds{portable}")
     rows: list[Ratio] = []
     mixed = MixedSet(QUICK_BATCHES if options.quick else BATCHES)
-    with ExitStack() as stack:
-        for group, known in GROUPS:
-            paths = [path for path in asked if path in group]
-            if paths and group is RECORD_PATHS:
-                console.print(f"{mixed.census.records} records")
-            peers = list(_installed(options, known, console)) if paths and known and not run.old else []
-            for peer in peers if known is PEERS else ():
-                stack.callback(peer.close)
-            for path in paths:
-                _say(path)
-                try:
-                    rows += run_path(path, mixed, peers, run)
-                except PeerMissing as error:
-                    console.print(f"{path} is not measured: {error}", soft_wrap=True)
+    for group, known in GROUPS:
+        paths = [path for path in asked if path in group]
+        if paths and group is RECORD_PATHS:
+            console.print(f"{mixed.census.records} records")
+        peers = list(_installed(options, known, console)) if paths and known and not run.old else []
+        for path in paths:
+            if sys.stderr.isatty():
+                print(f"{path} …", file=sys.stderr)
+            try:
+                rows += run_path(path, mixed, peers, run)
+            except PeerMissing as error:
+                console.print(f"{path} is not measured: {error}", soft_wrap=True)
     if not rows:
         raise UsageError("nothing was measured")
     return rows
@@ -150,11 +147,6 @@ def _installed(options: argparse.Namespace, known: Mapping[str, Callable[[], Any
         yield peer
     if not found:
         raise UsageError(f"there is no peer to compare with; peers for these paths: {', '.join(known)}")
-
-
-def _say(path: str) -> None:
-    if sys.stderr.isatty():
-        print(f"{path} …", file=sys.stderr)
 
 
 if __name__ == "__main__":

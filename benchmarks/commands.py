@@ -10,8 +10,6 @@ from rich.console import Console
 
 from kfuzz.errors import KfuzzError
 
-__all__ = ["console", "exit_code"]
-
 PIPE_COLUMNS: Final = 120
 
 

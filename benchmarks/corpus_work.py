@@ -1,84 +1,87 @@
-"""kfuzz's work on the files of a corpus: the verdict, verification, and writing it beside files of zeros. Imports
-``measure``, ``kfuzz.records`` and ``kfuzz.corpora``.
+"""kfuzz's work on corpora, and what it is compared with: making logs, writing, verifying and replaying them, and their
+records as Arrow batches.
+
+Imports ``measure``, ``mixed``, ``kfuzz_work``, ``kfuzz.records`` and ``kfuzz.corpora``; a peer's library, Spark's data
+source and ``kfuzz.replay`` only in the work that needs them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import os
 import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+import pyarrow as pa
+
+from benchmarks.kfuzz_work import census_of
 from benchmarks.measure import InProcess, Lap, NotTheSameWork
+from benchmarks.mixed import Content, MixedSet
 from kfuzz import records
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.layout import MANIFEST
-from kfuzz.corpora.manifest import read_manifest
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.segment import log_chunks, synthesiser
 from kfuzz.corpora.storage import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Topic, Workload, load
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Batches, Legacy, Range, Topic, Values, Workload, load, render
+from kfuzz.records import Codec
 
-__all__ = [
-    "CorpusCensus",
-    "Written",
-    "check_corpus",
-    "generate_corpus",
-    "log_sizes",
-    "make_corpus",
-    "verify_corpus",
-    "write_zeros",
-]
-
-MIXED: Final = Path(__file__).resolve().parents[1] / "spark_jobs/workloads/mixed.toml"
-# Verification opens a corpus once, which takes some milliseconds; a corpus is never small.
-CORPUS_BYTES: Final = 256 * 1024 * 1024
-CORPUS_BYTES_MIN: Final = 4 * 1024 * 1024
+ROOT: Final = Path(__file__).resolve().parents[1]
+MIXED: Final = ROOT / "spark_jobs/workloads/mixed.toml"
 # As verification allows.
 LIMITS: Final = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
+SEGMENT_BYTES: Final = 64 * MIB
+ZEROS: Final = bytes(MIB)
+# The topic of uniform corpora: uncompressed batches of 100 records with values of 100 bytes.
+TOPIC: Final = "uniform"
 
 
-class CorpusCensus(NamedTuple):
-    """A contestant's counts from reading a corpus."""
+class LogCensus(NamedTuple):
+    """The contents of logs."""
 
     records: int
     batches: int
     bytes: int
 
 
-def make_corpus(out: Path, kind: str, share: float) -> CorpusCensus:
-    """Generate a corpus of uncompressed 100-byte values, or of the mixed workload; say what it holds."""
-    workload = load(MIXED) if kind == "mixed" else Workload(topics=(Topic("uniform"),))
-    rows = generate(replace(workload, size=max(round(CORPUS_BYTES * share), CORPUS_BYTES_MIN)), out)
-    return CorpusCensus(*(sum(getattr(row, name) for row in rows) for name in CorpusCensus._fields))
+def uniform(size: int) -> Workload:
+    """A workload of ``size`` bytes of :data:`TOPIC`."""
+    return replace(Workload(topics=(Topic(TOPIC),)), size=size, segment_bytes=SEGMENT_BYTES)
 
 
-def verify_corpus(out: Path) -> InProcess:
-    """A ``verify`` of the corpus in ``out``."""
-    rows = read_manifest(out / MANIFEST)
-    # Verification gives problems alone. It has none only if it met exactly what the manifest says.
-    census = CorpusCensus(*(sum(getattr(row, name) for row in rows) for name in CorpusCensus._fields))
+def made(out: Path, workload: Workload) -> LogCensus:
+    """Generate the corpus; what it holds."""
+    rows = list(generate(workload, out))
+    return LogCensus(*(sum(getattr(row, name) for row in rows) for name in LogCensus._fields))
+
+
+# --- verification ---------------------------------------------------------------------------------------------------
+
+
+def verify_corpus(out: Path, expected: LogCensus) -> InProcess:
+    """A ``verify`` of the corpus in ``out``. It finds no problem only if it met exactly what the manifest says."""
 
     def run() -> int:
         if problems := verify(out, jobs=1):
             raise NotTheSameWork(f"verification of the corpus found a problem: {problems[0]}")
-        return census.records
+        return expected.records
 
-    def take_census() -> CorpusCensus:
-        run()
-        return census
-
-    return InProcess(run, take_census)
+    return InProcess(run, lambda: expected._replace(records=run()))
 
 
 def check_corpus(out: Path) -> InProcess:
     """A strict ``records.check`` of each log, mapped as verification maps it."""
     logs = sorted(out.rglob("*.log"))
 
-    def take_census() -> CorpusCensus:
+    def census() -> LogCensus:
         record_count = batch_count = size = 0
         for log in logs:
             with open(log, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -88,15 +91,73 @@ def check_corpus(out: Path) -> InProcess:
                 record_count += verdict.record_count
                 batch_count += verdict.batch_count
                 size += len(mapped)
-        return CorpusCensus(record_count, batch_count, size)
+        return LogCensus(record_count, batch_count, size)
 
-    return InProcess(lambda: take_census().records, take_census)
+    return InProcess(lambda: census().records, census)
+
+
+# --- the generator in memory ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GeneratedSet(MixedSet):
+    """The records of one segment of ``megabytes`` MiB before compression: keys of 10 bytes, values of 100."""
+
+    batches: int = 0
+    each: int = 100
+    codec: Codec = "none"
+    kind: Literal["random", "text"] = "random"
+    megabytes: int = 64
+
+    @property
+    def workload(self) -> Workload:
+        """The generator's output: ``each`` records to a batch, all in one format."""
+        codecs = ((self.codec, 1),)
+        topic = Topic(
+            "generated",
+            values=Values(size=Range(100, 100), kind=self.kind),
+            batches=Batches(records=Range(self.each, self.each), codecs=codecs),
+            legacy=Legacy(magic1=float(self.magic == 1), codecs=codecs),
+        )
+        return Workload(topics=(topic,), size=self.megabytes * MIB, segment_bytes=self.megabytes * MIB)
+
+    @cached_property
+    def log(self) -> bytes:
+        """The segment's log."""
+        workload = self.workload
+        return b"".join(bytes(chunk) for segment in Plan(workload) for chunk in log_chunks(segment, workload))
+
+    @cached_property
+    def contents(self) -> list[list[Content]]:
+        rows = [
+            [Content(one.timestamp or 0, one.key, one.value, []) for one in batch.records]
+            for batch in records.decode(self.log)
+        ]
+        if self.magic == 2:
+            return rows
+        # Each message is a batch of its own here; a builder gets as many as a batch of magic 2 has.
+        flat = [content for batch in rows for content in batch]
+        return [flat[at : at + self.each] for at in range(0, len(flat), self.each)]
+
+
+def generate_log(wanted: GeneratedSet) -> InProcess:
+    """Make the segment's log, indexes and sums in memory. Nothing is written."""
+    workload = wanted.workload
+    plan = Plan(workload)
+
+    def run() -> int:
+        count = 0
+        for segment in plan:
+            making = synthesiser(segment, workload.index_interval_bytes)
+            while making.fill():
+                pass
+            count += making.records
+        return count
+
+    return InProcess(run, lambda: census_of([wanted.log]))
 
 
 # --- writing, by the clock ------------------------------------------------------------------------------------------
-
-SEGMENT_BYTES: Final = 64 * MIB
-ZEROS: Final = bytes(MIB)
 
 
 class Written(NamedTuple):
@@ -109,37 +170,29 @@ class _OnClock(InProcess):
     """``write`` fills the folder ``out``, which is emptied before. A lap is one pass, by the clock."""
 
     def __init__(self, out: Path, write: Callable[[], int]) -> None:
-        def run() -> int:
-            self._empty(out)
-            return write()
-
-        super().__init__(run, lambda: Written(run()))
-        self._out, self._write = out, write
+        super().__init__(write, lambda: Written(write()))
+        self._out = out
 
     def warm_up(self) -> None:
         """The census has written once."""
 
     def lap(self, lap_ms: int) -> Lap:
-        self._empty(self._out)
+        shutil.rmtree(self._out)
+        self._out.mkdir()
         os.sync()
         start = time.perf_counter_ns()
-        written = self._write()
+        written = self.run()
         return Lap(time.perf_counter_ns() - start, written)
-
-    @staticmethod
-    def _empty(out: Path) -> None:
-        shutil.rmtree(out)
-        out.mkdir()
 
 
 def log_sizes(out: Path, size: int) -> list[int]:
     """The sizes of the logs of a corpus of ``size`` bytes, which is written to ``out``."""
-    return [row.bytes for row in generate(_disk_workload(size), out / "corpus")]
+    return [row.bytes for row in generate(uniform(size), out / "corpus")]
 
 
 def generate_corpus(out: Path, size: int) -> InProcess:
     """Write a corpus with all processors."""
-    return _OnClock(out, lambda: sum(row.bytes for row in generate(_disk_workload(size), out / "corpus")))
+    return _OnClock(out, lambda: made(out / "corpus", uniform(size)).bytes)
 
 
 def write_zeros(out: Path, sizes: Sequence[int], threads: int | None) -> InProcess:
@@ -159,5 +212,147 @@ def write_zeros(out: Path, sizes: Sequence[int], threads: int | None) -> InProce
     return _OnClock(out, write_all)
 
 
-def _disk_workload(size: int) -> Workload:
-    return replace(Workload(topics=(Topic("uniform"),)), size=size, segment_bytes=SEGMENT_BYTES)
+# --- Arrow batches --------------------------------------------------------------------------------------------------
+
+# A worker of Spark reads, copies keys and values, and writes an Arrow stream, here to nowhere and without a session.
+# The JVM's work is not measured.
+CORPUS: Final = "corpus"
+WORKLOAD: Final = "workload.toml"
+
+
+class Rows(NamedTuple):
+    """How many rows the batches have."""
+
+    rows: int
+
+
+def make_rows(place: Path, size: int, rows: str) -> tuple[int, Rows]:
+    """Write a uniform corpus and its workload; the bytes of its logs, and its records or batches."""
+    workload = uniform(size)
+    held = made(place / CORPUS, workload)
+    (place / WORKLOAD).write_text(render(workload))
+    return held.bytes, Rows(getattr(held, rows))
+
+
+def read_rows(place: Path, source: str, rows: Any, columns: list[str] | None) -> InProcess:
+    """Read the log of ``source``, or make its rows in memory."""
+    from kfuzz import logs
+    from kfuzz.corpora import generated
+
+    if source == "log":
+        return _counted(lambda: logs.read(place / CORPUS, columns=columns))
+    workload = load(place / WORKLOAD)
+    return _counted(lambda: generated.read(workload, rows=rows, columns=columns))
+
+
+def read_rows_as_worker(place: Path, source: str, rows: str, columns: list[str] | None) -> InProcess:
+    """The same through the data source of Spark, into an Arrow stream."""
+    from pyspark.sql.datasource import CaseInsensitiveDict
+
+    from kfuzz.spark.source import GeneratedSource, KafkaLogSource
+
+    chosen = {} if columns is None else {"columns": ",".join(columns)}
+    reading: Any
+    if source == "log":
+        reading = KafkaLogSource(CaseInsensitiveDict({"path": str(place / CORPUS)} | chosen))
+    else:
+        reading = GeneratedSource(CaseInsensitiveDict({"workload": str(place / WORKLOAD), "rows": rows} | chosen))
+
+    def sent() -> Iterator[pa.RecordBatch]:
+        reader = reading.reader(schema=reading.schema())
+        with pa.OSFile(os.devnull, "wb") as sink, pa.ipc.new_stream(sink, reader.arrow) as stream:
+            for share in reader.partitions():
+                for batch in reader.read(share):
+                    stream.write_batch(batch)
+                    yield batch
+
+    return _counted(sent)
+
+
+def _counted(reading: Callable[[], Iterator[pa.RecordBatch]]) -> InProcess:
+    def run() -> int:
+        return sum(batch.num_rows for batch in reading())
+
+    return InProcess(run, lambda: Rows(run()))
+
+
+# --- replays, to a broker that only acknowledges --------------------------------------------------------------------
+
+# Large enough for a batch of the log.
+PRODUCED_BYTES_MAX: Final = 1 << 20
+
+
+class ReplayCensus(NamedTuple):
+    """The counts that the broker acknowledged."""
+
+    records: int
+    batches: int
+
+
+class _Acknowledged(InProcess):
+    """Work with a broker of its own, in another process."""
+
+    def __init__(self, send: Callable[[int], ReplayCensus]) -> None:
+        self.broker = subprocess.Popen(
+            [sys.executable, ROOT / "benchmarks" / "acknowledger.py", TOPIC],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self.broker.stdout is not None
+        port = int(self.broker.stdout.readline())
+        super().__init__(lambda: send(port).records, lambda: send(port))
+
+    def close(self) -> None:
+        self.broker.communicate()
+
+
+def replay_log(out: Path) -> InProcess:
+    """A replay of the log as it is, as ``kfuzz corpus replay --pipeline`` does it."""
+    from kfuzz.replay import Address, Settings, find_parts, replay
+
+    def send(port: int) -> ReplayCensus:
+        report = replay(find_parts(out), Settings(Address("127.0.0.1", port), pipelined=True))
+        if not report.is_clean:
+            raise NotTheSameWork(f"the replay did not send everything: {report.to_json()}")
+        return ReplayCensus(report.sent.records, report.sent.batches)
+
+    return _Acknowledged(send)
+
+
+def aiokafka_producer(out: Path) -> InProcess:
+    """The cheapest loop of aiokafka's producer: its compiled builder for each batch, and ``send_batch``.
+
+    The values are ready before, and the batches have the log's records. Five of them may be on their way.
+    """
+    from aiokafka import AIOKafkaProducer
+
+    ready = [
+        [(one.timestamp, one.key, one.value) for one in batch.records]
+        for log in sorted(out.rglob("*.log"))
+        for batch in records.decode(log.read_bytes())
+    ]
+
+    async def produced(port: int) -> ReplayCensus:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=f"127.0.0.1:{port}",
+            acks="all",
+            max_batch_size=PRODUCED_BYTES_MAX,
+            enable_idempotence=False,
+        )
+        await producer.start()
+        counted = 0
+        try:
+            answers = []
+            for rows in ready:
+                builder = producer.create_batch()
+                for timestamp, key, value in rows:
+                    builder.append(timestamp=timestamp, key=key, value=value)
+                builder.close()
+                answers.append(await producer.send_batch(builder, TOPIC, partition=0))
+                counted += builder.record_count()
+            await asyncio.gather(*answers)
+        finally:
+            await producer.stop()
+        return ReplayCensus(counted, len(answers))
+
+    return _Acknowledged(lambda port: asyncio.run(produced(port)))

@@ -11,6 +11,7 @@ A fuzzer that stops at a find is started again with the time that is left.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -20,17 +21,16 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
 import click
 import psutil
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks.commands import exit_code
+from benchmarks.commands import console, exit_code
 from kfuzz.cli import options
 from kfuzz.cli.console import echo_json
 from kfuzz.display import progress
@@ -78,6 +78,8 @@ class Decoder(ABC):
     form: ClassVar[Format]
     environment: ClassVar[Mapping[str, str]] = {}
     build: ClassVar[tuple[tuple[str, ...], ...]]
+    # How the log names the input that stopped the fuzzer. AFL++ continues after a find; if it stops, that is an error.
+    found: ClassVar[str] = ""
 
     def __init__(self, work: Path) -> None:
         self.folder = work / self.name
@@ -94,7 +96,7 @@ class Decoder(ABC):
             for command in self.build:
                 done = _call(command, self.folder, {"CARGO_TARGET_DIR": str(self.folder / "target")})
                 if done.returncode:
-                    raise click.ClickException(f"{self.name} does not build: {_last_line(done)}")
+                    raise _failed(f"{self.name} does not build", done)
 
     def export(self, place: Path, start: str) -> None:
         """Write what a campaign in ``place`` begins with, into ``place/kit``."""
@@ -132,9 +134,13 @@ class Decoder(ABC):
     def command(self, place: Path, start: str, seed: int) -> list[str]:
         """The command that fuzzes in ``place`` until it is interrupted."""
 
-    @abstractmethod
     def set_aside(self, place: Path, log: str) -> bool:
         """Remove the input that stopped the fuzzer from what it begins with. False if there is no such input."""
+        found = re.findall(self.found, log, re.MULTILINE) if self.found else []
+        for name in found:
+            for folder in (place / "corpus", self.seeds_to(place), self.seeds_to(place) / "seeds"):
+                (folder / name).unlink(missing_ok=True)
+        return bool(found)
 
     @abstractmethod
     def coverage(self, place: Path, start: str) -> int:
@@ -151,6 +157,7 @@ class KafkaProtocol(Decoder):
     form = "libfuzzer"
     environment: ClassVar[Mapping[str, str]] = {"KEEP_GOING": "1", "RUST_BACKTRACE": "0"}
     build = (("cargo", "build", "--release", "--quiet"),)
+    found = r"Test unit written to \S*-([0-9a-f]{40})$"
 
     @property
     def program(self) -> Path:
@@ -167,19 +174,12 @@ class KafkaProtocol(Decoder):
         options = [f"-seed={seed}", "-rss_limit_mb=4096", "-timeout=10", f"-artifact_prefix={place / 'found'}/"]
         return [str(self.program), *options, *words, str(place / "corpus"), str(place / "kit" / "seeds")]
 
-    def set_aside(self, place: Path, log: str) -> bool:
-        found = re.findall(r"Test unit written to \S*-([0-9a-f]{40})$", log, re.MULTILINE)
-        for name in found:
-            for folder in ("corpus", "kit/seeds"):
-                (place / folder / name).unlink(missing_ok=True)
-        return bool(found)
-
     def coverage(self, place: Path, start: str) -> int:
         command = [str(self.program), "-runs=0", "-rss_limit_mb=4096", str(place / "corpus"), str(place / "kit/seeds")]
         done = _call(command, place, self.environment)
         if reached := re.search(r"INITED cov: (\d+)", done.stderr):
             return int(reached[1])
-        raise click.ClickException(f"the corpus of {self.name} cannot be replayed: {_last_line(done)}")
+        raise _failed(f"the corpus of {self.name} cannot be replayed", done)
 
 
 class FranzGo(Decoder):
@@ -191,6 +191,7 @@ class FranzGo(Decoder):
     tools = ("go",)
     form = "go"
     function = "FuzzProcessFetchPartition"
+    found = rf"{function}/([0-9a-f]+)$"
     environment: ClassVar[Mapping[str, str]] = {"KEEP_GOING": "1", "REPAIR": "0"}
     build = (
         ("go", "test", "-c", f"-fuzz={function}", "-o", "fuzz.test", "."),
@@ -211,12 +212,6 @@ class FranzGo(Decoder):
         options = [f"-test.fuzz={self.function}", "-test.run=^$", "-test.parallel=1", "-test.fuzzminimizetime=10x"]
         return [str(self.folder / "fuzz.test"), *options, f"-test.fuzzcachedir={place / 'cache'}"]
 
-    def set_aside(self, place: Path, log: str) -> bool:
-        found = re.findall(rf"{self.function}/([0-9a-f]+)$", log, re.MULTILINE)
-        for name in found:
-            (self.seeds_to(place) / name).unlink(missing_ok=True)
-        return bool(found)
-
     def coverage(self, place: Path, start: str) -> int:
         replay = place / "replay"
         # The client's work before it gets bytes is the same in all columns.
@@ -234,7 +229,7 @@ class FranzGo(Decoder):
         # The harness reads the repaired inputs only if it did so before.
         done = _call(command, replay, {**self.environment, **(self.mutator(replay) if start == KIT else {})})
         if done.returncode:
-            raise click.ClickException(f"the corpus of {self.name} cannot be replayed: {_last_line(done)}")
+            raise _failed(f"the corpus of {self.name} cannot be replayed", done)
         blocks = (line.rsplit(" ", 2) for line in (replay / "profile").read_text().splitlines()[1:])
         return {(block, int(statements)) for block, statements, count in blocks if int(count)}
 
@@ -266,17 +261,13 @@ class Librdkafka(Decoder):
         options = ["-s", str(seed), "-t", self.timeout, "-i", str(place / "kit" / "seeds"), "-o", str(place / "out")]
         return ["afl-fuzz", *options, *words, "--", str(self.folder / "harness")]
 
-    def set_aside(self, place: Path, log: str) -> bool:
-        # AFL++ continues after a find. If it stops, something else is wrong.
-        return False
-
     def coverage(self, place: Path, start: str) -> int:
         queue = place / "out" / "default" / "queue"
         options = ["-C", "-q", "-t", self.timeout.rstrip("+"), "-i", str(queue), "-o", str(place / "edges")]
         done = _call(["afl-showmap", *options, "--", str(self.folder / "harness")], place, self.environment)
         edges = (place / "edges").read_text().splitlines() if (place / "edges").is_file() else []
         if not edges:
-            raise click.ClickException(f"the corpus of {self.name} cannot be replayed: {_last_line(done)}")
+            raise _failed(f"the corpus of {self.name} cannot be replayed", done)
         return len(edges)
 
 
@@ -297,9 +288,9 @@ def _call(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     )
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+def _failed(what: str, done: subprocess.CompletedProcess[str]) -> click.ClickException:
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    return click.ClickException(f"{what}: {lines[-1] if lines else f'exit code {done.returncode}'}")
 
 
 def _run(
@@ -356,17 +347,19 @@ def _cpu_s(process: psutil.Process) -> float:
     return 0.0
 
 
-def measure(decoder: Decoder, start: str, seeds: Sequence[int], cpu_seconds: float, work: Path) -> Iterator[int | Cell]:
-    """Fuzz once with each seed. Yields the number of runs so far, and the cell at the end."""
+def measure(
+    decoder: Decoder, start: str, seeds: Sequence[int], cpu_seconds: float, work: Path, done: Callable[[], None]
+) -> Cell:
+    """Fuzz once with each seed; ``done`` is called after each run."""
     coverage, restarts = [], 0
-    for number, seed in enumerate(seeds, 1):
+    for seed in seeds:
         place = work / f"{decoder.name}-{start.replace(' ', '-')}-{seed}"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         restarts += decoder.fuzz(place, start, seed, cpu_seconds)
         coverage.append(decoder.coverage(place, start))
-        yield number
-    yield Cell(decoder.name, start, tuple(coverage), restarts)
+        done()
+    return Cell(decoder.name, start, tuple(coverage), restarts)
 
 
 @click.command()
@@ -398,30 +391,21 @@ def main(names: tuple[str, ...], seeds: int, cpu_seconds: int, folder: Path, as_
     for decoder in decoders:
         click.echo(f"building {decoder.name}", err=True)
         decoder.prepare()
-    cells: list[Cell] = []
-    total = seeds * sum(len(decoder.starts) for decoder in decoders)
-    with progress("runs", total, quiet=as_json) as set_done:
-        for decoder in decoders:
-            for start in decoder.starts:
-                before = seeds * len(cells)
-                for made in measure(decoder, start, range(1, seeds + 1), cpu_seconds, folder):
-                    if isinstance(made, Cell):
-                        cells.append(made)
-                    else:
-                        set_done(before + made)
+    work = [(decoder, start) for decoder in decoders for start in decoder.starts]
+    runs = itertools.count(1)
+    with progress("runs", seeds * len(work), quiet=as_json) as set_done:
+        cells = [
+            measure(decoder, start, range(1, seeds + 1), cpu_seconds, folder, lambda: set_done(next(runs)))
+            for decoder, start in work
+        ]
     if as_json:
-        echo_json(
-            [
-                {"decoder": cell.decoder, "start": cell.start, "coverage": cell.coverage, "restarts": cell.restarts}
-                for cell in cells
-            ]
-        )
+        echo_json([asdict(cell) for cell in cells])
         return
     table = Table("decoder", "fuzzer", "counted", *STARTS)
     for decoder in decoders:
         by_start = {cell.start: str(cell) for cell in cells if cell.decoder == decoder.name}
         table.add_row(decoder.name, decoder.fuzzer, decoder.counts, *(by_start.get(start, "–") for start in STARTS))
-    Console(width=120 if not sys.stdout.isatty() else None).print(table)
+    console().print(table)
 
 
 def _run_main() -> None:

@@ -7,27 +7,36 @@ command, with the start of Python, the seeds, and the other reader.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks.commands import console
 from benchmarks.planting import TRUTH, Garden, Planted, planted
 from kfuzz.cli import options
 from kfuzz.cli.console import echo_json
 from kfuzz.display import progress
 
 WITHOUT: Final = ("nothing", "coverage", "structure", "truth")
+# A campaign in the copy of kfuzz. It prints how many causes it has found.
+ONCE: Final = """
+import json, sys
+from kfuzz.fuzz import campaign
+from kfuzz.fuzz.other_reader import named_testee
+target, truth, settings = json.loads(sys.argv[1])
+[result] = campaign.run([target], stop_at_first=True, truth=truth and named_testee(truth), **settings)
+print(len(result.causes))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +56,33 @@ class Cell:
         return f"{median:.1f}" if len(found) == len(self.cpu_seconds) else f"{median:.1f} ({len(found)})"
 
 
-def measure(garden: Garden, bug: Planted, without: str, seeds: Sequence[int], seconds: int) -> Cell:
-    """Look for a planted bug once with each seed. The bug must be planted."""
-    return Cell(bug.name, without, tuple(_look(garden, bug, without, seed, seconds) for seed in seeds))
+def measure(
+    garden: Garden, bug: Planted, without: str, seeds: Sequence[int], seconds: int, done: Callable[[], None]
+) -> Cell:
+    """Look for a planted bug once with each seed; ``done`` is called after each. The bug must be planted."""
+    found = []
+    for seed in seeds:
+        found.append(_look(garden, bug, without, seed, seconds))
+        done()
+    return Cell(bug.name, without, tuple(found))
 
 
 def _look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) -> float | None:
     with tempfile.TemporaryDirectory(prefix="kfuzz-bench-") as out:
         settings = {
-            "target": bug.target,
-            "sanitizer": bug.sanitizer,
-            "truth": TRUTH if bug.truth and without != "truth" else None,
-            "without": without,
-            "seed": seed,
             "seconds": seconds,
+            "seed": seed,
+            "sanitizer": bug.sanitizer,
+            "without": without if without in ("coverage", "structure") else None,
             "out": out,
         }
+        truth = TRUTH if bug.truth and without != "truth" else None
         before = _children_cpu_s()
         try:
-            done = garden.call("-m", "benchmarks.fuzz_once", json.dumps(settings))
+            done = garden.call("-c", ONCE, json.dumps([bug.target, truth, settings]))
         except subprocess.CalledProcessError as error:
             raise click.ClickException(f"the campaign for {bug.name} failed:\n{error.stderr.strip()}") from None
-        return _children_cpu_s() - before if json.loads(done.stdout)["found"] else None
+        return _children_cpu_s() - before if json.loads(done.stdout) else None
 
 
 def _children_cpu_s() -> float:
@@ -98,29 +112,22 @@ def main(
     bugs = [known[name] for name in names] or list(known.values())
     work = [(bug, [part for part in parts_of(bug) if not only or part in only]) for bug in bugs]
     garden = Garden(folder) if folder else Garden()
-    cells: dict[str, list[Cell]] = {}
-    done = 0
+    cells: list[Cell] = []
+    runs = itertools.count(1)
     with progress("campaigns", seeds * sum(len(parts) for _, parts in work), quiet=as_json) as set_done:
         for bug, parts in work:
             with garden.with_bug(bug):
                 for part in parts:
-                    cells.setdefault(bug.name, []).append(measure(garden, bug, part, range(1, seeds + 1), seconds))
-                    done += seeds
-                    set_done(done)
+                    cells.append(measure(garden, bug, part, range(1, seeds + 1), seconds, lambda: set_done(next(runs))))
     if as_json:
-        echo_json(
-            [
-                {"bug": cell.bug, "without": cell.without, "cpu_seconds": cell.cpu_seconds}
-                for found in cells.values()
-                for cell in found
-            ]
-        )
+        echo_json([asdict(cell) for cell in cells])
         return
-    table = Table("bug", "target", *(f"without {part}" for part in WITHOUT if not only or part in only))
+    columns = [part for part in WITHOUT if not only or part in only]
+    table = Table("bug", "target", *(f"without {part}" for part in columns))
     for bug, _ in work:
-        by_part = {cell.without: str(cell) for cell in cells[bug.name]}
-        table.add_row(bug.name, bug.target, *(by_part.get(part, "") for part in WITHOUT if not only or part in only))
-    Console(width=120 if not sys.stdout.isatty() else None).print(table)
+        by_part = {cell.without: str(cell) for cell in cells if cell.bug == bug.name}
+        table.add_row(bug.name, bug.target, *(by_part.get(part, "") for part in columns))
+    console().print(table)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, Protocol
 
 from kfuzz.errors import KfuzzError
 
-__all__ = ["LAP_MS", "Census", "Contest", "InProcess", "Lap", "NotTheSameWork", "Ratio", "Work", "confirm", "measure"]
-
 
 class NotTheSameWork(KfuzzError):
     """A contestant read or wrote other data than the set's, so its time cannot be compared."""

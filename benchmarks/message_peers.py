@@ -10,9 +10,10 @@ import datetime
 import enum
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from benchmarks.measure import InProcess
 from benchmarks.message_set import NOT_KNOWN, MessageCensus, MessageSet, Sample, looking
@@ -21,86 +22,112 @@ from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Field, key_of
 from kfuzz.messages.schemas import default_of
 
-__all__ = ["MESSAGE_PEERS", "KafkaPythonMessages", "Kio", "MessagePeer"]
 
-
-class MessagePeer(Protocol):
+class MessagePeer:
     """A library under comparison."""
 
     name: str
-    version: str
+
+    def __init__(self) -> None:
+        self.version = version(self.name)
+
+    def reader(self, sample: Sample) -> tuple[Callable[..., Any], Sequence[Any]]:
+        """The call that reads the sample's bytes, and its arguments."""
+        raise NotImplementedError
+
+    def found(self, read: Any) -> Any:
+        """The object in what the call returned."""
+        return read
+
+    def writer(self, sample: Sample) -> Callable[[], bytes]:
+        """The call that writes the library's own object, which it has read itself."""
+        raise NotImplementedError
+
+    def attribute(self, name: str) -> str:
+        """The library's name of a field."""
+        raise NotImplementedError
+
+    def values(self, found: Any, sample: Sample) -> Message:
+        """Convert an object to kfuzz's form."""
+        raise NotImplementedError
 
     def decode(self, messages: MessageSet) -> InProcess:
         """Decode to the library's own objects."""
+        works = [self.reader(sample) for sample in messages.samples]
+
+        def run() -> int:
+            for read, arguments in works:
+                read(*arguments)
+            return len(works)
+
+        def census() -> MessageCensus:
+            found = (self.found(read(*arguments)) for read, arguments in works)
+            return messages.census_of_values(map(self.values, found, messages.samples))
+
+        return InProcess(run, census)
 
     def look(self, messages: MessageSet) -> InProcess:
         """Decode, and read every field of the objects once."""
-
-    def encode(self, messages: MessageSet) -> InProcess:
-        """Encode the library's own objects, which it has decoded itself."""
-
-
-class Kio:
-    """kio: its reader is compiled, its writer is Python. It has its own classes for structs and for some values."""
-
-    name = "kio"
-
-    def __init__(self) -> None:
-        serial = library("kio.serial", "bench")
-        self.entity_reader = serial.entity_reader
-        self.entity_writer = serial.entity_writer
-        self.version = version("kio")
-
-    def decode(self, messages: MessageSet) -> InProcess:
-        works = [(self.entity_reader(self.entity(sample)), sample.data) for sample in messages.samples]
+        works = [(*self.reader(sample), looking(sample, self.attribute)) for sample in messages.samples]
 
         def run() -> int:
-            for read, data in works:
-                read(data, 0)
-            return len(works)
-
-        return InProcess(run, lambda: messages.census_of_values(_of_kio(read(data, 0)[0]) for read, data in works))
-
-    def look(self, messages: MessageSet) -> InProcess:
-        works = [
-            (self.entity_reader(self.entity(sample)), sample.data, looking(sample, _name_of_kio))
-            for sample in messages.samples
-        ]
-
-        def run() -> int:
-            for read, data, look_at in works:
-                look_at(read(data, 0)[0])
+            for read, arguments, look_at in works:
+                look_at(self.found(read(*arguments)))
             return len(works)
 
         return InProcess(run, self.decode(messages).census)
 
     def encode(self, messages: MessageSet) -> InProcess:
-        works = []
-        for sample in messages.samples:
-            entity = self.entity(sample)
-            works.append((self.entity_writer(entity), self.entity_reader(entity)(sample.data, 0)[0]))
+        """Encode the library's own objects, which it has decoded itself."""
+        works = [self.writer(sample) for sample in messages.samples]
 
-        def encoded(write: Callable[[io.BytesIO, Any], None], value: Any) -> bytes:
+        def run() -> int:
+            for write in works:
+                write()
+            return len(works)
+
+        return InProcess(run, lambda: messages.census_of_bytes(bytes(write()) for write in works))
+
+
+class Kio(MessagePeer):
+    """kio: its reader is compiled, its writer is Python. It has its own classes for structs and for some values."""
+
+    name = "kio"
+
+    def __init__(self) -> None:
+        self.serial = library("kio.serial", "bench")
+        super().__init__()
+
+    def reader(self, sample: Sample) -> tuple[Callable[..., Any], Sequence[Any]]:
+        return self.serial.entity_reader(self.entity(sample)), (sample.data, 0)
+
+    def found(self, read: Any) -> Any:
+        return read[0]
+
+    def writer(self, sample: Sample) -> Callable[[], bytes]:
+        read, arguments = self.reader(sample)
+        value = self.found(read(*arguments))
+        write = self.serial.entity_writer(self.entity(sample))
+
+        def encoded() -> bytes:
             buffer = io.BytesIO()
             write(buffer, value)
             return buffer.getvalue()
 
-        def run() -> int:
-            for write, value in works:
-                encoded(write, value)
-            return len(works)
+        return encoded
 
-        return InProcess(run, lambda: messages.census_of_bytes(encoded(write, value) for write, value in works))
+    def attribute(self, name: str) -> str:
+        return _snake(name).removesuffix("_ms")
+
+    def values(self, found: Any, sample: Sample) -> Message:
+        values: Message = _of_kio(found)
+        return values
 
     def entity(self, sample: Sample) -> Any:
         """The class of a message; kio has one for each version."""
         api, _, kind = _snake(sample.definition.name).rpartition("_")
         module = library(f"kio.schema.{api}.v{sample.version}.{kind}", "bench")
         return getattr(module, sample.definition.name)
-
-
-def _name_of_kio(name: str) -> str:
-    return _snake(name).removesuffix("_ms")
 
 
 def _of_kio(value: Any) -> Any:
@@ -123,88 +150,53 @@ def _field_of_kio(field: dataclasses.Field[Any], value: Any) -> tuple[str, Any]:
     return name, _of_kio(value)
 
 
-class KafkaPythonMessages:
+class KafkaPythonMessages(MessagePeer):
     """kafka-python: it generates its classes from the definitions, and plain Python code for each version."""
 
     name = "kafka-python"
+    # It has these fields as a set of bit numbers, and None if they are unknown.
+    sets = ("ClusterAuthorizedOperations", "TopicAuthorizedOperations")
 
     def __init__(self) -> None:
         self.modules = [library(f"kafka.protocol.{module}") for module in ("admin", "consumer", "metadata", "producer")]
-        self.version = version("kafka-python")
+        super().__init__()
 
-    def decode(self, messages: MessageSet) -> InProcess:
-        works = [(self.kind(sample).decode, sample.data, sample.version) for sample in messages.samples]
+    def reader(self, sample: Sample) -> tuple[Callable[..., Any], Sequence[Any]]:
+        # It has one class for all versions of a message.
+        kind = next(found for module in self.modules if (found := getattr(module, sample.definition.name, None)))
+        return partial(kind.decode, version=sample.version), (sample.data,)
 
-        def run() -> int:
-            for read, data, at_version in works:
-                read(data, version=at_version)
-            return len(works)
+    def writer(self, sample: Sample) -> Callable[[], bytes]:
+        read, arguments = self.reader(sample)
+        write: Callable[[], bytes] = read(*arguments).encode
+        return write
 
-        def census() -> MessageCensus:
-            read = [read(data, version=at_version) for read, data, at_version in works]
-            return messages.census_of_values(map(_of_kafka_python, read, messages.samples))
+    def attribute(self, name: str) -> str:
+        return "authorized_operations" if name in self.sets else _snake(name)
 
-        return InProcess(run, census)
+    def values(self, found: Any, sample: Sample) -> Message:
+        """Convert by the definition, because objects also have the fields of other versions."""
+        definition, version = sample.definition, sample.version
 
-    def look(self, messages: MessageSet) -> InProcess:
-        works = [
-            (self.kind(sample).decode, sample.data, sample.version, looking(sample, _name_of_kafka_python))
-            for sample in messages.samples
-        ]
+        def of_struct(struct: Any, fields: tuple[Field, ...]) -> Message:
+            return {key_of(field.name): of_field(struct, field) for field in fields if version in field.versions}
 
-        def run() -> int:
-            for read, data, at_version, look_at in works:
-                look_at(read(data, version=at_version))
-            return len(works)
+        def of_field(struct: Any, field: Field) -> Any:
+            found = getattr(struct, self.attribute(field.name))
+            if field.name in self.sets:
+                return NOT_KNOWN if found is None else sum(1 << bit for bit in found)
+            if found is None and version in field.tagged:
+                return default_of(definition, field, version)
+            if field.type.struct is None or found is None:
+                return found
+            inner = definition.fields_of(field.type)
+            return [of_struct(element, inner) for element in found] if field.type.array else of_struct(found, inner)
 
-        return InProcess(run, self.decode(messages).census)
-
-    def encode(self, messages: MessageSet) -> InProcess:
-        works = [self.kind(sample).decode(sample.data, version=sample.version) for sample in messages.samples]
-
-        def run() -> int:
-            for message in works:
-                message.encode()
-            return len(works)
-
-        return InProcess(run, lambda: messages.census_of_bytes(bytes(message.encode()) for message in works))
-
-    def kind(self, sample: Sample) -> Any:
-        """The class of a message; kafka-python has one for all versions."""
-        return next(found for module in self.modules if (found := getattr(module, sample.definition.name, None)))
-
-
-# kafka-python has these fields as a set of bit numbers, and None if they are unknown.
-_SETS_OF_KAFKA_PYTHON: Final = ("ClusterAuthorizedOperations", "TopicAuthorizedOperations")
-
-
-def _name_of_kafka_python(name: str) -> str:
-    return "authorized_operations" if name in _SETS_OF_KAFKA_PYTHON else _snake(name)
-
-
-def _of_kafka_python(value: Any, sample: Sample) -> Message:
-    """Convert an object to kfuzz's form by the definition, because objects also have the fields of other versions."""
-    definition, version = sample.definition, sample.version
-
-    def of_struct(struct: Any, fields: tuple[Field, ...]) -> Message:
-        return {key_of(field.name): of_field(struct, field) for field in fields if version in field.versions}
-
-    def of_field(struct: Any, field: Field) -> Any:
-        found = getattr(struct, _name_of_kafka_python(field.name))
-        if field.name in _SETS_OF_KAFKA_PYTHON:
-            return NOT_KNOWN if found is None else sum(1 << bit for bit in found)
-        if found is None and version in field.tagged:
-            return default_of(definition, field, version)
-        if field.type.struct is None or found is None:
-            return found
-        inner = definition.fields_of(field.type)
-        return [of_struct(element, inner) for element in found] if field.type.array else of_struct(found, inner)
-
-    return of_struct(value, definition.fields)
+        return of_struct(found, definition.fields)
 
 
 def _snake(name: str) -> str:
     return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-MESSAGE_PEERS: Final[Mapping[str, Callable[[], MessagePeer]]] = {"kio": Kio, "kafka-python": KafkaPythonMessages}
+MESSAGE_PEERS: Final[dict[str, Callable[[], MessagePeer]]] = {"kio": Kio, "kafka-python": KafkaPythonMessages}

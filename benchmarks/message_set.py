@@ -19,8 +19,6 @@ from kfuzz.messages.codec import Message
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
 
-__all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size", "looking"]
-
 Size = Literal["small", "medium", "large"]
 SIZES: Final[tuple[Size, ...]] = get_args(Size)
 
@@ -68,11 +66,11 @@ class Sample(NamedTuple):
 
 
 class MessageCensus(NamedTuple):
-    """The result of reading or writing: the number of messages, their bytes, and the first difference from the set."""
+    """The number of messages that were read or written, their bytes, and the first that differs from the set's."""
 
     messages: int
     bytes: int
-    difference: str = "none"
+    differing: str = "none"
 
 
 @dataclass(frozen=True)
@@ -105,18 +103,16 @@ class MessageSet:
 
     def census_of_values(self, found: Iterable[Message]) -> MessageCensus:
         """The census for values ``found`` in the set's bytes, in kfuzz's form."""
-        return self._compared([(values, sample.values) for values, sample in zip(found, self.samples, strict=True)])
+        return self._compared(zip(found, (sample.values for sample in self.samples), strict=True))
 
     def census_of_bytes(self, found: Iterable[bytes]) -> MessageCensus:
         """The census for bytes ``found``, written from the set's values."""
-        return self._compared([(data, sample.data) for data, sample in zip(found, self.samples, strict=True)])
+        return self._compared(zip(found, (sample.data for sample in self.samples), strict=True))
 
-    def _compared(self, pairs: list[tuple[Any, Any]]) -> MessageCensus:
-        differences = (
-            _difference(sample.definition.name, found, expected)
-            for sample, (found, expected) in zip(self.samples, pairs, strict=True)
-        )
-        return self.census._replace(difference=next((one for one in differences if one), "none"))
+    def _compared(self, pairs: Iterable[tuple[Any, Any]]) -> MessageCensus:
+        named = zip(self.samples, pairs, strict=True)
+        other = (sample.definition.name for sample, (found, expected) in named if found != expected)
+        return self.census._replace(differing=next(other, "none"))
 
 
 def looking(sample: Sample, named: Callable[[str], str]) -> Callable[[Any], None]:
@@ -146,26 +142,6 @@ def looking(sample: Sample, named: Callable[[str], str]) -> Callable[[Any], None
         return look
 
     return of_struct(sample.definition.fields)
-
-
-def _difference(path: str, found: Any, expected: Any) -> str:
-    """Describe the first difference; an empty string if there is none."""
-    if isinstance(found, dict) and isinstance(expected, dict):
-        if found.keys() != expected.keys():
-            return f"{path} has other fields"
-        inner = (_difference(f"{path}.{name}", found[name], expected[name]) for name in expected)
-    elif isinstance(found, list) and isinstance(expected, list):
-        if len(found) != len(expected):
-            return f"{path} has {len(found)} elements, not {len(expected)}"
-        inner = (_difference(f"{path}[{i}]", found[i], expected[i]) for i in range(len(expected)))
-    elif type(found) is type(expected) and found == expected:
-        return ""
-    elif isinstance(found, bytes) and isinstance(expected, bytes):
-        other = (at for at, (one, two) in enumerate(zip(found, expected, strict=False)) if one != two)
-        return f"{path} has other bytes from byte {next(other, min(len(found), len(expected)))}"
-    else:
-        return f"{path} is {found!r}, not {expected!r}"
-    return next((one for one in inner if one), "")
 
 
 @dataclass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.measure import InProcess
@@ -14,9 +15,6 @@ from benchmarks.message_set import MessageCensus, MessageSet, looking
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import key_of
 from kfuzz.messages.schemas import schema
-from kfuzz.wire.messages import Schema
-
-__all__ = ["bare_dicts", "decode", "dicts", "encode", "look", "size", "verdict"]
 
 
 def verdict(messages: MessageSet) -> InProcess:
@@ -28,7 +26,7 @@ def verdict(messages: MessageSet) -> InProcess:
         notes = [note for _, noted in found for note in noted]
         return MessageCensus(len(found), sum(end for end, _ in found), str(notes[0]) if notes else "none")
 
-    return InProcess(_one_by_one(works), census)
+    return InProcess(partial(_one_by_one, works), census)
 
 
 def decode(messages: MessageSet) -> InProcess:
@@ -36,10 +34,10 @@ def decode(messages: MessageSet) -> InProcess:
     works = [(schema(sample.definition, sample.version).decode_objects, sample.data) for sample in messages.samples]
 
     def census() -> MessageCensus:
-        found = (values for _, _, values in (read(data) for read, data in works))
+        found = (read(data)[2] for read, data in works)
         return messages.census_of_values([values.to_dict() if values else {} for values in found])
 
-    return InProcess(_one_by_one(works), census)
+    return InProcess(partial(_one_by_one, works), census)
 
 
 def look(messages: MessageSet) -> InProcess:
@@ -62,21 +60,15 @@ def dicts(messages: MessageSet) -> InProcess:
     works = [(schema(sample.definition, sample.version).decode, sample.data) for sample in messages.samples]
 
     def census() -> MessageCensus:
-        return messages.census_of_values([values or {} for _, _, values in (read(data) for read, data in works)])
+        return messages.census_of_values(read(data)[2] or {} for read, data in works)
 
-    return InProcess(_one_by_one(works), census)
+    return InProcess(partial(_one_by_one, works), census)
 
 
 def bare_dicts(messages: MessageSet) -> InProcess:
     """Let CPython's marshal make the same dicts from its own format."""
-    dumped = [marshal.dumps(_builtin(sample.values)) for sample in messages.samples]
-
-    def run() -> int:
-        for data in dumped:
-            marshal.loads(data)
-        return len(dumped)
-
-    return InProcess(run, lambda: messages.census_of_values([marshal.loads(data) for data in dumped]))
+    works = [(marshal.loads, marshal.dumps(_builtin(sample.values))) for sample in messages.samples]
+    return InProcess(partial(_one_by_one, works), lambda: messages.census_of_values(load(data) for load, data in works))
 
 
 def _builtin(value: Any) -> Any:
@@ -89,20 +81,19 @@ def _builtin(value: Any) -> Any:
 def size(messages: MessageSet) -> InProcess:
     """Find how many bytes dicts take, and check every value; no ``bytes`` object is made."""
     works = [(program.size, values) for program, values in _read(messages)]
-
-    def census() -> MessageCensus:
-        return MessageCensus(len(works), sum(size_of(values) for size_of, values in works))
-
-    return InProcess(_one_by_one(works), census)
+    total = MessageCensus(len(works), sum(size_of(values) for size_of, values in works))
+    return InProcess(partial(_one_by_one, works), lambda: total)
 
 
 def encode(messages: MessageSet) -> InProcess:
     """Encode dicts that have every field and that kfuzz has decoded itself."""
     works = [(program.encode, values) for program, values in _read(messages)]
-    return InProcess(_one_by_one(works), lambda: messages.census_of_bytes([write(values) for write, values in works]))
+    return InProcess(
+        partial(_one_by_one, works), lambda: messages.census_of_bytes(write(values) for write, values in works)
+    )
 
 
-def _read(messages: MessageSet) -> list[tuple[Schema, Message]]:
+def _read(messages: MessageSet) -> list[tuple[Any, Message]]:
     """Values from the reader, which places those of a message close together in memory."""
     programs = [schema(sample.definition, sample.version) for sample in messages.samples]
     return [
@@ -111,10 +102,7 @@ def _read(messages: MessageSet) -> list[tuple[Schema, Message]]:
     ]
 
 
-def _one_by_one(works: Sequence[tuple[Callable[[Any], object], bytes | Message]]) -> Callable[[], int]:
-    def run() -> int:
-        for call, argument in works:
-            call(argument)
-        return len(works)
-
-    return run
+def _one_by_one(works: Sequence[tuple[Callable[[Any], object], bytes | Message]]) -> int:
+    for call, argument in works:
+        call(argument)
+    return len(works)

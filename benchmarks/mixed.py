@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple
 from kfuzz import records
 from kfuzz.records import Codec
 
-__all__ = ["BATCH_RECORDS", "CallCensus", "Census", "Content", "MixedSet", "UniformSet", "count"]
-
 BATCH_RECORDS: Final = (1, 1000)
 # A consumer's default limit for the data of one partition (max.partition.fetch.bytes).
 FETCH_BYTES: Final = 1024 * 1024
@@ -50,6 +48,12 @@ class Content(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
+
+
+def record_of(offset: int, content: Content) -> records.Record:
+    """The content as kfuzz's object."""
+    headers = tuple((name.encode(), value) for name, value in content.headers)
+    return records.Record(offset, content.timestamp, content.key, content.value, headers)
 
 
 class Census(NamedTuple):
@@ -139,12 +143,7 @@ class MixedSet:
         made = []
         offset = 0
         for batch in self.contents:
-            rows = [
-                records.Record(
-                    offset + i, c.timestamp, c.key, c.value, tuple((name.encode(), value) for name, value in c.headers)
-                )
-                for i, c in enumerate(batch)
-            ]
+            rows = [record_of(offset + i, content) for i, content in enumerate(batch)]
             made.append(records.RecordBatch(offset, rows[-1].offset, rows, magic=self.magic, partition_leader_epoch=0))
             offset += len(rows)
         return made

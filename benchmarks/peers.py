@@ -1,54 +1,38 @@
-"""The peers for records. Each Python library is used as its own consumer and producer use it.
+"""The peers for records: each library is used as its own consumer and producer use it.
 
-Imports ``mixed``, ``measure``, ``java`` and ``kfuzz_work``; a peer's library only when that peer is requested.
+Imports ``mixed``, ``measure`` and ``kfuzz_work``; a peer's library only when that peer is requested.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, Protocol
+from pathlib import Path
+from typing import Any, Final
 
-from benchmarks.java import KafkaClients
 from benchmarks.kfuzz_work import census_of
-from benchmarks.measure import InProcess, NotTheSameWork, Work
+from benchmarks.measure import InProcess, Lap, NotTheSameWork, Work
 from benchmarks.mixed import CallCensus, Census, Content, MixedSet, count
 from kfuzz.errors import UsageError
+from kfuzz.kafka import LATEST
 from kfuzz.records import CODECS, Codec
-
-__all__ = ["PEERS", "AioKafka", "KafkaPython", "Peer", "PeerMissing", "library"]
 
 # A builder refuses records beyond this size; it is large enough for every batch.
 BUILDER_BYTES: Final = 1 << 30
+HERE: Final = Path(__file__).resolve().parent
+JAVA_LIBRARIES: Final = HERE.parent / "testees" / "kafka-clients" / "target" / LATEST / "lib"
+# In a second an operation handles about twenty million records: the JVM has compiled all hot code by then.
+WARM_UP_CPU_MS: Final = 1500
+JAVA_CENSUS: Final = -1
 
 
 class PeerMissing(UsageError):
     """This peer cannot run here; the message says what to install."""
-
-
-class Peer(Protocol):
-    """A library under comparison."""
-
-    name: str
-    version: str
-    # Whether each of its works is already a process.
-    own_process: bool
-    # This library's fixed compression levels, if they differ from Kafka's defaults. kfuzz then uses the same levels.
-    levels: Mapping[Codec, int]
-
-    def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
-        """Check CRCs and read all records, but none of their fields."""
-
-    def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
-        """Like ``verdict``, and read each record's key, value and headers."""
-
-    def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
-        """Build the set's batches from values that are ready."""
-
-    def close(self) -> None:
-        """Release what was started for this peer."""
 
 
 def library(module: str, extra: str = "testees") -> Any:
@@ -59,38 +43,73 @@ def library(module: str, extra: str = "testees") -> Any:
         raise PeerMissing(f"{error}; install the extra {extra}") from None
 
 
-class _PythonPeer:
-    """The common part of aiokafka and kafka-python. It is nearly everything, because one derives from the other."""
+class Peer:
+    """A library under comparison. Each way of a path that it knows is a method that makes work with a set."""
 
     name: str
     version: str
-    own_process = False
-    levels: Mapping[Codec, int]
-    builder: Any
-    legacy_builder: Any
+    # This library's fixed compression levels, if they differ from Kafka's defaults. kfuzz then uses the same levels.
+    levels: Mapping[Codec, int] = {}
 
-    def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
-        """Yield a fetch's batches as the library's consumer gets them, each with its CRC checked."""
+    def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        """Check CRCs and read all records, but none of their fields."""
         raise NotImplementedError
+
+    def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        """Like ``verdict``, and read each record's key, value and headers."""
+        raise NotImplementedError
+
+    def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        """Build the set's batches from values that are ready."""
+        raise NotImplementedError
+
+
+class PythonPeer(Peer):
+    """The common part of aiokafka and kafka-python. It is nearly everything, because one derives from the other."""
+
+    # The package with its modules.
+    package: str
+
+    def __init__(self) -> None:
+        self.memory_records = library(f"{self.package}.memory_records").MemoryRecords
+        self.builder = library(f"{self.package}.default_records").DefaultRecordBatchBuilder
+        self.legacy_builder = library(f"{self.package}.legacy_records").LegacyRecordBatchBuilder
+        self.version = version(self.name)
 
     def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
         fetches = mixed.fetches(codec)
+        return InProcess(lambda: self._read(fetches) + 1, lambda: self._census(fetches))
+
+    def call(self, mixed: MixedSet) -> Work:
+        """Like ``verdict``, of one batch at a time."""
+        batches = mixed.encoded()
 
         def run() -> int:
-            for fetch in fetches:
-                for batch in self.batches(fetch):
-                    for record in batch:  # noqa: B007
-                        pass
-            return int(record.offset) + 1
+            self._read(batches)
+            return len(batches)
 
-        return InProcess(run, lambda: self._census(fetches))
+        return InProcess(run, lambda: CallCensus.of(len(batches), self._census(batches)))
+
+    def _read(self, fetches: Sequence[bytes]) -> int:
+        memory_records = self.memory_records
+        for fetch in fetches:
+            memory = memory_records(fetch)
+            while (batch := memory.next_batch()) is not None:
+                if not batch.validate_crc():
+                    raise NotTheSameWork(f"{self.name} reports a wrong CRC")
+                for record in batch:  # noqa: B007
+                    pass
+        return int(record.offset)
 
     def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
         fetches = mixed.fetches(codec)
 
         def run() -> int:
             for fetch in fetches:
-                for batch in self.batches(fetch):
+                memory = self.memory_records(fetch)
+                while (batch := memory.next_batch()) is not None:
+                    if not batch.validate_crc():
+                        raise NotTheSameWork(f"{self.name} reports a wrong CRC")
                     for record in batch:
                         record.key  # noqa: B018
                         record.value  # noqa: B018
@@ -102,7 +121,6 @@ class _PythonPeer:
     def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
         number = CODECS.index(codec)
         contents = mixed.contents
-
         make = partial(self.builder, 2, number, 0, -1, -1, -1, BUILDER_BYTES)
         if mixed.magic < 2:
             make = partial(self.legacy_builder, mixed.magic, number, BUILDER_BYTES)
@@ -124,98 +142,110 @@ class _PythonPeer:
 
         return InProcess(run, lambda: census_of([build(batch) for batch in contents]))
 
-    def call(self, mixed: MixedSet) -> Work:
-        data = mixed.encoded()
-        read = self.read
-
-        def run() -> int:
-            for batch in data:
-                read(batch)
-            return len(data)
-
-        return InProcess(run, lambda: CallCensus.of(len(data), self._census(data)))
-
-    def read(self, fetch: bytes) -> None:
-        """Read all records of a fetch in one loop: a generator would cost as much as a record."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Nothing was started."""
+    # Of uniform batches.
+    encode_uniform = encode
 
     def _census(self, fetches: Sequence[bytes]) -> Census:
-        return count((r.key, r.value, r.headers) for fetch in fetches for batch in self.batches(fetch) for r in batch)
+        memories = map(self.memory_records, fetches)
+        batches = (batch for memory in memories for batch in iter(memory.next_batch, None))
+        return count((record.key, record.value, record.headers) for batch in batches for record in batch)
 
 
-class AioKafka(_PythonPeer):
+class AioKafka(PythonPeer):
     """aiokafka's compiled reader and builder, never its fallback in Python."""
 
     name = "aiokafka"
+    package = "aiokafka.record"
     levels: Mapping[Codec, int] = {"gzip": 9, "lz4": 9}
 
     def __init__(self) -> None:
-        self.memory_records = library("aiokafka.record.memory_records").MemoryRecords
-        self.builder = library("aiokafka.record.default_records").DefaultRecordBatchBuilder
-        self.legacy_builder = library("aiokafka.record.legacy_records").LegacyRecordBatchBuilder
-        self.version = version("aiokafka")
+        super().__init__()
         for kind in (self.memory_records, self.builder, self.legacy_builder):
             if "._crecords." not in kind.__module__:
                 raise PeerMissing(f"its {kind.__name__} is not the compiled one; install a wheel that has it")
 
-    def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
-        memory = self.memory_records(fetch)
-        while memory.has_next():
-            batch = memory.next_batch()
-            if not batch.validate_crc():
-                raise NotTheSameWork("aiokafka reports a wrong CRC")
-            yield batch
 
-    def read(self, fetch: bytes) -> None:
-        memory = self.memory_records(fetch)
-        while memory.has_next():
-            batch = memory.next_batch()
-            if not batch.validate_crc():
-                raise NotTheSameWork("aiokafka reports a wrong CRC")
-            for record in batch:  # noqa: B007
-                pass
-
-
-class KafkaPython(_PythonPeer):
+class KafkaPython(PythonPeer):
     """kafka-python's reader and builder, plain Python."""
 
     name = "kafka-python"
+    package = "kafka.record"
     levels: Mapping[Codec, int] = {"gzip": 9}
 
+
+class KafkaClients(Peer):
+    """Kafka's own reader and builder in a warm JVM, one JVM for each work."""
+
+    name = "kafka-clients"
+    version = LATEST
+
     def __init__(self) -> None:
-        self.memory_records = library("kafka.record.memory_records").MemoryRecords
-        self.builder = library("kafka.record.default_records").DefaultRecordBatchBuilder
-        self.legacy_builder = library("kafka.record.legacy_records").LegacyRecordBatchBuilder
-        self.version = version("kafka-python")
+        for tool in ("java", "javac"):
+            if not shutil.which(tool):
+                raise PeerMissing(f"{tool} is missing; install a JDK")
+        from kfuzz.conformance.protocol.testees import BuildFailed, all_testees, select
 
-    def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
-        memory = self.memory_records(fetch)
-        while (batch := memory.next_batch()) is not None:
-            if not batch.validate_crc():
-                raise NotTheSameWork("kafka-python reports a wrong CRC")
-            yield batch
+        try:
+            # The testee's build provides the library. It does nothing if the library is already there.
+            select(all_testees(), [f"{self.name}@{self.version}"])[0].make_ready()
+        except BuildFailed as error:
+            raise PeerMissing(f"its library cannot be built: {error}") from None
 
-    def read(self, fetch: bytes) -> None:
-        memory = self.memory_records(fetch)
-        while (batch := memory.next_batch()) is not None:
-            if not batch.validate_crc():
-                raise NotTheSameWork("kafka-python reports a wrong CRC")
-            for record in batch:  # noqa: B007
-                pass
+    def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        return _JavaWork("verdict", codec, mixed.fetches(codec))
 
+    def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        return _JavaWork("eager", codec, mixed.fetches(codec))
 
-def _kafka_clients() -> Peer:
-    try:
-        return KafkaClients()
-    except UsageError as error:
-        raise PeerMissing(str(error)) from None
+    def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        return _JavaWork("encode", codec, mixed.fetches())
 
 
-PEERS: Final[Mapping[str, Callable[[], Peer]]] = {
-    "aiokafka": AioKafka,
-    "kafka-python": KafkaPython,
-    "kafka-clients": _kafka_clients,
-}
+class _JavaWork:
+    """A JVM that does one contestant's work. It ends when its input is closed.
+
+    Its time is the CPU time of the thread that does the work. The JVM's own threads (compiler, garbage collector) are
+    not counted, which favours Java.
+    """
+
+    def __init__(self, operation: str, codec: Codec, fetches: Sequence[bytes]) -> None:
+        java = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{JAVA_LIBRARIES}/*", str(HERE / "RecordsBench.java")]
+        self.process = subprocess.Popen([*java, operation, codec], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._send(struct.pack(">i", len(fetches)), *(struct.pack(">i", len(one)) + one for one in fetches))
+
+    def census(self) -> Census:
+        """The counts of the batches that Java builds again from what it has read."""
+        self._send(struct.pack(">i", JAVA_CENSUS))
+        (batches,) = self._receive(">i")
+        return census_of([self._bytes(*self._receive(">i")) for _ in range(batches)])
+
+    def warm_up(self) -> None:
+        self.lap(WARM_UP_CPU_MS)
+
+    def lap(self, lap_ms: int) -> Lap:
+        self._send(struct.pack(">i", lap_ms))
+        return Lap(*self._receive(">qq"))
+
+    def close(self) -> None:
+        self.process.communicate()
+
+    def _send(self, *parts: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.writelines(parts)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise UsageError("the JVM of kafka-clients has ended; see its output above") from None
+
+    def _receive(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self._bytes(struct.calcsize(form)))
+
+    def _bytes(self, size: int) -> bytes:
+        assert self.process.stdout is not None
+        found = self.process.stdout.read(size)
+        if len(found) < size:
+            raise UsageError("the JVM of kafka-clients has ended; see its output above")
+        return found
+
+
+PEERS: Final[dict[str, Callable[[], Peer]]] = {peer.name: peer for peer in (AioKafka, KafkaPython, KafkaClients)}

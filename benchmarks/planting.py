@@ -19,8 +19,6 @@ from typing import Final
 
 from kfuzz.files import copy_if_changed, locked
 
-__all__ = ["PATCHES", "Garden", "Planted", "planted"]
-
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATCHES: Final = ROOT / "tests" / "fuzz" / "planted"
 # Files that a campaign reads and never changes.

@@ -8,31 +8,30 @@ segment, and its time does not count.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from benchmarks.contestant import Job
+from benchmarks.corpus_work import made
 from benchmarks.measure import Lap
 from benchmarks.peers import PeerMissing
 from kfuzz.conformance.broker.real import Broker, BrokerFailed, kafka_tool
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import MIB, Batches, Topic, Workload
 from kfuzz.errors import UsageError
-
-__all__ = ["LOGS", "MODES", "Command", "Printed", "dump", "make_segment", "other_tool"]
 
 DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
 SEGMENT_BYTES_MOST: Final = 1 << 30
 # Of the broker: room for an entry each 4096 bytes of the largest segment, and more.
 INDEX_BYTES: Final = 10 * MIB
 TIMEOUT_S: Final = 3600
-Counted = Literal["batches", "records"]
 
 
 class Mode(NamedTuple):
@@ -41,7 +40,7 @@ class Mode(NamedTuple):
     ours: tuple[str, ...]
     tool: Literal["DumpLogSegments", "kcat"]
     theirs: tuple[str, ...]
-    counted: Counted
+    counted: Literal["batches", "records"]
 
 
 MODES: Final = {
@@ -53,6 +52,12 @@ MODES: Final = {
     "headers": Mode(("show", "--list", "--no-pager"), "DumpLogSegments", (), "batches"),
     # Keys and values as JSON. kcat checks no CRC by default; kfuzz does.
     "kcat": Mode(("cat",), "kcat", ("-J", "-q"), "records"),
+}
+# The beginning of a line that counts; without an entry every line does.
+BEGINNINGS: Final = {
+    ("kfuzz", "batches"): rb"(?=[ \d]{8}) *\d",
+    ("DumpLogSegments", "batches"): b"baseOffset:",
+    ("DumpLogSegments", "records"): rb"\| offset:",
 }
 # The logs: batches as a producer makes them by default, without a codec and with all of them.
 LOGS: Final = {
@@ -68,18 +73,18 @@ class Printed(NamedTuple):
 
 
 class Command:
-    """Work that is a process for each lap."""
+    """Work that is a process for each lap. ``beginning`` is a pattern for the lines that count."""
 
-    def __init__(self, argv: Sequence[str], is_line: Callable[[bytes], bool]) -> None:
+    def __init__(self, argv: Sequence[str], beginning: bytes = b"") -> None:
         self.argv = argv
-        self.is_line = is_line
+        self.beginning = beginning
         self.printed = 0
 
     def census(self) -> Printed:
         with subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
             assert run.stdout
             assert run.stderr
-            self.printed = sum(map(self.is_line, run.stdout))
+            self.printed = sum(re.match(self.beginning, line) is not None for line in run.stdout)
             errors = run.stderr.read()
         self._require(run.returncode, errors)
         return Printed(self.printed)
@@ -109,26 +114,28 @@ def make_segment(folder: Path, log: str, size: int, mode: str) -> tuple[Path, Pr
     if size > SEGMENT_BYTES_MOST:
         raise UsageError(f"a segment has at most {SEGMENT_BYTES_MOST >> 30} GiB; give a smaller --size")
     topic = Topic("dumped", batches=LOGS[log])
-    rows = generate(Workload(topics=(topic,), size=size, segment_bytes=size, seed=1), folder / "corpus")
+    held = made(folder / "corpus", Workload(topics=(topic,), size=size, segment_bytes=size, seed=1))
     (segment,) = folder.rglob("*.log")
-    return segment, Printed(sum(getattr(row, MODES[mode].counted) for row in rows))
+    return segment, Printed(getattr(held, MODES[mode].counted))
 
 
 def dump(mode: str, segment: Path) -> Command:
-    """kfuzz prints the segment. The list of batches has further lines; a record is a line."""
+    """kfuzz prints the segment."""
     argv = [sys.executable, "-m", "kfuzz", *MODES[mode].ours, str(segment)]
-    return Command(argv, _is_batch if MODES[mode].counted == "batches" else _is_any)
+    return Command(argv, BEGINNINGS.get(("kfuzz", MODES[mode].counted), b""))
 
 
-def other_tool(mode: str, segment: Path, stack: ExitStack) -> Callable[[], Command]:
+def other_tool(mode: str, segment: Path, stack: ExitStack) -> Job:
     """The other tool's work, to run. kcat's broker runs until ``stack`` ends. ``PeerMissing`` without the tool."""
-    if MODES[mode].tool == "kcat":
-        return partial(Command, _kcat(MODES[mode].theirs, segment, stack), _is_any)
-    try:
-        argv = kafka_tool(DUMP, *MODES[mode].theirs, "--files", str(segment), java_options=("-Xmx1g",))
-    except UsageError as error:
-        raise PeerMissing(str(error)) from None
-    return partial(Command, argv, _is_dumped_batch if MODES[mode].counted == "batches" else _is_dumped_record)
+    _, tool, options, counted = MODES[mode]
+    if tool == "kcat":
+        argv = _kcat(options, segment, stack)
+    else:
+        try:
+            argv = kafka_tool(DUMP, *options, "--files", str(segment), java_options=("-Xmx1g",))
+        except UsageError as error:
+            raise PeerMissing(str(error)) from None
+    return partial(Command, argv, BEGINNINGS.get((tool, counted), b""))
 
 
 def _kcat(options: Sequence[str], segment: Path, stack: ExitStack) -> list[str]:
@@ -141,19 +148,3 @@ def _kcat(options: Sequence[str], segment: Path, stack: ExitStack) -> list[str]:
     topic = broker.create_topic(1)
     broker.replace_log(topic, segment.parent.iterdir())
     return ["kcat", "-C", "-b", f"127.0.0.1:{broker.port}", "-t", topic, "-p", "0", "-o", "beginning", "-e", *options]
-
-
-def _is_any(line: bytes) -> bool:
-    return True
-
-
-def _is_batch(line: bytes) -> bool:
-    return line[:8].strip().isdigit()
-
-
-def _is_dumped_batch(line: bytes) -> bool:
-    return line.startswith(b"baseOffset:")
-
-
-def _is_dumped_record(line: bytes) -> bool:
-    return line.startswith(b"| offset:")

@@ -19,8 +19,6 @@ from rich.table import Table
 from benchmarks.measure import Ratio
 from kfuzz.files import write_whole
 
-__all__ = ["COLUMNS", "to_markdown", "to_table", "write"]
-
 COLUMNS: Final = ("path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max")
 SUBJECT: Final = "kfuzz"
 ROW_PX: Final = 20

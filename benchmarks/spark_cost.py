@@ -17,14 +17,13 @@ from typing import Final, NamedTuple
 
 import psutil
 
+from benchmarks.commands import exit_code
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.manifest import Manifest, Row
 from kfuzz.corpora.workload import MIB, Workload, load
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import require_writable
 from kfuzz.units import parse_size, show_size
-
-__all__ = ["main"]
 
 DEMO: Final = Path(__file__).resolve().parents[1] / "spark_jobs/workloads/demo.toml"
 # The first lap also pays for memory that the system hands out for the first time.
@@ -55,19 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--in", dest="place", type=Path, default=Path(tempfile.gettempdir()), help="directory for the corpus"
     )
     options = parser.parse_args(arguments)
-    try:
-        size = parse_size(options.size)
-        if not size:
-            raise UsageError(f'--size is {options.size!r}; give a size such as "2GiB"')
-        require_writable(options.place, directory=True)
-        _measure(load(options.workload).resized(size), options.place)
-    except KfuzzError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(parser.prog, lambda: _measure(options.workload, options.size, options.place))
 
 
-def _measure(workload: Workload, place: Path) -> None:
+def _measure(file: Path, wanted: str, place: Path) -> None:
+    size = parse_size(wanted)
+    if not size:
+        raise UsageError(f'--size is {wanted!r}; give a size such as "2GiB"')
+    require_writable(place, directory=True)
+    workload = load(file).resized(size)
+
     from kfuzz.spark.generation import generate as on_spark
     from kfuzz.spark.sessions import session_of_ours
 

@@ -145,38 +145,24 @@ def test_a_peer_can_be_looked_at(peer: Callable[[], MessagePeer]) -> None:
         assert contestant.look(SET).run() == len(SET.samples)
 
 
-def with_another_offset(values: Message) -> None:
-    values["topics"][0]["partitions"][0]["fetchOffset"] += 1
-
-
-def with_a_topic_less(values: Message) -> None:
-    del values["topics"][-1]
-
-
 @pytest.mark.parametrize("peer", [None, *PEERS])
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [(with_another_offset, r"\.topics\[0\]\.partitions\[0\]\.fetchOffset is "), (with_a_topic_less, r"\.topics has ")],
-)
-def test_a_peer_with_another_result_is_refused_with_the_place_of_the_difference(
-    peer: Callable[[], MessagePeer] | None, change: Callable[[Message], None], field: str
+def test_a_peer_with_another_result_is_refused_with_the_message_that_differs(
+    peer: Callable[[], MessagePeer] | None,
 ) -> None:
     messages = MessageSet("medium")
     at = [sample.definition.name for sample in messages.samples].index("FetchRequest")
     right = messages.samples[at]
     values = codec.decode(right.definition, right.version, right.data)
-    change(values)
+    values["topics"][0]["partitions"][0]["fetchOffset"] += 1
     messages.samples[at] = right._replace(data=codec.encode(right.definition, right.version, values))
     contestant: Any = message_work if peer is None else peer()
-    reads, writes = [contestant.decode(messages)], contestant.encode(messages)
+    works = [contestant.decode(messages), contestant.encode(messages)]
     if peer is None:
-        reads.append(message_work.dicts(messages))
+        works.append(message_work.dicts(messages))
     messages.samples[at] = right
-    for read in reads:
-        with pytest.raises(NotTheSameWork, match=f"difference FetchRequest{field}"):
-            confirm("path", {"other": read}, SET.census)
-    with pytest.raises(NotTheSameWork, match=r"difference FetchRequest has other bytes from byte [1-9]"):
-        confirm("path", {"other": writes}, SET.census)
+    for work in works:
+        with pytest.raises(NotTheSameWork, match="differing FetchRequest instead of none"):
+            confirm("path", {"other": work}, SET.census)
 
 
 def test_a_verdict_that_finds_anything_and_a_size_that_is_another_are_refused() -> None:
@@ -184,30 +170,11 @@ def test_a_verdict_that_finds_anything_and_a_size_that_is_another_are_refused() 
     census = MessageSet("small").census
     last = messages.samples[-1]
     messages.samples[-1] = last._replace(data=last.data + b"!")
-    with pytest.raises(NotTheSameWork, match=r"difference .*bytes-after-message"):
+    with pytest.raises(NotTheSameWork, match=r"differing .*bytes-after-message"):
         confirm("path", {"kfuzz": message_work.verdict(messages)}, census)
     messages.samples[-1] = messages.samples[-2]
     with pytest.raises(NotTheSameWork, match=r"bytes .* instead of"):
         confirm("path", {"kfuzz": message_work.size(messages)}, census)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "where"),
-    [
-        ({"a": [1, 2]}, {"a": [1, 2]}, "none"),
-        ({"a": [1, 2]}, {"a": [1, 3]}, "ProduceRequest.a[1] is 2, not 3"),
-        ({"a": True}, {"a": 1}, "ProduceRequest.a is True, not 1"),
-        ({"a": [1]}, {"a": [1, 2]}, "ProduceRequest.a has 1 elements, not 2"),
-        ({"a": None}, {"a": []}, "ProduceRequest.a is None, not []"),
-        ({"a": 1}, {"a": 1, "b": 2}, "ProduceRequest has other fields"),
-        ({"a": b"xyz"}, {"a": b"xy!"}, "ProduceRequest.a has other bytes from byte 2"),
-        ({"a": b"xy"}, {"a": b"xy!"}, "ProduceRequest.a has other bytes from byte 2"),
-    ],
-)
-def test_the_first_difference_is_reported(found: Message, expected: Message, where: str) -> None:
-    messages = MessageSet("large")
-    messages.samples[:] = [messages.samples[0]._replace(values=expected)]
-    assert messages.census_of_values([found]).difference == where
 
 
 def test_a_peer_that_is_not_there_is_named_and_left_out(

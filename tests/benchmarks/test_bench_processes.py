@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import call_work, kfuzz_work, peers
+from benchmarks import kfuzz_work, peers
+from benchmarks.contestant import ROOT, START, Contestant, ContestantFailed, compare, made
 from benchmarks.measure import Contest, NotTheSameWork
 from benchmarks.message_set import MessageSet
-from benchmarks.mixed import CallCensus, Census, MixedSet, UniformSet
-from benchmarks.remote import ROOT, ContestantFailed, Job, Remote, compare, made
+from benchmarks.mixed import CallCensus, MixedSet, UniformSet
 from kfuzz import records
 from kfuzz.errors import UsageError
 
@@ -26,17 +26,17 @@ CONTEST = [Contest("kfuzz", "peer", ("peer",))]
 
 
 def test_a_process_counts_measures_and_ends() -> None:
-    remote = Remote("verdict: kfuzz", partial(kfuzz_work.verdict, SET))
+    contestant = Contestant("verdict: kfuzz", partial(kfuzz_work.verdict, SET))
     try:
-        assert remote.process.pid != os.getpid()
-        assert remote.census() == SET.census
-        remote.warm_up()
-        lap = remote.lap(1)
+        assert contestant.process.pid != os.getpid()
+        assert contestant.census() == SET.census
+        contestant.warm_up()
+        lap = contestant.lap(1)
         assert lap.counted == SET.census.records
         assert lap.cpu_ns > 0
     finally:
-        remote.close()
-    assert remote.process.poll() is not None
+        contestant.close()
+    assert contestant.process.poll() is not None
 
 
 @pytest.mark.parametrize("made_of", [SET, UNIFORM, MessageSet("small")])
@@ -52,21 +52,21 @@ def test_a_set_travels_as_its_seed(made_of: MixedSet | MessageSet) -> None:
 def test_each_contestant_has_a_process_and_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     ended: list[int] = []
-    start, close = Remote.__init__, Remote.close
+    start, close = Contestant.__init__, Contestant.close
 
-    def starting(self: Remote, *arguments: object) -> None:
+    def starting(self: Contestant, *arguments: object) -> None:
         start(self, *arguments)  # type: ignore[arg-type]
         started.append(self.process.pid)
 
-    def closing(self: Remote) -> None:
+    def closing(self: Contestant) -> None:
         close(self)
         ended.append(self.process.pid)
 
-    monkeypatch.setattr(Remote, "__init__", starting)
-    monkeypatch.setattr(Remote, "close", closing)
+    monkeypatch.setattr(Contestant, "__init__", starting)
+    monkeypatch.setattr(Contestant, "close", closing)
     jobs = {
-        "kfuzz": Job(partial(kfuzz_work.verdict, SET)),
-        "peer": Job(partial(made, peers.AioKafka, "verdict", SET)),
+        "kfuzz": (partial(kfuzz_work.verdict, SET), ROOT),
+        "peer": (partial(made, peers.AioKafka, "verdict", SET), ROOT),
     }
     (ratio,) = compare("verdict", jobs, CONTEST, SET.census, 2, 1)
     assert ratio.peer == "peer"
@@ -88,28 +88,28 @@ def test_each_contestant_has_a_process_and_all_end(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_an_error_in_a_process_becomes_one_sentence(make: partial[object], said: str) -> None:
-    remote = Remote("path: kfuzz", make)  # type: ignore[arg-type]
+    contestant = Contestant("path: kfuzz", make)  # type: ignore[arg-type]
     try:
         with pytest.raises(ContestantFailed, match=said) as failed:
-            remote.census()
+            contestant.census()
         assert "\n" not in str(failed.value)
     finally:
-        remote.close()
+        contestant.close()
 
 
 def test_a_process_that_was_killed_is_said_to_have_ended() -> None:
-    remote = Remote("verdict: kfuzz", partial(kfuzz_work.verdict, SET))
+    contestant = Contestant("verdict: kfuzz", partial(kfuzz_work.verdict, SET))
     try:
-        remote.census()
-        remote.process.send_signal(signal.SIGKILL)
+        contestant.census()
+        contestant.process.send_signal(signal.SIGKILL)
         with pytest.raises(ContestantFailed, match="verdict: kfuzz: its process has ended with exit code -9"):
-            remote.warm_up()
+            contestant.warm_up()
     finally:
-        remote.close()
+        contestant.close()
 
 
 def test_a_process_ends_with_its_input(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.contestant"], cwd=ROOT, input=b"", capture_output=True)
+    done = subprocess.run([sys.executable, "-c", START, ROOT], input=b"", capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -125,33 +125,33 @@ def test_records_of_calls_are_all_alike() -> None:
 @pytest.mark.parametrize("peer", [peers.AioKafka, peers.KafkaPython])
 def test_a_call_is_made_for_each_batch(peer: type[peers.AioKafka] | type[peers.KafkaPython]) -> None:
     expected = CallCensus.of(50, UNIFORM.census)
-    works = [call_work.call_check(UNIFORM), call_work.call_iterate(UNIFORM), call_work.call_read(UNIFORM)]
-    works += [call_work.check_requests(UNIFORM, "broker"), peer().call(UNIFORM)]
+    works = [kfuzz_work.call_check(UNIFORM), kfuzz_work.call_iterate(UNIFORM), kfuzz_work.call_read(UNIFORM)]
+    works += [kfuzz_work.check_requests(UNIFORM, "broker"), peer().call(UNIFORM)]
     for work in works:
         assert work.census() == expected
         assert work.run() == 50
 
 
 def test_a_log_with_transactions_stands_in_a_log_and_some_are_aborted() -> None:
-    log = call_work.transactional_log(UNIFORM)
+    log = kfuzz_work.transactional_log(UNIFORM)
     data = records.encode(log)
     assert records.check(data, role="log").findings == []
     stream = records.check_stream(data)
     assert stream.findings == ()
     assert stream.last_stable_offset == log[-1].next_offset
     markers = {batch.records[0].key for batch in log if batch.control}
-    assert markers == {call_work.ABORT, call_work.COMMIT}
+    assert markers == {kfuzz_work.ABORT, kfuzz_work.COMMIT}
     assert sum(len(batch.records) for batch in log if not batch.control) == UNIFORM.census.records
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        call_work.append,
-        partial(call_work.append, codec="lz4"),
-        call_work.convert,
-        call_work.compact,
-        call_work.read_committed,
+        kfuzz_work.append,
+        partial(kfuzz_work.append, codec="lz4"),
+        kfuzz_work.convert,
+        kfuzz_work.compact,
+        kfuzz_work.read_committed,
     ],
 )
 def test_each_work_of_a_broker_keeps_every_record_that_it_must(make: partial[object]) -> None:
@@ -161,12 +161,8 @@ def test_each_work_of_a_broker_keeps_every_record_that_it_must(make: partial[obj
 
 
 def test_a_cleaner_that_keeps_other_records_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = call_work.compact(UNIFORM)
-    honest = call_work.compact_log
-    monkeypatch.setattr(call_work, "compact_log", lambda log, retain, now_ms: honest(log, lambda *_: True, now_ms=0))
+    work = kfuzz_work.compact(UNIFORM)
+    honest = kfuzz_work.compact_log
+    monkeypatch.setattr(kfuzz_work, "compact_log", lambda log, retain, now_ms: honest(log, lambda *_: True, now_ms=0))
     with pytest.raises(NotTheSameWork, match="compact keeps 400 records"):
         work.census()
-
-
-def test_a_census_of_calls_counts_calls_first() -> None:
-    assert CallCensus.of(3, Census(30, 0, 300, 0, 3000, 0, 0)) == (3, 30, 300, 3000)

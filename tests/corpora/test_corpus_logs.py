@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kfuzz import logs, records
 from kfuzz.corpora.generation import generate
@@ -26,6 +29,16 @@ from kfuzz.records.stream import read_committed
 from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.records.framing import frames
 
+TIMES = st.integers(1_700_000_000_000, 1_700_000_003_000)
+BOUNDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "first_offset": st.integers(0, 4000),
+        "last_offset": st.integers(0, 4000),
+        "min_timestamp": TIMES,
+        "max_timestamp": TIMES,
+    },
+)
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 GUIDE = Path(__file__).parents[2] / "docs" / "dataframes.md"
 SEQUENCES = 1 << 31
@@ -122,38 +135,30 @@ def test_batches_that_decompress_to_much_come_in_parts(tmp_path: Path, monkeypat
     assert [batch.num_rows for batch in logs.read(tmp_path / "bombs.log")] == [3, 3, 3, 3]
 
 
-@pytest.mark.parametrize(
-    "bounds",
-    [
-        {"first_offset": 900},
-        {"last_offset": 900},
-        {"first_offset": 333, "last_offset": 1333},
-        {"first_offset": 500, "last_offset": 499},
-        {"first_offset": 4000},
-        {"first_offset": 1 << 40},
-        {"min_timestamp": 1_700_000_001_000},
-        {"max_timestamp": 1_700_000_001_000},
-        {"min_timestamp": 1_700_000_001_000, "max_timestamp": 1_700_000_001_500, "first_offset": 1100},
-    ],
-)
-@pytest.mark.parametrize("indexed", [True, False])
-def test_bounds_select_the_same_rows_with_and_without_indexes(
-    corpus: Path, tmp_path: Path, bounds: dict[str, int], indexed: bool
-) -> None:
-    place = corpus
-    if not indexed:
-        place = tmp_path / "bare"
-        shutil.copytree(corpus, place, ignore=shutil.ignore_patterns("*index"))
-    lowest, highest = bounds.get("first_offset", -1), bounds.get("last_offset", 1 << 62)
-    earliest, latest = bounds.get("min_timestamp"), bounds.get("max_timestamp")
-    expected = [
-        row
-        for row in comparable(rows(logs.read(corpus)))
-        if lowest <= row["offset"] <= highest
-        and (earliest is None or (row["timestamp"] is not None and row["timestamp"] >= earliest))
-        and (latest is None or (row["timestamp"] is not None and row["timestamp"] <= latest))
-    ]
-    assert comparable(rows(logs.read(place, **bounds))) == expected
+def test_bounds_select_the_same_rows_with_and_without_indexes(corpus: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(corpus, tmp_path / "bare", ignore=shutil.ignore_patterns("*index"))
+    everything = comparable(rows(logs.read(corpus)))
+
+    @settings(max_examples=4)
+    @given(BOUNDS)
+    @hypothesis.example({"first_offset": 500, "last_offset": 499})
+    @hypothesis.example({"first_offset": 1 << 40})
+    @hypothesis.example({"first_offset": 333, "last_offset": 1333})
+    @hypothesis.example({"min_timestamp": 1_700_000_001_000, "max_timestamp": 1_700_000_001_500})
+    def check(bounds: dict[str, int]) -> None:
+        lowest, highest = bounds.get("first_offset", -1), bounds.get("last_offset", 1 << 62)
+        earliest, latest = bounds.get("min_timestamp"), bounds.get("max_timestamp")
+        expected = [
+            row
+            for row in everything
+            if lowest <= row["offset"] <= highest
+            and (earliest is None or (row["timestamp"] is not None and row["timestamp"] >= earliest))
+            and (latest is None or (row["timestamp"] is not None and row["timestamp"] <= latest))
+        ]
+        for place in (corpus, bare):
+            assert comparable(rows(logs.read(place, **bounds))) == expected
+
+    check()
 
 
 def test_a_bound_may_be_a_moment_between_two_milliseconds(corpus: Path) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 import jsonschema
 import pytest
 from cli_driver import kfuzz
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kfuzz.corpora import workload as workload_module
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Range, Topic, Workload, load, parse, read, render, schema
 from kfuzz.errors import UsageError
-from kfuzz.units import SIZES, parse_size
+from kfuzz.units import SIZES, parse_size, show_size
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "spark_jobs" / "workloads").glob("*.toml"))
 TOPIC = '[[topics]]\nname = "t"\n'
@@ -340,16 +342,15 @@ def test_only_the_name_of_a_topic_is_required() -> None:
     assert parse(TOPIC, "small") == Workload(topics=(Topic("t"),))
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("7", 7), (7, 7), ("7B", 7), ("7 kB", 7000), ("1.5KiB", 1536), ("7MB", 7 * 10**6), ("64MiB", 64 << 20),
-        ("1 GB", 10**9), ("7GiB", 7 << 30), ("7TB", 7 * 10**12), ("7TiB", 7 << 40), ("7PiB", 7 << 50),
-        ("", None), ("MiB", None), (True, None),
-    ],
-)  # fmt: skip
-def test_sizes_are_read_with_and_without_units(text: str | int, size: int | None) -> None:
-    assert parse_size(text) == size
+@given(st.integers(0, 10**15), st.integers(0, 999), st.sampled_from([*SIZES]), st.sampled_from(["", " "]))
+def test_sizes_are_read_with_and_without_units(whole: int, thousandths: int, unit: str, space: str) -> None:
+    factor = 1024 if "I" in unit else 1000
+    factor **= 0 if unit in ("", "B") else 1 + "KMGTP".index(unit[0])
+    for written in (unit, unit.lower()):
+        assert parse_size(f"{whole}{space}{written}") == whole * factor
+        assert parse_size(f"{whole}.{thousandths:03}{space}{written}") == whole * factor + thousandths * factor // 1000
+        assert parse_size(f"-{whole}{written}") is parse_size(written) is parse_size(f"{whole}{written}x") is None
+    assert parse_size(show_size(whole)) == parse_size(whole) == whole
 
 
 def test_the_fingerprint_depends_on_every_part() -> None:

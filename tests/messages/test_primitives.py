@@ -91,21 +91,23 @@ def test_an_unknown_profile_is_refused_for_good_bytes_too() -> None:
             read(primitive, b"\1", profile="loose")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "value", "code"),
-    [
-        ("varint", "ffffffff0f", -(2**31), None),
-        ("varint", "ffffffff1f", -(2**31), "varint-overlong"),
-        ("unsigned-varint", "ffffffff0f", 2**32 - 1, None),
-        ("unsigned-varint", "ffffffff1f", 2**32 - 1, "varint-overlong"),
-        ("varlong", "ffffffffffffffffff01", -(2**63), None),
-        ("varlong", "ffffffffffffffffff03", -(2**63), "varint-overlong"),
-        ("varint", "ffffffff8000", None, "varint-too-long"),
-        ("varlong", "ff" * 10, None, "varint-too-long"),
-        ("varlong", "ff" * 9, None, "message-cut"),
-    ],
-)
-def test_the_ends_of_varints(name: str, data: str, value: int | None, code: str | None) -> None:
-    reading = read(name, bytes.fromhex(data))
-    assert reading.message == (None if value is None else {"value": value})
-    assert [finding.code for finding in reading.findings] == ([] if code is None else [code])
+@pytest.mark.parametrize(("name", "bits"), [("varint", 32), ("unsigned-varint", 32), ("varlong", 64)])
+def test_a_varint_ends_after_its_bytes_and_surplus_bits_are_a_finding(name: str, bits: int) -> None:
+    most = -(-bits // 7)
+
+    @given(st.lists(st.sampled_from([0x80, 0xFF, 0x8F]), max_size=10), st.integers(0, 127))
+    def check(first: list[int], last: int) -> None:
+        reading = read(name, bytes([*first, last]))
+        codes = [finding.code for finding in reading.findings]
+        if len(first) >= most:
+            assert (reading.message, codes) == (None, ["varint-too-long"])
+            return
+        number = sum((byte & 127) << 7 * at for at, byte in enumerate([*first, last]))
+        is_overlong = number >> bits or (first and last == 0)
+        assert codes == (["varint-overlong"] if is_overlong else [])
+        number %= 1 << bits
+        zigzag = number >> 1 ^ -(number & 1)
+        assert reading.message == {"value": number if name.startswith("unsigned") else zigzag}
+        assert [one.code for one in read(name, bytes(byte | 128 for byte in first)).findings] == ["message-cut"]
+
+    check()

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from cli_driver import kfuzz
+from hypothesis import example, given
+from hypothesis import strategies as st
 from replay.fake_broker import SILENCE, FakeBroker
 from replay.hand_made import batch, write_log
 from signals import KFUZZ, interrupt_when, start
@@ -210,36 +212,31 @@ def test_without_acknowledgements_the_last_answer_is_not_waited_for_for_ever(
 # --- addresses and passwords
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "",
-            ":9",
-            "h:",
-            "h:0",
-            "h:-1",
-            "h:70000",
-            "h:" + "9" * 5000,
-            "h:\u0663",
-            "a\nb:9",
-            "a b:9",
-            "\0:9",
-            "h:9\x1b",
-        ),
-        *("h:9\x1b", "a..b:9", "a" * 64 + ":9", "a." * 200 + "a:9", "\udcff:9", "x" * 100_000 + ":9"),
-    ],
-)
-def test_a_text_that_is_no_address_is_refused_in_one_short_sentence(text: str) -> None:
-    with pytest.raises(UsageError, match="is not the address of a broker; give HOST:PORT") as raised:
-        Address.parse(text)
-    assert len(str(raised.value)) < 700
-    assert str(raised.value).isprintable()
+NAMES = st.text("az.-[]:%", max_size=70) | st.integers(60, 70).map("a".__mul__)
+HOSTS = NAMES | st.text(max_size=300)
+PORTS = st.integers(-1, 70_000).map(str) | st.text(max_size=6)
 
 
-@pytest.mark.parametrize("text", ["localhost:1", "[::1]:65535", "[fe80::1%lo]:9092", "münchen.example:9092"])
-def test_addresses_are_printed_as_they_are_given(text: str) -> None:
-    assert str(Address.parse(text)) == text
+@given(st.builds("{}:{}".format, HOSTS, PORTS) | HOSTS)
+@example("h:\u0663")
+@example("h:" + "9" * 5000)
+@example("x" * 100_000 + ":9")
+@example("[::1]:65535")
+@example("münchen.example:9092")
+def test_an_address_is_printed_as_it_is_given_or_refused_in_one_short_sentence(text: str) -> None:
+    try:
+        address = Address.parse(text)
+    except UsageError as error:
+        refusal = str(error)
+    else:
+        assert 0 < address.port < 1 << 16
+        assert all(len(part) < 64 for part in address.host.split("."))
+        assert Address.parse(str(address)) == address
+        assert str(address).isprintable()
+        return
+    assert "is not the address of a broker; give HOST:PORT" in refusal
+    assert len(refusal) < 700
+    assert refusal.isprintable()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 
 from tools.mutants.__main__ import LISTED, ROOT, main
 from tools.mutants.changes import Change, changes, sample
-from tools.mutants.run import Copy, copies, mapped
-from tools.mutants.select import NEAR_SECONDS, Map, Part, load_part
+from tools.mutants.run import FAR_SECONDS, NEAR_SECONDS, Copy, Map, copies, mapped, saved
 
 FAST = "not full"
 
@@ -109,8 +108,9 @@ def test_themes_of_vectors_are_data_and_are_left_out() -> None:
 # --- which tests are asked ------------------------------------------------------------------------------------------
 
 
-def part(file: str, tests: dict[str, float], lines: dict[int, list[int]]) -> Part:
-    return Part(file, [(f"{file}::{name}", seconds) for name, seconds in tests.items()], [], {"kfuzz/a.py": lines})
+def part(file: str, tests: dict[str, float], lines: dict[str, list[int]]) -> dict[str, Any]:
+    named = [(f"{file}::{name}", seconds) for name, seconds in tests.items()]
+    return {"tests": named, "failed": [], "lines": {"kfuzz/a.py": lines}}
 
 
 def change_at(line: int, **more: Any) -> Change:
@@ -121,23 +121,24 @@ def names(found: list[tuple[str, float]]) -> list[str]:
     return [name.split("::")[1] for name, _ in found]
 
 
+A, B = "tests/cli/test_a.py", "tests/spark/test_b.py"
+
+
 def test_tests_that_run_the_line_come_before_the_others_of_the_module(tmp_path: Path) -> None:
-    tests = Map(tmp_path, [part("tests/test_a.py", {"far": 0.1, "near": 1.0, "other": 0.1}, {1: [1], 2: [0, 1]})])
+    tests = Map(tmp_path, {A: part(A, {"far": 0.1, "near": 1.0, "other": 0.1}, {"1": [1], "2": [0, 1]})})
     assert names(tests.chosen(change_at(1))) == ["near", "far"]
 
 
 def test_a_fixture_counts_for_every_test_of_its_file(tmp_path: Path) -> None:
-    tests = Map(
-        tmp_path, [part("tests/test_a.py", {"one": 1, "two": 2}, {1: [-1]}), part("tests/test_b.py", {"no": 1}, {})]
-    )
+    tests = Map(tmp_path, {A: part(A, {"one": 1, "two": 2}, {"1": [-1]}), B: part(B, {"no": 1}, {})})
     assert names(tests.chosen(change_at(1))) == ["one", "two"]
 
 
 def test_a_constant_is_looked_for_where_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "kfuzz").mkdir()
     (tmp_path / "kfuzz" / "a.py").write_text("LIMIT = 7\n\n\ndef f():\n    return LIMIT\n")
-    tests = Map(tmp_path, [part("tests/test_a.py", {"reads": 1, "not": 2}, {5: [0], 1: [1]})])
-    assert names(tests.chosen(change_at(1, names=("LIMIT",)))) == ["reads", "not"]
+    tests = Map(tmp_path, {A: part(A, {"reads": 1, "slow": FAR_SECONDS + 1}, {"5": [0], "2": [1]})})
+    assert names(tests.chosen(change_at(1, names=("LIMIT",)))) == ["reads"]
 
 
 def test_the_shortest_tests_that_fit_are_chosen_and_of_each_function_first_one(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_the_shortest_tests_that_fit_are_chosen_and_of_each_function_first_one(t
         "slow": NEAR_SECONDS / 4,
         "endless": NEAR_SECONDS * 2,
     }
-    tests = Map(tmp_path, [part("tests/test_a.py", cases, {1: list(range(22))})])
+    tests = Map(tmp_path, {A: part(A, cases, {"1": list(range(22))})})
     found = names(tests.chosen(change_at(1)))
     assert "slow" in found
     assert "endless" not in found
@@ -153,9 +154,8 @@ def test_the_shortest_tests_that_fit_are_chosen_and_of_each_function_first_one(t
 
 
 def test_a_module_that_runs_in_other_processes_alone_has_the_tests_of_its_folder(tmp_path: Path) -> None:
-    one, other = part("tests/cli/test_a.py", {"one": 1}, {}), part("tests/spark/test_a.py", {"other": 1}, {})
-    change = Change("kfuzz/cli/a.py", "", "number", 0, 0, "", (1, 1), "f")
-    assert names(Map(tmp_path, [one, other]).chosen(change)) == ["one"]
+    tests = Map(tmp_path, {A: part(A, {"one": 1}, {}), B: part(B, {"other": 1}, {})})
+    assert names(tests.chosen(Change("kfuzz/cli/a.py", "", "number", 0, 0, "", (1, 1), "f"))) == ["one"]
 
 
 # --- a checkout, from one end to the other --------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path,
     with copies(checkout, 1, FAST) as free:
         tests = mapped(free, checkout, tmp_path / "lines", told.append)
         copy = free.get()
-        assert [tests.parts[0].file, *tests.parts[0].failed] == ["tests/test_a.py", "tests/test_a.py::test_broken"]
+        assert tests.parts["tests/test_a.py"]["failed"] == ["tests/test_a.py::test_broken"]
 
         def judged(where: str, text: str) -> tuple[str, str]:
             one = change(MODULE, where, text)
@@ -244,9 +244,9 @@ def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path,
         assert (copy.root / "kfuzz" / "a.py").read_text() == MODULE
     assert (checkout / "kfuzz" / "a.py").read_text() == MODULE
     # The lines that tests run are kept as long as neither they nor the code change.
-    assert load_part(tmp_path / "lines", checkout, "tests/test_a.py") is not None
+    assert saved(tmp_path / "lines", checkout, "tests/test_a.py") is not None
     (checkout / "kfuzz" / "a.py").write_text(MODULE + "\n")
-    assert load_part(tmp_path / "lines", checkout, "tests/test_a.py") is None
+    assert saved(tmp_path / "lines", checkout, "tests/test_a.py") is None
 
 
 @pytest.mark.full
@@ -254,6 +254,11 @@ def test_a_change_that_makes_a_test_endless_times_out(copy: Copy, monkeypatch: p
     monkeypatch.setattr("tools.mutants.run.CPU_SECONDS", 2.0)
     result = copy.judge(change(MODULE, "looping", "n += 1"), [("tests/test_a.py::test_looping", 0.1)])
     assert result.outcome == "timed out"
+
+
+def test_a_change_that_only_renames_a_case_survives(copy: Copy) -> None:
+    tests = [("tests/test_a.py::test_held", 0.1), ("tests/test_a.py::test_loose[7]", 0.1)]
+    assert copy.judge(change(MODULE, "forgotten", "return None"), tests).outcome == "survived"
 
 
 def test_code_that_cannot_be_imported_is_noticed(copy: Copy) -> None:

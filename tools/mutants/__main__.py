@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kfuzz.files import write_whole
 from tools.mutants.changes import EXCLUDED, Change, sample
 from tools.mutants.run import Copy, Result, copies, mapped, spread
 
@@ -29,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--count", type=int, default=200, help="number of changes (200)")
     parser.add_argument("--seed", type=int, default=1, help="seed that selects the changes (1)")
-    parser.add_argument("--module", nargs="+", default=(), metavar="GLOB", help="only change these files")
+    parser.add_argument("--module", nargs="+", default=("*",), metavar="GLOB", help="only change these files")
     parser.add_argument("--marks", default=FAST, metavar="EXPRESSION", help=f"only tests with these marks ({FAST})")
     parser.add_argument("--processes", type=int, default=2, help="number of copies that work at a time (2)")
     parser.add_argument("--survivors", action="store_true", help="only repeat changes that survived the last run")
@@ -41,89 +42,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     kept = OUT / "result.json"
     changes = sample(ROOT, options.count, options.seed, options.module)
-    reasons = _reasons()
     if options.survivors:
-        survived = {_key(one) for one in json.loads(kept.read_text())["changes"] if one["outcome"] == "survived"}
-        changes = [change for change in changes if _key(_document(Result(change, "survived"))) in survived]
+        survived = [_key(one) for one in json.loads(kept.read_text())["changes"] if one["outcome"] == "survived"]
+        changes = [change for change in changes if _key(_document(change)) in survived]
     if not changes:
         print("no changes match the options; check --module, --count and --survivors", file=sys.stderr)
         return 2
     for pattern, why in EXCLUDED.items():
         _tell(f"{pattern} is left out: {why}")
-    lines = OUT / ("lines" if options.marks == FAST else f"lines {options.marks}")
     with copies(ROOT, options.processes, options.marks) as free:
+        lines = OUT / ("lines" if options.marks == FAST else f"lines {options.marks}")
         tests = mapped(free, ROOT, lines, _tell)
-        failed = [name for part in tests.parts for name in part.failed]
-        for name in failed:
+        for name in (name for part in tests.parts.values() for name in part["failed"]):
             _tell(f"left out, because it fails without any change: {name}")
 
         def judge(copy: Copy, change: Change) -> Result:
             return copy.judge(change, tests.chosen(change))
 
         results = []
-        for result in spread(free, changes, judge):
-            results.append(result)
+        for change, result in zip(changes, spread(free, changes, judge), strict=True):
+            made = _document(change) | result._asdict()
+            results.append((change, made))
             by = f" by {result.by}" if result.by else ""
-            before, after = result.change.before_and_after()
-            _tell(f"{len(results)} of {len(changes)}: {result.change.path}: {before} -> {after}: {result.outcome}{by}")
-    return _report(results, reasons, None if options.survivors else kept, options)
+            _tell(
+                f"{len(results)} of {len(changes)}: {change.path}: "
+                f"{made['before']} -> {made['after']}: {result.outcome}{by}"
+            )
+    return _report(results, None if options.survivors else kept, options.seed)
 
 
-def _report(results: Sequence[Result], reasons: dict[str, str], kept: Path | None, options: argparse.Namespace) -> int:
-    counts = Counter(result.outcome for result in results)
-    documents = [_document(result) for result in results]
+def _report(results: Sequence[tuple[Change, dict[str, Any]]], kept: Path | None, seed: int) -> int:
+    reasons = {_key(one): one["why"] for one in tomllib.loads(LISTED.read_text())["survivor"]}
+    counts = Counter(made["outcome"] for _, made in results)
     unlisted = 0
-    for result, document in zip(results, documents, strict=True):
-        if result.outcome != "survived":
-            continue
-        why = reasons.get(_key(document))
-        if why is not None:
-            document["listed"] = why
-            continue
-        unlisted += 1
-        print(f"\nsurvived ({result.by or 'not listed'}) in {result.change.where or 'the module'}:")
-        print(result.change.diff())
+    for change, made in results:
+        if made["outcome"] == "survived" and _key(made) in reasons:
+            made["listed"] = reasons[_key(made)]
+        elif made["outcome"] == "survived":
+            unlisted += 1
+            print(f"\nsurvived ({made['by'] or 'not listed'}) in {change.where or 'the module'}:\n{change.diff()}")
     if kept is not None:
         whole = {
-            "seed": options.seed,
+            "seed": seed,
             "count": len(results),
             **{name: counts[name] for name in ("noticed", "survived", "timed out")},
+            "changes": [made for _, made in results],
         }
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(".part")
-        part.write_text(json.dumps({**whole, "changes": documents}, indent=1, ensure_ascii=False) + "\n")
-        part.replace(kept)
+        write_whole(kept, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
     print(
-        f"\n{len(results)} changes with seed {options.seed}: {counts['noticed']} noticed, "
-        f"{counts['timed out']} timed out, "
+        f"\n{len(results)} changes with seed {seed}: {counts['noticed']} noticed, {counts['timed out']} timed out, "
         f"{counts['survived']} survived, {unlisted} of those not listed in {LISTED.relative_to(ROOT)}"
     )
     return 0 if counts["noticed"] + counts["timed out"] >= SHARE * len(results) else 1
 
 
-def _document(result: Result) -> dict[str, Any]:
-    change = result.change
+def _document(change: Change) -> dict[str, Any]:
     before, after = change.before_and_after()
-    return {
-        "path": change.path,
-        "in": change.where,
-        "kind": change.kind,
-        "before": before,
-        "after": after,
-        "outcome": result.outcome,
-        "by": result.by,
-    }
+    return {"path": change.path, "in": change.where, "kind": change.kind, "before": before, "after": after}
 
 
-def _key(document: dict[str, Any]) -> str:
+def _key(document: dict[str, Any]) -> tuple[str, ...]:
     """The key of a change in ``listed.toml``. It leaves out line number and folder, because these change."""
-    name = Path(document["path"]).name
-    return json.dumps([name, document["in"], document["before"], document["after"]])
-
-
-def _reasons() -> dict[str, str]:
-    listed = tomllib.loads(LISTED.read_text()).get("survivor", [])
-    return {_key(one): one["why"] for one in listed}
+    return Path(document["path"]).name, document["in"], document["before"], document["after"]
 
 
 def _tell(line: str) -> None:

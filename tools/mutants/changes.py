@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import fnmatch
 import hashlib
 import itertools
@@ -95,41 +94,29 @@ class Change:
         return _joined(one[first:last]), _joined(other[first : last + len(other) - len(one)])
 
     def diff(self) -> str:
-        """A unified diff with one line of context."""
-        lines = difflib.unified_diff(
-            self.source.splitlines(), self.made().splitlines(), self.path, self.path, n=1, lineterm=""
-        )
-        return "\n".join(lines)
+        """The changed lines, as a diff shows them."""
+        before, after = self.before_and_after()
+        return f"{self.path}:{self.lines[0]}\n-{before}\n+{after}"
 
 
 def _joined(lines: Sequence[str]) -> str:
     return " ".join(line.strip() for line in lines)
 
 
-def modules(root: Path) -> list[str]:
-    """The Python files of kfuzz that may be changed, as paths from ``root``."""
-    found = sorted(file.relative_to(root).as_posix() for file in (root / "kfuzz").rglob("*.py"))
-    return [path for path in found if not _is(path, EXCLUDED)]
-
-
-def _is(path: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
-
-
-def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ()) -> list[Change]:
-    """``count`` changes selected by ``seed``, sorted by file and line, with at most one per line.
+def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ("*",)) -> list[Change]:
+    """``count`` changes of files of kfuzz, selected by ``seed``, sorted by file and line, with at most one per line.
 
     The selection depends on the text of a change, not on its place. So edits of other code and moved files leave most
     of the sample unchanged.
     """
     drawn: list[tuple[float, Change]] = []
-    for path in modules(root):
-        if patterns and not _is(path, patterns):
+    for file in sorted((root / "kfuzz").rglob("*.py")):
+        path = file.relative_to(root).as_posix()
+        if _is(path, EXCLUDED) or not _is(path, patterns):
             continue
-        source = (root / path).read_text()
         seen: Counter[str] = Counter()
-        for change in changes(path, source):
-            text = f"{change.where} {change.kind} {source[change.start : change.end]} {change.text}"
+        for change in changes(path, file.read_text()):
+            text = f"{change.where} {change.kind} {change.source[change.start : change.end]} {change.text}"
             seen[text] += 1
             digest = hashlib.sha256(f"{seed} {text} {seen[text]}".encode()).digest()
             uniform = (int.from_bytes(digest[:6], "big") + 1) / 2**48
@@ -144,6 +131,18 @@ def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ()) -> l
         if place not in chosen and _compiles(change.made()):
             chosen[place] = change
     return sorted(chosen.values(), key=lambda change: (change.path, change.start))
+
+
+def _is(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+
+
+def _compiles(source: str) -> bool:
+    try:
+        compile(source, "changed", "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
 
 
 def changes(path: str, source: str) -> list[Change]:
@@ -163,17 +162,8 @@ def changes(path: str, source: str) -> list[Change]:
         start, end = at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
         if source[start:end] != text:
             span = node.lineno, node.end_lineno
-            names = () if where.in_function else where.names
-            found.append(Change(path, source, kind, start, end, text, span, ".".join(where.path), names))
+            found.append(Change(path, source, kind, start, end, text, span, ".".join(where.path), where.names))
     return found
-
-
-def _compiles(source: str) -> bool:
-    try:
-        compile(source, "changed", "exec", dont_inherit=True)
-    except SyntaxError:
-        return False
-    return True
 
 
 class _Where(NamedTuple):
@@ -205,17 +195,12 @@ def _walk(node: ast.AST, where: _Where) -> Iterator[tuple[_Where, _Variant]]:
             if any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
                 return
             where, inner = where._replace(path=(*where.path, node.name)), node.body
-        case ast.Assign() | ast.AnnAssign():
+        case ast.Assign(value=value) | ast.AnnAssign(value=value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = tuple(one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
-            is_kept = node.value is None or "__all__" in names or _is_type(node.value)
-            inner = [] if is_kept or node.value is None else [node.value]
-            inside = where if where.in_function else where._replace(names=names)
-            if where.in_function:
-                yield from ((where, variant) for variant in _variants(node))
-            for one in inner:
-                yield from _walk(one, inside)
-            return
+            inner = [] if value is None or "__all__" in names or _is_type(value) else [value]
+            if not where.in_function:
+                where = where._replace(names=names)
         case ast.AugAssign(value=value):
             inner = [value]
         case ast.Delete():
@@ -224,7 +209,9 @@ def _walk(node: ast.AST, where: _Where) -> Iterator[tuple[_Where, _Variant]]:
             for keyword in node.keywords:
                 yield from _walk(keyword.value, where)
             return
-    yield from ((where, variant) for variant in _variants(node))
+    # Without its assignment a constant is only a name that is missing.
+    if where.in_function or not isinstance(node, ast.Assign):
+        yield from ((where, variant) for variant in _variants(node))
     for one in inner:
         yield from _walk(one, where)
 
@@ -301,13 +288,11 @@ def _is_text(node: ast.expr) -> bool:
 
 def _is_type(value: ast.expr) -> bool:
     """Whether the assigned value is a type: Literal[…], dict[…] or a union of types."""
-    if isinstance(value, ast.Subscript):
-        return isinstance(value.value, ast.Name | ast.Attribute) and _is_type_name(value.value)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
-        return _is_type(value.left) or _is_type(value.right)
-    return isinstance(value, ast.Name) and _is_type_name(value)
-
-
-def _is_type_name(node: ast.expr) -> bool:
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return (name[:1].isupper() and not name.isupper()) or name in ("dict", "list", "tuple", "set", "type")
+    match value:
+        case ast.Subscript(inner):
+            return isinstance(inner, ast.Name | ast.Attribute) and _is_type(inner)
+        case ast.BinOp(left, ast.BitOr(), right):
+            return _is_type(left) or _is_type(right)
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return (name[:1].isupper() and not name.isupper()) or name in ("dict", "list", "tuple", "set", "type")
+    return False

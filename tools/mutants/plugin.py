@@ -1,18 +1,24 @@
-"""The pytest plugin of ``python -m tools.mutants``: names to coverage.py the test that runs, or runs only chosen tests.
+"""The pytest plugin of ``python -m tools.mutants``: limits the tests, and names to coverage.py the test that runs.
 
-Environment variables name its files: ``MUTANTS_NOTES`` receives the CPU seconds of each test, ``MUTANTS_CHOSEN`` lists
-the tests to run in order, and ``MUTANTS_SEEN`` receives the name of the test that failed.
+``MUTANTS_CPU_SECONDS`` in the environment is the limit of this process and of each one that it starts. The file
+``MUTANTS_NOTES`` receives the CPU seconds of each test.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import coverage
 import pytest
+
+# A module's fixtures run once for all of its tests, so their lines count for every test.
+FIXTURES = "fixtures"
+MEMORY_BYTES_MAX = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -20,65 +26,47 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if not Path(kfuzz.__file__).is_relative_to(Path.cwd()):
         raise pytest.UsageError(f"the tests would import {kfuzz.__file__} instead of the copy in {Path.cwd()}")
+    cpu_seconds = int(os.environ["MUTANTS_CPU_SECONDS"])
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     if "MUTANTS_NOTES" in os.environ:
-        config.pluginmanager.register(_Notes(Path(os.environ["MUTANTS_NOTES"])))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "MUTANTS_CHOSEN" in os.environ:
-        chosen: list[str] = json.loads(Path(os.environ["MUTANTS_CHOSEN"]).read_text())
-        order = {name: i for i, name in enumerate(chosen)}
-        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed and "MUTANTS_SEEN" in os.environ:
-        Path(os.environ["MUTANTS_SEEN"]).write_text(report.nodeid)
+        config.pluginmanager.register(_Notes())
 
 
 class _Notes:
     """The CPU seconds that each test takes, and coverage.py's contexts."""
 
-    def __init__(self, file: Path) -> None:
-        import coverage
-
-        self.file = file
-        current = coverage.Coverage.current()
-        assert current is not None
-        self.coverage = current
+    def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self.ended: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        # A module's fixtures run once for all of its tests, so their lines count for every test.
-        yield from self._phase(item, "fixtures")
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        # Unlike wall-clock time, CPU time does not depend on other work. That of finished children counts too.
+        before = sum(os.times()[:4])
+        _switch(FIXTURES)
+        yield
+        self.seconds[item.nodeid] += sum(os.times()[:4]) - before
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        yield from self._phase(item, item.nodeid)
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
-        yield from self._phase(item, "fixtures")
-
-    def _phase(self, item: pytest.Item, context: str) -> Iterator[None]:
-        self.coverage.switch_context(context)
-        before = _cpu_seconds()
+        _switch(item.nodeid)
         yield
-        self.seconds[item.nodeid] += _cpu_seconds() - before
-        self.coverage.switch_context("between")
+        _switch(FIXTURES)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed or report.when == "call":
-            self.ended[report.outcome].add(report.nodeid)
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        tests = [[name, round(self.seconds[name], 3)] for name in sorted(self.ended["passed"] - self.ended["failed"])]
-        self.file.write_text(json.dumps({"tests": tests, "failed": sorted(self.ended["failed"])}))
+        tests = [[name, round(self.seconds[name], 3)] for name in sorted(self.passed - self.failed)]
+        Path(os.environ["MUTANTS_NOTES"]).write_text(json.dumps({"tests": tests, "failed": sorted(self.failed)}))
 
 
-def _cpu_seconds() -> float:
-    """CPU time of this process and its finished children. Unlike wall-clock time it does not depend on other work."""
-    return sum(os.times()[:4])
+def _switch(context: str) -> None:
+    current = coverage.Coverage.current()
+    assert current is not None
+    current.switch_context(context)
