@@ -181,7 +181,7 @@ def test_a_batch_is_the_same_with_python_and_without(codec: Codec, magic: int) -
     assert [record.value for record in batches[0].records] == [row.value for row in rows]
     # Without a limit of its own the scan leaves every payload to Python.
     scan, verdict = Scan(data, with_rows=True), records.Verdict()
-    assert Walk(scan, data, "kafka", Limits(), into=verdict).look(scan.next())
+    assert Walk(scan, data, "kafka", Limits(), into=verdict).handle_stop(scan.next())
     assert (read_batch(scan, False), verdict.findings) == (batches[0], [])
     assert list(records.iterate(data)) == batches[0].records
     assert records.check(data) == records.Verdict(1, last + 1, len(data))
