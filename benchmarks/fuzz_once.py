@@ -23,8 +23,8 @@ def main(settings: dict[str, Any]) -> None:
         out=settings["out"],
         truth=named_testee(settings["truth"]) if settings["truth"] else None,
     )
-    cause = result.causes[0] if result.causes else None
-    found = {"harm": cause.harm, "at": cause.at, "summary": cause.summary} if cause else None
+    cause = next(iter(result.causes.values()), None)
+    found = {"harm": cause.harm, "at": cause.at, "summary": cause.smallest.error} if cause else None
     print(json.dumps({"found": found, "executions": result.executions}))
 
 
