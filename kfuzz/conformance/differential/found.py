@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from kfuzz.conformance.judge.causes import BatchFacts, Cause, Deviation, batch_facts, causes_of
 from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.lines import Answer
-from kfuzz.conformance.protocol.peer import Peer, Question
+from kfuzz.conformance.protocol.peer import Question, TesteeProcess
 from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.errors import UsageError
 
@@ -133,7 +133,7 @@ class Differential:
 
 def compared(
     found: Differential,
-    peer: Peer,
+    peer: TesteeProcess,
     questions: Iterable[Question[Asked[T]]],
     compare: Callable[[Question[Asked[T]], Answer], None],
     finding_of: Callable[[T], str] = lambda expected: "",

@@ -15,8 +15,8 @@ from kfuzz.conformance.judge.causes import Deviation, causes_of, deviation
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.reference import as_vector, verdict
-from kfuzz.conformance.judge.runner import cells
-from kfuzz.conformance.protocol.peer import Peer
+from kfuzz.conformance.judge.runner import cells, judged_answer
+from kfuzz.conformance.protocol.peer import TesteeProcess
 from kfuzz.conformance.protocol.session import Limits, NoHandshake
 from kfuzz.conformance.protocol.testees import own
 from kfuzz.corpora.hostile import hostile_vector, moved_expectation
@@ -109,13 +109,13 @@ def conform_segment(
     """
     asked = unsupported = 0
     deviations = []
-    with Peer(argv, cwd=cwd, limits=limits) as peer:
+    with TesteeProcess(argv, cwd=cwd, limits=limits) as peer:
         try:
             peer.start()
         except NoHandshake as error:
             raise KfuzzError(f"the testee {argv[0]} does not start: {error}") from None
         for chunk in _chunks(data, labels, path):
-            for case, cell in cells(peer, chunk):
+            for case, cell in cells(peer, chunk, judged_answer):
                 asked += 1
                 unsupported += cell.outcome == "unsupported"
                 if found := deviation(peer.handshake.label, case, cell, "unexpected"):
