@@ -140,11 +140,12 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
 def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with a real broker's answers in their cells. Prints contradictions, if any, and exits with 1."""
     from kfuzz.conformance.broker import judge
+    from kfuzz.kafka import BROKER_RELEASE
     from kfuzz.vectors import building as build
 
-    said = judge([vector for file in files for vector in file.vectors])
-    _end_if(said.sentences())
-    return build.confirmed_by_broker(files, said.version, said.cells)
+    cells, contradictions = judge([vector for file in files for vector in file.vectors])
+    _end_if(contradictions)
+    return build.confirmed_by_broker(files, BROKER_RELEASE, cells)
 
 
 def _end_if(contradictions: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from kfuzz.fuzz.crashes import DIFFERENTIAL, KeptInput, as_differential, as_it_i
 from kfuzz.fuzz.decoded_bytes import Body, skipped
 from kfuzz.fuzz.seeding import CORPUS
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.kafka import LATEST, ROLES
+from kfuzz.kafka import BROKER_RELEASE, LATEST, ROLES
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.text import printable
@@ -85,8 +85,8 @@ def ask_kafka_about(vector: Vector) -> AskedKafka:
     found = confirm([vector])
     if found.contradictions or not broker.is_for_broker(vector):
         return AskedKafka(found.contradictions, found.answers)
-    said = broker.judge([vector])
-    return AskedKafka(said.sentences(), found.answers, said.version, said.cells)
+    cells, contradictions = broker.judge([vector])
+    return AskedKafka(contradictions, found.answers, BROKER_RELEASE, cells)
 
 
 def kept_vector(
