@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import click
 
@@ -23,7 +23,7 @@ from kfuzz.fuzz.campaign import Result, Row
 from kfuzz.fuzz.faults import truth_of
 from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
-from kfuzz.fuzz.recorder import Find
+from kfuzz.fuzz.recorder import fields_of
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.text import printable
 
@@ -195,18 +195,14 @@ def _reproduce(
         if find is None and truth is not None:
             find = once.compare(name, file, named_testee(truth))
     if as_json:
-        echo_json({"target": name, "find": None if find is None else _find_json(find)})
+        found = None if find is None else {**fields_of(find), "input_hex": find.data.hex()}
+        echo_json({"target": name, "find": found})
     elif find is None:
         click.echo(f"{name}: {file} does not break it")
     else:
         say(f"{name}: {find.summary}")
         say(*find.details.split("\n"))
     return int(find is not None)
-
-
-def _find_json(find: Find) -> dict[str, Any]:
-    fields = {name: getattr(find, name) for name in ("kind", "summary", "at", "details")}
-    return {**fields, "input_hex": find.data.hex()}
 
 
 def _replay(targets: tuple[str, ...], sanitizer: Sanitizer, out: Path, as_json: bool) -> int:

@@ -23,7 +23,7 @@ from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import NoNativeCoverage, build
 from kfuzz.fuzz.decoded_bytes import Body, body_of
-from kfuzz.fuzz.faults import CAUSES_FILE, Causes, file_name, load, truth_of
+from kfuzz.fuzz.faults import CAUSES_FILE, file_name, load, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import MESSAGES, asked_once
 from kfuzz.fuzz.reproducing import breaks_now, read_input
@@ -165,7 +165,6 @@ def with_killing_fields(kept: KeptInput) -> KeptInput:
         own = replace(kept.deviation, data=item.data, kills=item.kills)
         return replace(kept, body=Body(item.data), deviation=own)
     target = TARGETS[kept.target]
-    causes = Causes(kept.file.parent.parent, target)
     cause = next((one for one in load(kept.file.parent / CAUSES_FILE) if one.id == kept.cause_id), None)
     if cause is None or cause.smallest.data != kept.data:
         raise UsageError(f"{kept.file} is not the input that {CAUSES_FILE} beside it has; run the campaign again")
@@ -173,7 +172,7 @@ def with_killing_fields(kept: KeptInput) -> KeptInput:
         made = build()
     except NoNativeCoverage as error:
         raise UsageError(f"the field that kills is found with the instrumented build: {error}") from None
-    kills = killing_fields_again(made, target, causes, cause)
+    kills = killing_fields_again(made, target, cause)
     return replace(kept, deviation=replace(kept.deviation, kills=kills))
 
 

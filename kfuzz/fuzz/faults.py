@@ -26,7 +26,7 @@ from kfuzz.fuzz.targets import Target
 from kfuzz.kafka import ROLES
 from kfuzz.text import foreign_text
 
-__all__ = ["CAUSES_FILE", "Causes", "document_of", "explain", "file_name", "load", "of_end", "truth_of"]
+__all__ = ["CAUSES_FILE", "Causes", "cause_of", "document_of", "explain", "file_name", "load", "of_end", "truth_of"]
 
 HARM_OF: Final[Mapping[Kind, str]] = {
     "promise": LOSES.name,
@@ -73,7 +73,7 @@ class Causes:
 
         ``is_again`` means that the inputs may have been counted; then only a new cause is.
         """
-        cause = replace(self._cause(find), known=tuple(known))
+        cause = replace(cause_of(self._target, find), known=tuple(known))
         if not (is_again and cause.id in self._now):
             self.add_cause(cause)
 
@@ -81,26 +81,6 @@ class Causes:
         """Count a cause that has only its smallest deviation."""
         earlier = self._now.get(cause.id)
         self._now[cause.id] = cause if earlier is None else _merged(earlier, cause)
-
-    def id_of(self, find: Find) -> str:
-        """The id of the cause of a find."""
-        return self._cause(find).id
-
-    def deviation_of(self, find: Find) -> Deviation:
-        """A find in the words of the referee."""
-        return Deviation(
-            self._target.implementation,
-            HARM_OF[find.kind],
-            error=find.summary,
-            at=find.at,
-            size_bytes=len(find.data),
-            data=find.data,
-            details=find.details,
-        )
-
-    def _cause(self, find: Find) -> Cause:
-        [cause] = causes_of([self.deviation_of(find)])
-        return replace(cause, others=find.count - 1)
 
     def new(self) -> list[Cause]:
         """The causes of this campaign whose smallest input is smaller than that of earlier campaigns, the worst first.
@@ -137,6 +117,21 @@ class Causes:
             text = json.dumps([cause.to_json() for cause in written], indent=2, sort_keys=True)
             write_whole(self._folder / CAUSES_FILE, text + "\n")
         return files
+
+
+def cause_of(target: Target, find: Find) -> Cause:
+    """A find in the words of the referee."""
+    item = Deviation(
+        target.implementation,
+        HARM_OF[find.kind],
+        error=find.summary,
+        at=find.at,
+        size_bytes=len(find.data),
+        data=find.data,
+        details=find.details,
+    )
+    [cause] = causes_of([item])
+    return replace(cause, others=find.count - 1)
 
 
 def file_name(cause: Cause) -> str:

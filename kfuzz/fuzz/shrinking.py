@@ -14,7 +14,7 @@ from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
 from kfuzz.edit.shrinking import shrink
 from kfuzz.fuzz.building import Build
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
-from kfuzz.fuzz.faults import Causes
+from kfuzz.fuzz.faults import Causes, cause_of
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trial import CannotTry, Trier
@@ -35,26 +35,26 @@ def shrink_causes(made: Build, target: Target, causes: Causes) -> None:
     """
     with Trier(made, target) as trier:
         for cause in causes.new():
-            find = _smaller(trier, target, causes, cause)
-            smallest = causes.deviation_of(find) if find else cause.smallest
-            kills = _killing(trier, target, causes, cause, smallest.data)
+            find = _smaller(trier, target, cause)
+            smallest = cause_of(target, find).smallest if find else cause.smallest
+            kills = _killing(trier, target, cause, smallest.data)
             causes.replace(cause.id, replace(smallest, kills=kills))
 
 
-def killing_fields_again(made: Build, target: Target, causes: Causes, cause: Cause) -> tuple[KillingField, ...]:
+def killing_fields_again(made: Build, target: Target, cause: Cause) -> tuple[KillingField, ...]:
     """The fields that kill in the input of a cause of an earlier campaign; empty if there are none, or if the input
     does not break the target in the same way any more.
     """
     with Trier(made, target) as trier:
-        return _killing(trier, target, causes, cause, cause.smallest.data)
+        return _killing(trier, target, cause, cause.smallest.data)
 
 
 class _Asking:
     """Asks whether inputs break the target like ``cause``, as long as that does not cost too much."""
 
-    def __init__(self, trier: Trier, causes: Causes, cause: Cause) -> None:
+    def __init__(self, trier: Trier, target: Target, cause: Cause) -> None:
         self._trier = trier
-        self._causes = causes
+        self._target = target
         self._id = cause.id
         self._tries = self._ends = self._hangs = 0
 
@@ -70,7 +70,7 @@ class _Asking:
         # Memory is found by taking it, which is as slow.
         self._ends += find is not None and find.kind in ("crash", "memory")
         self._hangs += find is not None and find.kind == "timeout"
-        return find if find is not None and self._causes.id_of(find) == self._id else None
+        return find if find is not None and cause_of(self._target, find).id == self._id else None
 
 
 def _may_walk(target: Target, cause: Cause) -> bool:
@@ -80,10 +80,10 @@ def _may_walk(target: Target, cause: Cause) -> bool:
     return target.flat_schema_of is None or cause.harm not in WALK_BREAKS
 
 
-def _smaller(trier: Trier, target: Target, causes: Causes, cause: Cause) -> Find | None:
+def _smaller(trier: Trier, target: Target, cause: Cause) -> Find | None:
     """Look for a smaller input of ``cause``. Returns what it breaks, or None if there is none."""
     best: dict[bytes, Find] = {}
-    asking = _Asking(trier, causes, cause)
+    asking = _Asking(trier, target, cause)
 
     def find_first(candidates: Sequence[bytes]) -> int | None:
         for i, data in enumerate(candidates):
@@ -111,11 +111,11 @@ def _smaller(trier: Trier, target: Target, causes: Causes, cause: Cause) -> Find
         return None
 
 
-def _killing(trier: Trier, target: Target, causes: Causes, cause: Cause, data: bytes) -> tuple[KillingField, ...]:
+def _killing(trier: Trier, target: Target, cause: Cause, data: bytes) -> tuple[KillingField, ...]:
     """The fields that kill in ``data``, an input of ``cause``; empty if there are none, or if it costs too much."""
     if not _may_walk(target, cause):
         return ()
-    asking = _Asking(trier, causes, cause)
+    asking = _Asking(trier, target, cause)
 
     def breaks(changed: bytes) -> bool:
         # An input that was not asked about counts as no change.

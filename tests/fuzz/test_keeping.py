@@ -25,7 +25,7 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz import crashes, keeping
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
-from kfuzz.fuzz.faults import Causes
+from kfuzz.fuzz.faults import Causes, cause_of
 from kfuzz.fuzz.keeping import AskedKafka
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.recorder import Find
@@ -59,7 +59,8 @@ def planted(out: Path, data: bytes, target: str = "record-batch") -> Path:
     find = Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", data)
     causes.add(find)
     kills = killing_fields_of(TARGETS[target], data, breaks)
-    causes.replace(causes.id_of(find), replace(causes.deviation_of(find), kills=kills))
+    cause = cause_of(TARGETS[target], find)
+    causes.replace(cause.id, replace(cause.smallest, kills=kills))
     [file] = causes.write()
     return file
 
