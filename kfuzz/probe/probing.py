@@ -21,7 +21,7 @@ from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, OF_TOPICS, by_settings
 from kfuzz.conformance.judge.compare import Case, Cell
-from kfuzz.conformance.judge.matrix import Places, Run, judged
+from kfuzz.conformance.judge.matrix import Places, Run, column_of
 from kfuzz.conformance.judge.runner import cells
 from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.peer import Question
@@ -98,13 +98,13 @@ def probe(
     places.load(handshake.label)
     peer = ProbedBroker(settings, handshake, on_notice)
     found: dict[tuple[str, str], Cell] = {}
-    for case, cell in cells(peer, cases, peer.judged):
+    for case, cell in cells(peer, cases, peer.oracle):
         found[case.key] = cell
         on_progress(len(found))
     asked = [case for case in cases if case.key in found]
     notes = [*peer.notes, *limit_notes(asked, peer.max_message_bytes)]
     whole = whole and len(asked) == len(cases)
-    column = judged(handshake, found, asked, places=places, whole=whole, publish=publish, notes=notes)
+    column = column_of(handshake, found, asked, places=places, whole=whole, publish=publish, notes=notes)
     return Probed(Run(tuple(asked), (column,), ()), peer.ended)
 
 
@@ -145,7 +145,7 @@ class ProbedBroker:
         # What was observed; None is the end.
         self._observed: asyncio.Queue[tuple[Question[Any], Observed] | None]
 
-    def judged(self, case: Case, handshake: Handshake, seen: Observed) -> Cell:
+    def oracle(self, case: Case, handshake: Handshake, seen: Observed) -> Cell:
         """The judgement on one vector, by the broker's own limits."""
         return cell_of(with_limit(case, self.max_message_bytes), seen)
 

@@ -20,7 +20,7 @@ from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.testees import CHOSEN, BuildFailed, Testee
 from kfuzz.errors import UsageError
 
-__all__ = ["Judged", "Places", "Run", "judged", "published", "run", "update_expected"]
+__all__ = ["Column", "Places", "Run", "column_of", "published", "run", "update_expected"]
 
 Key = tuple[str, str]
 
@@ -51,7 +51,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Column:
     """One testee's column: a cell and its standing per case, or ``broken``, the reason why it could not be asked."""
 
     name: str
@@ -104,7 +104,7 @@ class Run:
     """The data of a report. It holds no time and no path, so that equal behaviour gives equal reports."""
 
     cases: tuple[Case, ...]
-    testees: tuple[Judged, ...]
+    testees: tuple[Column, ...]
     # Sentences about testees that were left out because their toolchain is missing.
     dropped: tuple[str, ...]
 
@@ -176,7 +176,7 @@ def run(
             tally.stop()
             raise
     columns = [
-        _judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
+        _column(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
     ]
     if all(testee.broken for testee in columns):
         broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in columns)
@@ -238,16 +238,16 @@ def _ask(
     )
 
 
-def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Judged:
+def _column(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Column:
     handshake = outcome.handshake
     if handshake is None:
-        return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
+        return Column(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
     pinned = "" if testee.pinned is None else _pinned(testee.pinned, handshake, places)
     # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
-    column = judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
+    column = column_of(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
     column = replace(column, stopped=outcome.stopped)
     return replace(column, version=testee.version) if pinned else column
 
@@ -262,7 +262,7 @@ def _pinned(testee: Testee, handshake: Handshake, places: Places) -> str:
     return handshake.label if handshake.label in known or not known else known[-1]
 
 
-def judged(
+def column_of(
     handshake: Handshake,
     cells: Mapping[Key, Cell],
     cases: Sequence[Case],
@@ -272,7 +272,7 @@ def judged(
     notes: Sequence[str] = (),
     publish: bool = False,
     pinned: str = "",
-) -> Judged:
+) -> Column:
     """The column with these ``cells``, compared with the expected outcomes in ``places``.
 
     ``whole`` and ``publish`` as for :func:`run`. ``pinned`` is the label of the version that a working copy is compared
@@ -303,7 +303,7 @@ def judged(
     elif not expectations.exist and (others := places.labels_of(handshake.name)):
         file = places.expected / f"{others[-1]}.txt"
         notes.append(f"no file has expected outcomes of this version; --expected {file} compares with {others[-1]}")
-    return Judged(
+    return Column(
         name=handshake.name,
         version=handshake.version,
         language=handshake.language,
@@ -328,7 +328,7 @@ def published(done: Run, places: Places) -> Run:
     return replace(done, testees=tuple(_published(testee, places.load(testee.label)) for testee in done.testees))
 
 
-def _published(testee: Judged, expectations: Expectations) -> Judged:
+def _published(testee: Column, expectations: Expectations) -> Column:
     # A reason may come from a line under embargo, which a clean clone does not have; that of a public line is public.
     standings = {
         key: replace(
@@ -368,11 +368,11 @@ def _beside(
     return [*worse, *better, f"beside {pinned}: {count}"]
 
 
-def _unique(columns: Sequence[Judged]) -> list[Judged]:
+def _unique(columns: Sequence[Column]) -> list[Column]:
     """The columns with different names. A testee chooses its name, so one that takes another's must not cost the run:
     it counts as one that could not be asked, because its cells and expectations could not be distinguished.
     """
-    kept: dict[str, Judged] = {}
+    kept: dict[str, Column] = {}
     for testee in columns:
         name, number = testee.label, 1
         while name in kept:
@@ -380,7 +380,7 @@ def _unique(columns: Sequence[Judged]) -> list[Judged]:
             name = f"{testee.label}#{number}"
         if number > 1:
             broken = testee.broken or f"another testee has the name {testee.label} too; run them one at a time"
-            testee = Judged(name, "", testee.language, {}, {}, Expectations(name), broken=broken)
+            testee = Column(name, "", testee.language, {}, {}, Expectations(name), broken=broken)
         kept[name] = testee
     return list(kept.values())
 
