@@ -1,7 +1,7 @@
 """Asks a real Apache Kafka broker, started from its published artefacts, about vectors (docs/real-broker.md).
 
 ``Broker`` is one broker in its own directory. ``produce`` sends it vectors unchanged. ``recover`` writes vectors into
-the partitions of a stopped broker as segments, starts it, and compares the segments. ``play`` sends streams of batches.
+the partitions of a stopped broker as segments, starts it, and compares the segments. ``play`` sends streams of batches. ``RealBroker`` answers the questions that testees get.
 """
 
 from __future__ import annotations
