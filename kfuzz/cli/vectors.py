@@ -143,9 +143,9 @@ def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     from kfuzz.kafka import BROKER_RELEASE
     from kfuzz.vectors import building as build
 
-    cells, contradictions = judge([vector for file in files for vector in file.vectors])
-    _end_if(contradictions)
-    return build.confirmed_by_broker(files, BROKER_RELEASE, cells)
+    found = judge([vector for file in files for vector in file.vectors])
+    _end_if(found.contradictions)
+    return build.confirmed_by_broker(files, BROKER_RELEASE, found.broker_cells)
 
 
 def _end_if(contradictions: Sequence[str]) -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.differential.records import differ
 from kfuzz.conformance.judge.causes import Deviation
-from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY, RANK
+from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
 from kfuzz.conformance.protocol.lines import DECODE_MESSAGE
 from kfuzz.conformance.protocol.testees import only as one_testee
 from kfuzz.conformance.report.differences import outcome_of
@@ -23,15 +22,14 @@ from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import NoNativeCoverage, build
 from kfuzz.fuzz.decoded_bytes import Body, body_of
-from kfuzz.fuzz.faults import CAUSES_FILE, file_name, load, truth_of
+from kfuzz.fuzz.faults import CAUSES_FILE, ERRORS, file_name, load, loaded, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import MESSAGES, asked_once
 from kfuzz.fuzz.reproducing import breaks_now, read_input
 from kfuzz.fuzz.shrinking import killing_fields_again
 from kfuzz.fuzz.targets import TARGETS, Target
 from kfuzz.messages.catalogues import catalogue
-from kfuzz.records import ROLES, Role
-from kfuzz.text import foreign_text
+from kfuzz.records import Role
 
 __all__ = [
     "DIFFERENTIAL",
@@ -121,19 +119,13 @@ def _of_differential(path: Path) -> KeptInput | None:
     beside = path.with_suffix(".json")
     try:
         document = load_json(read_bytes(beside), str(beside))
-        cause, testee, kills = document.pop("cause"), document.pop("testee"), document.pop("kills")
-        role = document.pop("role", "consumer")
-        if cause["harm"] not in RANK or role not in ROLES or not isinstance(testee, str):
-            return None
-        id, what = foreign_text(cause["id"]), foreign_text(cause["what"])
-        fields = tuple(map(KillingField.from_json, kills))
-    except (UsageError, ValueError, LookupError, TypeError, AttributeError):
+        cause = loaded(document.pop("cause"))
+    except (UsageError, *ERRORS):
         return None
-    data = read_bytes(path)
-    item = Deviation(
-        foreign_text(testee), cause["harm"], error=what, role=role, data=data, answer=document, kills=fields
-    )
-    return KeptInput(path, DIFFERENTIAL, Body(data), item, id)
+    item, data = cause.smallest, read_bytes(path)
+    answer = {name: value for name, value in document.items() if name not in ("testee", "role")}
+    item = replace(item, error=item.reason, data=data, answer=answer)
+    return KeptInput(path, DIFFERENTIAL, Body(data), item, cause.id)
 
 
 def _of_message(path: Path) -> KeptInput | None:

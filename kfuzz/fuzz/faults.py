@@ -26,7 +26,19 @@ from kfuzz.fuzz.targets import Target
 from kfuzz.kafka import ROLES
 from kfuzz.text import foreign_text
 
-__all__ = ["CAUSES_FILE", "Causes", "cause_of", "document_of", "explain", "file_name", "load", "of_end", "truth_of"]
+__all__ = [
+    "CAUSES_FILE",
+    "ERRORS",
+    "Causes",
+    "cause_of",
+    "document_of",
+    "explain",
+    "file_name",
+    "load",
+    "loaded",
+    "of_end",
+    "truth_of",
+]
 
 HARM_OF: Final[Mapping[Kind, str]] = {
     "promise": LOSES.name,
@@ -39,6 +51,8 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
+# What an entry that is no cause raises.
+ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError)
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
 # The place of undefined behaviour, a frame of a sanitizer's stack with names and one without, and a frame of Python's
@@ -190,13 +204,13 @@ def load(path: Path) -> list[Cause]:
         return []
     remedy = "remove it, or use another --out"
     try:
-        return [_loaded(entry) for entry in load_json(read_bytes(path), str(path), remedy=remedy)]
-    except (ValueError, TypeError, LookupError, AttributeError):
+        return [loaded(entry) for entry in load_json(read_bytes(path), str(path), remedy=remedy)]
+    except ERRORS:
         raise UsageError(f"{path} is not what a campaign of this kfuzz writes; {remedy}") from None
 
 
-def _loaded(entry: Mapping[str, Any]) -> Cause:
-    """The cause that is stored as ``entry``; one of the errors that ``load`` expects for anything else.
+def loaded(entry: Mapping[str, Any]) -> Cause:
+    """The cause that is stored as ``entry``; one of ``ERRORS`` for anything else.
 
     The folder may come from others, and its names become those of files.
     """
@@ -208,6 +222,7 @@ def _loaded(entry: Mapping[str, Any]) -> Cause:
         item,
         implementation=foreign_text(item.implementation),
         error=foreign_text(item.error),
+        reason=foreign_text(item.reason),
         at=foreign_text(item.at),
         details=foreign_text(item.details, bytes_max=DETAILS_BYTES_MAX),
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz import records
 from kfuzz.annotate.killing import KillingField
@@ -36,7 +36,10 @@ from kfuzz.vectors.kinds import READER
 from kfuzz.vectors.model import Vector, default_root, load_requirements
 from kfuzz.vectors.recipes.theme import SMALL
 
-__all__ = ["AskedKafka", "Disagrees", "Kept", "ask_kafka_about", "kept_regression", "kept_vector"]
+if TYPE_CHECKING:
+    from kfuzz.conformance.judge.confirmation import Confirmation
+
+__all__ = ["Disagrees", "Kept", "ask_kafka_about", "kept_regression", "kept_vector"]
 
 Json = dict[str, Any]
 
@@ -54,16 +57,6 @@ class Disagrees(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedKafka:
-    """Kafka's answers about one vector: by role and version, and the cell of the real broker of ``broker_version``."""
-
-    contradictions: Sequence[str]
-    answers: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
-    broker_version: str = ""
-    cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
     """Files to write: ``files`` with their contents, the vector as in its file (None for a regression only), and the
     file of the regression (None if the input is none).
@@ -74,7 +67,7 @@ class Kept:
     regression: Path | None = None
 
 
-def ask_kafka_about(vector: Vector) -> AskedKafka:
+def ask_kafka_about(vector: Vector) -> Confirmation:
     """Ask every version of ``kafka-clients`` about a vector, and the real broker if it is one of records.
 
     ``UsageError`` if Java or Maven is missing.
@@ -83,10 +76,10 @@ def ask_kafka_about(vector: Vector) -> AskedKafka:
     from kfuzz.conformance.judge.confirmation import confirm
 
     found = confirm([vector])
-    if found.contradictions or not broker.is_for_broker(vector):
-        return AskedKafka(found.contradictions, found.answers)
-    cells, contradictions = broker.judge([vector])
-    return AskedKafka(contradictions, found.answers, BROKER_RELEASE, cells)
+    if not found.contradictions and broker.is_for_broker(vector):
+        said = broker.judge([vector])
+        found.contradictions, found.broker_cells = said.contradictions, said.broker_cells
+    return found
 
 
 def kept_vector(
@@ -360,12 +353,12 @@ def _short(name: str, parts: Sequence[Part], body: Body) -> str:
     return name.removeprefix("batch[0].") if is_only else name
 
 
-def _with_answers(item: Json, said: AskedKafka) -> Json:
+def _with_answers(item: Json, said: Confirmation) -> Json:
     """The vector with Kafka's answers in its cells."""
     document: Mapping[str, Any] = {"vectors": [item]}
     for role, answers in said.answers.items():
         document = with_cells(document, answers, role)
-    if said.cells:
-        document = with_broker(document, said.broker_version, said.cells)
+    if said.broker_cells:
+        document = with_broker(document, BROKER_RELEASE, said.broker_cells)
     [made] = document["vectors"]
     return dict(made)

@@ -490,7 +490,8 @@ def test_disagreements_exit_with_1_are_reported_with_their_hex_and_kept_whole(tm
     kept = tmp_path / "differential" / f"seed-4-input-{first['index']}.bin"
     assert kept.read_bytes().hex() == first["hex"]
     beside = json.loads(kept.with_suffix(".json").read_text())
-    assert (beside.pop("cause")["harm"], beside.pop("kills")) == ("refuses", [])
+    [smallest] = beside.pop("cause")["deviations"]
+    assert (smallest["harm"], "kills" in smallest) == ("refuses", False)
     assert beside == {"testee": "refusing@1", "outcome": "rejected"}
     assert len(list((tmp_path / "differential").glob("*.bin"))) == 1
     assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["deviations"]))

@@ -142,10 +142,11 @@ def test_the_broker_is_the_one_that_the_cells_name() -> None:
 
 @pytest.mark.parametrize("vectors", [pytest.param(12, marks=pytest.mark.full)], indirect=True)
 def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vector(vectors: Sequence[Vector]) -> None:
-    done, contradictions = judge(vectors)
+    found = judge(vectors)
+    done = found.broker_cells
     said = {vector.id: (cell(vector), dict(sorted(done[vector.id].items()))) for vector in vectors}
     assert {name: cells for name, cells in said.items() if cells[0] != cells[1]} == {}
-    assert contradictions == []
+    assert found.contradictions == []
     # Every kind of answer was given.
     cells = done.values()
     assert {cell["produce"] for cell in cells} == {"accepted", "rejected", "fault"}

@@ -18,15 +18,15 @@ from cli_driver import kfuzz
 from kfuzz import records
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.broker import is_for_broker
-from kfuzz.conformance.judge.causes import Deviation
+from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.conformance.judge.compare import cases_of
+from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.edit.killing import killing_fields
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import crashes, keeping
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
 from kfuzz.fuzz.faults import Causes, cause_of
-from kfuzz.fuzz.keeping import AskedKafka
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.seeding import CORPUS, read_hex, seeds
@@ -65,7 +65,7 @@ def planted(out: Path, data: bytes, target: str = "record-batch") -> Path:
     return file
 
 
-def confirmed(vector: Vector) -> AskedKafka:
+def confirmed(vector: Vector) -> Confirmation:
     """The answers that Kafka would give if it agreed."""
     outcome = {"valid": "accepted", "acceptable": "accepted", "invalid": "rejected"}
     answers = {
@@ -74,11 +74,13 @@ def confirmed(vector: Vector) -> AskedKafka:
     }
     assert cases_of([vector])
     cell = {"produce": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
-    return AskedKafka((), answers, BROKER_RELEASE, {vector.id: cell} if is_for_broker(vector) else {})
+    return Confirmation(answers, [], {vector.id: cell} if is_for_broker(vector) else {})
 
 
-def contradicted(vector: Vector) -> AskedKafka:
-    return AskedKafka([f"{vector.id}: Kafka 4.4.0 as consumer contradicts it: it is invalid, but Kafka accepts it"], {})
+def contradicted(vector: Vector) -> Confirmation:
+    return Confirmation(
+        {}, [f"{vector.id}: Kafka 4.4.0 as consumer contradicts it: it is invalid, but Kafka accepts it"]
+    )
 
 
 @pytest.fixture
@@ -92,8 +94,8 @@ def crash(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Vector], AskedKafka]], None]:
-    def answers(ask: Callable[[Vector], AskedKafka]) -> None:
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Vector], Confirmation]], None]:
+    def answers(ask: Callable[[Vector], Confirmation]) -> None:
         monkeypatch.setattr(keeping, "ask_kafka_about", ask)
 
     answers(confirmed)
@@ -244,7 +246,7 @@ def test_the_suite_with_a_kept_vector_is_as_built_and_has_nothing_to_fix(
 
 
 def test_kafka_that_disagrees_is_quoted_and_nothing_is_written(
-    crash: Path, suite: Path, kafka: Callable[[Callable[[Vector], AskedKafka]], None]
+    crash: Path, suite: Path, kafka: Callable[[Callable[[Vector], Confirmation]], None]
 ) -> None:
     kafka(contradicted)
     before = everything(suite.parent)
@@ -432,12 +434,12 @@ def test_a_message_becomes_a_vector_of_its_kind(tmp_path: Path, suite: Path) -> 
 def test_an_input_of_a_differential_is_kept_with_kafkas_answer(tmp_path: Path, suite: Path) -> None:
     file = tmp_path / "seed-1-input-3.bin"
     file.write_bytes(hostile())
-    fields = [field.to_json() for field in killing_fields(hostile(), breaks)]
-    said: dict[str, Any] = {"testee": "kafka-clients@4.4.0", "outcome": "rejected", "error": "no", "kills": fields}
-    said["cause"] = {"id": "01234567", "harm": "accepts", "what": "accepted bytes that must be refused"}
+    kills = tuple(killing_fields(hostile(), breaks))
+    [cause] = causes_of([Deviation("kafka-clients@4.4.0", "accepts", reason="accepted bad bytes", kills=kills)])
+    said = {"testee": "kafka-clients@4.4.0", "outcome": "rejected", "error": "no", "cause": cause.to_json()}
     file.with_suffix(".json").write_text(json.dumps(said))
     shown = kfuzz("show", file).stdout
-    assert "cause 01234567 of kafka-clients@4.4.0 as consumer, accepts what Kafka refuses: accepted bytes" in shown
+    assert f"cause {cause.id} of kafka-clients@4.4.0 as consumer, accepts what Kafka refuses: accepted bad" in shown
     assert "record_count: -7   <-- kills" in shown
     assert keep(file, suite, "--id", ID).returncode == 0
     kept = tmp_path / "regressions" / "differential" / "kept-by-a-test.hex"

@@ -1,7 +1,8 @@
 """Asks a real Apache Kafka broker, started from its published artefacts, about vectors (docs/real-broker.md).
 
 ``Broker`` is one broker in its own directory. ``produce`` sends it vectors unchanged. ``recover`` writes vectors into
-the partitions of a stopped broker as segments, starts it, and compares the segments. ``play`` sends streams of batches. ``RealBroker`` answers the questions that testees get.
+the partitions of a stopped broker as segments, starts it, and compares the segments. ``play`` sends streams of batches.
+``RealBroker`` answers the questions that testees get.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, Final, TypeVar
 from kfuzz import records
 from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings
 from kfuzz.conformance.judge.compare import Case, Cell, request
+from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.conformance.judge.runner import cells
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE, Handshake
 from kfuzz.conformance.protocol.peer import Question
@@ -487,23 +489,19 @@ class RealBroker:
             yield from ((one, found[name]) for name, one in segments.items())
 
 
-def judge(vectors: Sequence[Vector]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Show a real broker the vectors that it can be asked about. Returns what it did, by vector id, in the form of a
-    vector's cell, and a sentence for each contradiction.
-    """
+def judge(vectors: Sequence[Vector]) -> Confirmation:
+    """Show a real broker the vectors that it can be asked about."""
     cases = []
     for vector in filter(is_for_broker, vectors):
         # The suite has no expectation in the role broker for vectors about readers.
         asked = replace(vector, expect={"broker": {}, "log": {}, **vector.expect})
         cases += [Case(asked, role) for role in (("broker", "log") if vector.kind == "records" else ("broker",))]
-    done: dict[str, dict[str, str]] = {}
-    contradictions = []
+    found = Confirmation()
     for case, cell in cells(RealBroker(), cases, _confirmed):
-        done.setdefault(case.vector.id, {}).update(cell.answer)
+        found.broker_cells.setdefault(case.vector.id, {}).update(cell.answer)
         if cell.text:
-            who = f"the broker {BROKER_RELEASE}"
-            contradictions.append(f"{case.vector.id}: {who} contradicts it: {cell.text}")
-    return done, contradictions
+            found.contradictions.append(f"{case.vector.id}: the broker {BROKER_RELEASE} contradicts it: {cell.text}")
+    return found
 
 
 def _confirmed(case: Case, handshake: Handshake, result: list[Produced] | Recovered) -> Cell:

@@ -37,11 +37,13 @@ def silent(what: str, total: int) -> Iterator[Callable[[int], None]]:
 @dataclass(slots=True)
 class Confirmation:
     """``answers[role][version][id]`` is Kafka's answer, with its ``outcome``: accepted, rejected or fault. A stream is
-    rejected if any of its steps is. ``contradictions`` holds sentences and must be empty.
+    rejected if any of its steps is. ``broker_cells[id]`` has what the real broker did, in the form of a vector's cell.
+    ``contradictions`` holds sentences and must be empty.
     """
 
     answers: dict[str, Answers] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
+    broker_cells: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
