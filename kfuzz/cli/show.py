@@ -216,7 +216,9 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         if asked.choices:
             raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
     if asked.find and what.kept is not None and what.kept.body and not what.kept.deviation.kills:
-        what = replace(what, kept=found_fields(what.kept))
+        from kfuzz.fuzz.crashes import with_killing_fields
+
+        what = replace(what, kept=with_killing_fields(what.kept))
     kept, title = what.kept, what.title
     data, chosen = what.read()
     if asked.find and (kept is None or not kept.deviation.harm):
@@ -504,13 +506,6 @@ def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------------------------------------- kept inputs
-
-
-def found_fields(kept: KeptInput) -> KeptInput:
-    """The input with the fields that kill, found now."""
-    from kfuzz.fuzz.crashes import with_killing_fields
-
-    return with_killing_fields(kept)
 
 
 def kept_json(kept: KeptInput) -> dict[str, Any]:

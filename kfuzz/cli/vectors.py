@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,12 +129,12 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with kafka-clients' answers in their cells. Prints contradictions, if any, and exits with 1."""
     from kfuzz.conformance.judge.confirmation import confirm
-    from kfuzz.vectors import building as build
+    from kfuzz.vectors.confirm import with_cells
 
     found = confirm([vector for file in files for vector in file.vectors], progress=progress)
     _end_if(found.contradictions)
     for role, answers in found.answers.items():
-        files = build.confirmed(files, answers, role)
+        files = tuple(replace(file, document=with_cells(file.document, answers, role)) for file in files)
     return files
 
 
@@ -141,11 +142,12 @@ def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with a real broker's answers in their cells. Prints contradictions, if any, and exits with 1."""
     from kfuzz.conformance.broker import judge
     from kfuzz.kafka import BROKER_RELEASE
-    from kfuzz.vectors import building as build
+    from kfuzz.vectors.confirm import with_broker
 
     found = judge([vector for file in files for vector in file.vectors])
     _end_if(found.contradictions)
-    return build.confirmed_by_broker(files, BROKER_RELEASE, found.broker_cells)
+    cells = found.broker_cells
+    return tuple(replace(file, document=with_broker(file.document, BROKER_RELEASE, cells)) for file in files)
 
 
 def _end_if(contradictions: Sequence[str]) -> None:

@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kfuzz.client.link import CLOSED, GARBLED, SILENT
-from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS
+from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell, judge
 from kfuzz.conformance.judge.harm import HARM_OF, worst
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.judge.reference import as_vector, for_broker, verdict
-from kfuzz.conformance.protocol.lines import DECODE, Answer, Handshake
+from kfuzz.conformance.protocol.lines import Answer
 from kfuzz.errors import UsageError
-from kfuzz.kafka import BROKER_RELEASE, CODECS
+from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, TOO_LARGE, Observed
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors import Vector
 from kfuzz.vectors.model import TOPIC
 
-__all__ = ["cases_for_broker", "cell_of", "handshake_of", "summary"]
+__all__ = ["cases_for_broker", "cell_of", "summary"]
 
 BROKER: Final = "broker"
 BATCH_TOO_LARGE: Final = "batch-too-large"
@@ -77,20 +77,6 @@ def limit_notes(cases: Sequence[Case], reported: int | None) -> list[str]:
     if not any(case.expectation.get("finding") == BATCH_TOO_LARGE for case in by_default):
         return []
     return [f"the broker does not report its {MAX_MESSAGE_BYTES}, so it is judged by Kafka's default of {default}"]
-
-
-def handshake_of(name: str) -> Handshake:
-    """The broker as a testee. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
-    who, _, version = name.partition("@")
-    return Handshake(
-        name=who,
-        version=version,
-        language="",
-        operations=frozenset({DECODE}),
-        roles=frozenset({BROKER}),
-        magic=frozenset({0, 1, 2}),
-        codecs=frozenset(CODECS),
-    )
 
 
 def cell_of(case: Case, seen: Observed) -> Cell:

@@ -19,7 +19,7 @@ from kfuzz.client.address import Address
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
-from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, OF_TOPICS, by_settings
+from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, OF_TOPICS, by_settings, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.matrix import Places, Run, column_of
 from kfuzz.conformance.judge.runner import cells
@@ -28,7 +28,7 @@ from kfuzz.conformance.protocol.peer import Question
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.probe.asking import Place, ask, is_transactional
-from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, handshake_of, limit_notes, with_limit
+from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, limit_notes, with_limit
 from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, REFUSED, Observed
 from kfuzz.probe.settings import Settings
 from kfuzz.records import Record, RecordBatch
@@ -139,7 +139,6 @@ class ProbedBroker:
         self._silent = 0
         self._knows_limit = False
         self._deadline = time.monotonic() + settings.duration_s
-        self._last: Question[Any] | None = None
         # The last observation waits, because the next question may show that the broker ended after it.
         self._held: tuple[Question[Any], Observed] | None = None
         # What was observed; None is the end.
@@ -276,12 +275,12 @@ class ProbedBroker:
             seen = await self._ask(question)
         except (ConnectionLost, ClusterFailed) as error:
             # Nothing was sent, so the broker ended after it had answered the vector before.
-            if self._last is None:
+            if self._held is None:
                 raise
-            await self._recovered(self._last, Observed(GONE, text=str(error)), config)
-            self._settle(self._last, Observed(GONE, text="after its answer"))
+            last, _ = self._held
+            await self._recovered(last, Observed(GONE, text=str(error)), config)
+            self._settle(last, Observed(GONE, text="after its answer"))
             seen = await self._ask(question)
-        self._last = question
         if SILENT in (seen.outcome, seen.fetch):
             # A busy machine may be slow once. The vector gets another partition of another topic.
             self._on_notice(f"{question.request['id']}: no answer; asked again")

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from kfuzz import records
-from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings
+from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell, request
 from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.conformance.judge.runner import cells
@@ -35,7 +35,7 @@ from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
-from kfuzz.kafka import BROKER_RELEASE, CODECS
+from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import Vector
@@ -456,14 +456,10 @@ class RealBroker:
     says, and another one for the segments, because a broker may append a batch that stops its next start.
     """
 
-    handshake = Handshake(
-        name="broker-kafka",
-        version=BROKER_RELEASE,
-        language="java",
+    handshake = replace(
+        handshake_of(f"broker-kafka@{BROKER_RELEASE}"),
         operations=frozenset({DECODE, APPEND_STREAM}),
         roles=frozenset({"broker", "log"}),
-        magic=frozenset({0, 1, 2}),
-        codecs=frozenset(CODECS),
     )
 
     def answers(self, questions: Iterable[Question[T]]) -> Iterator[tuple[Question[T], list[Produced] | Recovered]]:

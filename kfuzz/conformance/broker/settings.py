@@ -1,14 +1,16 @@
-"""The settings of topics and brokers that a vector's ``topic`` asks for, by Kafka's names."""
+"""A broker as a peer: its handshake, and the settings that a vector's ``topic`` asks for, by Kafka's names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from kfuzz.conformance.protocol.lines import DECODE, Handshake
 from kfuzz.conformance.protocol.peer import Question
+from kfuzz.kafka import CODECS
 from kfuzz.vectors.model import TOPIC
 
-__all__ = ["MAX_MESSAGE_BYTES", "OF_BROKERS", "OF_TOPICS", "by_settings"]
+__all__ = ["MAX_MESSAGE_BYTES", "OF_BROKERS", "OF_TOPICS", "by_settings", "handshake_of"]
 
 T = TypeVar("T")
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
@@ -29,6 +31,20 @@ _WORDS: Final = {
     "create": "CreateTime",
     "log-append": "LogAppendTime",
 }
+
+
+def handshake_of(name: str) -> Handshake:
+    """The broker as a testee. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
+    who, _, version = name.partition("@")
+    return Handshake(
+        name=who,
+        version=version,
+        language="",
+        operations=frozenset({DECODE}),
+        roles=frozenset({"broker"}),
+        magic=frozenset({0, 1, 2}),
+        codecs=frozenset(CODECS),
+    )
 
 
 def by_settings(

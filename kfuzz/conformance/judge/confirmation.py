@@ -63,12 +63,7 @@ def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confir
                     del said[vector.id]
                 elif text:
                     found.contradictions.append(f"{vector.id}: Kafka {version} as {role} contradicts it: {text}")
-    streams = confirm_streams(vectors, progress=progress)
-    found.contradictions += streams.contradictions
-    for role, answers in streams.answers.items():
-        for version, said in answers.items():
-            found.answers[role].setdefault(version, {}).update(said)
-    return found
+    return confirm_streams(vectors, found, progress=progress)
 
 
 def _is_renamed(vector: Vector, release: str) -> bool:
@@ -97,9 +92,14 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer", *, progress: Pr
     return answers
 
 
-def confirm_streams(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
-    """Ask every version of ``kafka-clients`` about the vectors of kind ``stream``; see :func:`confirm`."""
-    found = Confirmation()
+def confirm_streams(
+    vectors: Sequence[Vector], found: Confirmation | None = None, *, progress: Progress = silent
+) -> Confirmation:
+    """Ask every version of ``kafka-clients`` about the vectors of kind ``stream``; see :func:`confirm`.
+
+    The result is added to ``found``, if that is given.
+    """
+    found = found or Confirmation()
     cases = cases_of([vector for vector in vectors if vector.kind == "stream"])
     for testee, handshake, case, answer in _ask_all_versions(lambda handshake: cases, progress):
         _take(found, testee.version, case, handshake, answer)

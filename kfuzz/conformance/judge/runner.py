@@ -56,14 +56,14 @@ def run_cases(
         outcome.cells[case.key] = cell
         on_cell()
 
-    with TesteeProcess(argv, cwd=cwd, limits=limits, budget_s=budget_s, on_notice=on_notice) as peer:
-        try:
-            outcome.handshake = peer.start()
-        except NoHandshake as error:
-            outcome.broken = str(error)
-            return outcome
-        for case, cell in cells(peer, cases, judged_answer, chosen):
-            settle(case, cell)
+    try:
+        with TesteeProcess(argv, cwd=cwd, limits=limits, budget_s=budget_s, on_notice=on_notice) as peer:
+            outcome.handshake = peer.handshake
+            for case, cell in cells(peer, cases, judged_answer, chosen):
+                settle(case, cell)
+    except NoHandshake as error:
+        outcome.broken = str(error)
+        return outcome
     outcome.notes = peer.unexplained
     left = [case for case in cases if case.key not in outcome.cells]
     for case in left:

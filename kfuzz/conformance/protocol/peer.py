@@ -67,7 +67,8 @@ class Peer(Protocol[R_co]):
 
 
 class TesteeProcess:
-    """A testee as a process, in a ``with`` block. Nothing that it does raises, except in :meth:`start`.
+    """A testee as a process, in a ``with`` block, which raises ``NoHandshake`` at its start. Nothing else that it does
+    raises.
 
     ``handshake`` is that of the first process. ``breaks`` counts how often a process ended, hung or broke the protocol
     with requests in flight; ``unexplained`` has a sentence for each of these that no question does alone.
@@ -96,18 +97,18 @@ class TesteeProcess:
         self._session: Session | None = None
 
     def __enter__(self) -> TesteeProcess:
+        self._session = Session(self._argv, cwd=self._cwd)
+        try:
+            self.handshake = self._session.start(self._limits, self._on_notice)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
-
-    def start(self) -> Handshake:
-        """Start the first process, and return its handshake. Raises ``NoHandshake``."""
-        self._session = Session(self._argv, cwd=self._cwd)
-        self.handshake = self._session.start(self._limits, self._on_notice)
-        return self.handshake
 
     @property
     def is_over(self) -> bool:

@@ -25,7 +25,6 @@ def started(testee: Testee) -> Iterator[TesteeProcess]:
         testee.make_ready()
         limits = Limits(start_ms=testee.start_timeout_ms)
         with TesteeProcess(testee.argv, cwd=testee.folder, limits=limits) as peer:
-            peer.start()
             yield peer
     except (BuildFailed, NoHandshake) as error:
         raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee starts") from None
