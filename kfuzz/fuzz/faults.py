@@ -72,7 +72,7 @@ CALLERS = ("kfuzz/fuzz/harness.py", "kfuzz/fuzz/recorder.py")
 class Causes:
     """The causes of one target, in the folder of its campaigns. Of each, only the smallest deviation is kept.
 
-    What breaks the target is a deviation of its implementation. A deviation of another implementation is an input that
+    An input that breaks the target is a deviation of its implementation. A deviation of another implementation is an input that
     this testee reads otherwise.
     """
 

@@ -64,7 +64,7 @@ class _Asking:
         return self._tries >= TRIES_MAX or self._ends >= ENDS_MAX or self._hangs >= HANGS_MAX
 
     def find_of(self, data: bytes) -> Find | None:
-        """What the input breaks, if that has the same cause."""
+        """The find of the input, if it has the same cause."""
         find = self._trier.run(data)
         self._tries += 1
         # Memory is found by taking it, which is as slow.

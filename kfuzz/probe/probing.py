@@ -141,7 +141,7 @@ class ProbedBroker:
         self._deadline = time.monotonic() + settings.duration_s
         # The last observation waits, because the next question may show that the broker ended after it.
         self._held: tuple[Question[Any], Observed] | None = None
-        # What was observed; None is the end.
+        # Finished observations; None is the end.
         self._observed: asyncio.Queue[tuple[Question[Any], Observed] | None]
 
     def oracle(self, case: Case, handshake: Handshake, seen: Observed) -> Cell:

@@ -525,7 +525,7 @@ def is_for_broker(vector: Vector) -> bool:
 
 
 def _sent(asked: Mapping[str, Any]) -> list[bytes | Marker]:
-    """What sends the bytes of a question, one request each; empty if a step of a stream cannot be sent."""
+    """The requests that send the bytes of a question; empty if a step of a stream cannot be sent."""
     if asked["operation"] == DECODE:
         return [bytes.fromhex(asked["hex"])]
     found: list[bytes | Marker] = []

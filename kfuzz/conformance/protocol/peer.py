@@ -1,4 +1,4 @@
-"""What is asked, and the peers that answer: anything that takes questions and returns each with a result.
+"""Questions, and the peers that answer them: anything that takes questions and returns each with a result.
 
 :class:`Peer` is their interface. A testee's process is one (:class:`TesteeProcess`), a broker on the network another
 (:mod:`kfuzz.probe`), Kafka's own broker a third (:mod:`kfuzz.conformance.broker`).
