@@ -51,7 +51,7 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
-# What an entry that is no cause raises.
+# An entry that is no cause raises one of these.
 ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError)
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
@@ -72,8 +72,8 @@ CALLERS = ("kfuzz/fuzz/harness.py", "kfuzz/fuzz/recorder.py")
 class Causes:
     """The causes of one target, in the folder of its campaigns. Of each, only the smallest deviation is kept.
 
-    An input that breaks the target is a deviation of its implementation. A deviation of another implementation is an input that
-    this testee reads otherwise.
+    An input that breaks the target is a deviation of the target's implementation. A deviation of a testee is an input
+    that this testee reads otherwise.
     """
 
     def __init__(self, folder: Path, target: Target) -> None:
