@@ -25,12 +25,11 @@ from kfuzz.fuzz.crashes import DIFFERENTIAL, KeptInput, as_differential, as_it_i
 from kfuzz.fuzz.decoded_bytes import Body, skipped
 from kfuzz.fuzz.seeding import CORPUS
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.kafka import BROKER_RELEASE, LATEST, ROLES
+from kfuzz.kafka import LATEST, ROLES
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.text import printable
 from kfuzz.vectors.adding import files_with, place_of, vector_with
-from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.coverage import CODES
 from kfuzz.vectors.kinds import READER
 from kfuzz.vectors.model import Vector, default_root, load_requirements
@@ -158,7 +157,7 @@ def kept_vector(
     said = ask_kafka_about(vector)
     if said.contradictions:
         raise Disagrees([*said.contradictions, *(_own_words(role, expect[role]) for role in expect)])
-    item = _with_answers(item, said)
+    [item] = said.filled({"vectors": [item]})["vectors"]
     if kept.target == DIFFERENTIAL:
         answer = said.answers.get(kept.role, {}).get(LATEST, {}).get(id)
         regression, files = _regression(kept, id.rpartition("/")[2], text, regressions, answer)
@@ -351,14 +350,3 @@ def _short(name: str, parts: Sequence[Part], body: Body) -> str:
         return name.removeprefix(f"{body.message[0].name}.")
     is_only = all(part.path.startswith("batch[0]") for part in parts)
     return name.removeprefix("batch[0].") if is_only else name
-
-
-def _with_answers(item: Json, said: Confirmation) -> Json:
-    """The vector with Kafka's answers in its cells."""
-    document: Mapping[str, Any] = {"vectors": [item]}
-    for role, answers in said.answers.items():
-        document = with_cells(document, answers, role)
-    if said.broker_cells:
-        document = with_broker(document, BROKER_RELEASE, said.broker_cells)
-    [made] = document["vectors"]
-    return dict(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +14,9 @@ from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
-from kfuzz.kafka import ROLES
+from kfuzz.kafka import BROKER_RELEASE, ROLES
 from kfuzz.messages.catalogues import has_same_names
-from kfuzz.vectors.confirm import contradiction
+from kfuzz.vectors.confirm import contradiction, with_broker, with_cells
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
@@ -44,6 +44,13 @@ class Confirmation:
     answers: dict[str, Answers] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
     broker_cells: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def filled(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """A vector file's document with these answers in its cells."""
+        made = dict(document)
+        for role, answers in self.answers.items():
+            made = with_cells(made, answers, role)
+        return with_broker(made, BROKER_RELEASE, self.broker_cells) if self.broker_cells else made
 
 
 def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 from kfuzz.conformance.judge import expected
@@ -164,17 +165,26 @@ def run(
     if answer_timeout_ms is not None:
         limits = replace(limits or Limits(), cpu_ms=answer_timeout_ms, wall_ms=5 * answer_timeout_ms)
     chosen = chosen_keys(cases) if choose else None
-    tally = _Tally(on_progress)
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [
-            pool.submit(_ask, testee, cases, chosen, limits, budget_s, tally.add, on_notice) for testee in present
-        ]
+
+    def ask(testee: Testee, on_cell: Callable[[], None]) -> Outcome:
         try:
-            outcomes = [future.result() for future in futures]
-        except BaseException:
-            # After an interrupt, do not wait until the testees have finished.
-            tally.stop()
-            raise
+            # One build at a time: two versions share a folder, and most build tools use all cores already.
+            with _BUILDING:
+                testee.make_ready()
+        except BuildFailed as error:
+            return Outcome(broken=str(error))
+        return run_cases(
+            testee.argv,
+            cases,
+            cwd=testee.folder,
+            limits=limits or Limits(start_ms=testee.start_timeout_ms),
+            chosen=chosen if testee.vectors == CHOSEN else None,
+            budget_s=budget_s,
+            on_cell=on_cell,
+            on_notice=on_notice,
+        )
+
+    outcomes = _each(present, ask, jobs, on_progress)
     columns = [
         _column(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
     ]
@@ -189,53 +199,29 @@ class _Stopped(Exception):
     """Raised in a testee's thread at its next cell after the run was interrupted."""
 
 
-class _Tally:
-    """Counts the cells of several threads, and ends the threads when the run is interrupted."""
+def _each(
+    testees: Sequence[Testee],
+    ask: Callable[[Testee, Callable[[], None]], Outcome],
+    jobs: int,
+    on_progress: Callable[[int], None],
+) -> list[Outcome]:
+    """The outcome of ``ask`` for each testee, ``jobs`` at a time; ``ask`` calls its second argument for each cell."""
+    lock, stopped, done = threading.Lock(), threading.Event(), count(1)
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self.tell = tell
-        self.done = 0
-        self.lock = threading.Lock()
-        self.stopped = False
-
-    def add(self) -> None:
-        with self.lock:
-            if self.stopped:
+    def on_cell() -> None:
+        with lock:
+            if stopped.is_set():
                 raise _Stopped
-            self.done += 1
-            self.tell(self.done)
+            on_progress(next(done))
 
-    def stop(self) -> None:
-        with self.lock:
-            self.stopped = True
-
-
-def _ask(
-    testee: Testee,
-    cases: Sequence[Case],
-    chosen: frozenset[Key] | None,
-    limits: Limits | None,
-    budget_s: float | None,
-    on_cell: Callable[[], None],
-    on_notice: Callable[[str], None],
-) -> Outcome:
-    try:
-        # One build at a time: two versions share a folder, and most build tools use all cores already.
-        with _BUILDING:
-            testee.make_ready()
-    except BuildFailed as error:
-        return Outcome(broken=str(error))
-    limits = limits or Limits(start_ms=testee.start_timeout_ms)
-    return run_cases(
-        testee.argv,
-        cases,
-        cwd=testee.folder,
-        limits=limits,
-        chosen=chosen if testee.vectors == CHOSEN else None,
-        budget_s=budget_s,
-        on_cell=on_cell,
-        on_notice=on_notice,
-    )
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures = [pool.submit(ask, testee, on_cell) for testee in testees]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            # After an interrupt, do not wait until the testees have finished.
+            stopped.set()
+            raise
 
 
 def _column(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Column:
