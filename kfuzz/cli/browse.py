@@ -93,5 +93,5 @@ def document_of(
             limits=limits,
             records_of=options.internal_topic(name, records_of),
         )
-    document.kills = () if what.crash is None else what.crash.kills
+    document.kills = () if what.kept is None else what.kept.deviation.kills
     return document

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import click
 
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_targets, complete_testees
 from kfuzz.cli.console import PATH, echo_json, say
+from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
@@ -20,10 +20,10 @@ from kfuzz.fuzz import campaign, peers
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Result, Row
-from kfuzz.fuzz.faults import Fault
+from kfuzz.fuzz.faults import truth_of
 from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
-from kfuzz.fuzz.recorder import Find
+from kfuzz.fuzz.recorder import fields_of
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.text import printable
 
@@ -195,7 +195,8 @@ def _reproduce(
         if find is None and truth is not None:
             find = once.compare(name, file, named_testee(truth))
     if as_json:
-        echo_json({"target": name, "find": None if find is None else _find_json(find)})
+        found = None if find is None else {**fields_of(find), "input_hex": find.data.hex()}
+        echo_json({"target": name, "find": found})
     elif find is None:
         click.echo(f"{name}: {file} does not break it")
     else:
@@ -204,15 +205,10 @@ def _reproduce(
     return int(find is not None)
 
 
-def _find_json(find: Find) -> dict[str, Any]:
-    fields = {name: getattr(find, name) for name in ("kind", "summary", "at", "details")}
-    return {**fields, "input_hex": find.data.hex()}
-
-
 def _replay(targets: tuple[str, ...], sanitizer: Sanitizer, out: Path, as_json: bool) -> int:
     done = once.replay(targets, sanitizer=sanitizer, out=out, say=_say)
     if as_json:
-        echo_json({"targets": [asdict(one) for one in done]})
+        echo_json({"targets": [one.to_json() for one in done]})
     for one in () if as_json else done:
         found = f"{len(one.causes)} causes" if one.causes else "nothing"
         click.echo(f"{one.target}: {one.executions:,} known inputs, {found} found (sanitizer: {one.sanitizer})")
@@ -283,7 +279,7 @@ def _show(result: Result) -> None:
     if result.implementation == "kfuzz":
         _show_causes(result.target, result.causes, result.sanitizer)
     else:
-        _show_causes(f"--peer {result.target}", result.causes, result.sanitizer)
+        _show_causes(f"--peer {result.target}", result.causes, result.sanitizer, result.implementation)
         if result.causes:
             click.echo(f"  tell the maintainers of {result.target} first: DISCLOSURE.md says how")
 
@@ -292,17 +288,20 @@ def _inputs(count: int) -> str:
     return "1 input" if count == 1 else f"{count:,} inputs"
 
 
-def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
+def _show_causes(target: str, causes: Mapping[Path, Cause], sanitizer: str, implementation: str = "kfuzz") -> None:
     option = "" if sanitizer == "none" else f" --sanitize {sanitizer}"
-    for cause in causes:
-        shown = cause.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(cause.input_hex) > SHOWN_HEX_DIGITS else "")
-        at = f" ({cause.at})" if cause.at else ""
-        say(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}")
+    for file, cause in causes.items():
+        item = cause.smallest
+        shown = item.data.hex()
+        shown = shown[:SHOWN_HEX_DIGITS] + ("…" if len(shown) > SHOWN_HEX_DIGITS else "")
+        at = f" ({item.at})" if item.at else ""
+        say(f"  {cause.id} {harm_named(cause.harm).title}: {item.error}{at}")
         known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
         count = f"{_inputs(cause.count)}{printable(known)}{more}"
-        click.echo(f"    {count}; the smallest has {len(cause.data):,} bytes: {shown}")
-        if cause.kills:
-            click.echo(f"    the field that kills: {cause.kills[0]}; `kfuzz show {cause.file}` marks it")
-        asked = f" --truth {cause.truth}" if cause.truth else ""
-        click.echo(f"    to run it again: kfuzz fuzz {target}{option}{asked} --reproduce {cause.file}")
+        click.echo(f"    {count}; the smallest has {len(item.data):,} bytes: {shown}")
+        if item.kills:
+            click.echo(f"    the field that kills: {item.kills[0]}; `kfuzz show {file}` marks it")
+        truth = truth_of(item, implementation)
+        asked = f" --truth {truth}" if truth else ""
+        click.echo(f"    to run it again: kfuzz fuzz {target}{option}{asked} --reproduce {file}")

@@ -11,7 +11,7 @@ from kfuzz.cli import options
 from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
-from kfuzz.fuzz.crashes import crash_at, crash_of_target
+from kfuzz.fuzz.crashes import input_of_target, kept_at
 from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
 
 __all__ = ["command"]
@@ -90,7 +90,7 @@ def command(
     """
     if not crash.exists():
         raise UsageError(f"{crash} does not exist; check the name")
-    found = crash_of_target(crash, target) if target is not None else crash_at(crash)
+    found = input_of_target(crash, target) if target is not None else kept_at(crash)
     if found is None:
         raise UsageError(
             f"{crash} is not the smallest input of a cause; name a file that a campaign or a differential wrote, "

@@ -1,4 +1,4 @@
-"""Resolves names on the command line: a vector, a crash that was kept, a message, or one of Kafka's other files."""
+"""Resolves names on the command line: a vector, an input that was kept, a message, or one of Kafka's other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kfuzz.messages.model import Definition
 from kfuzz.wire.records.framing import next_frame
 
 if TYPE_CHECKING:
-    from kfuzz.fuzz.crashes import Crash
+    from kfuzz.fuzz.crashes import KeptInput
     from kfuzz.logs.stored import Kind
     from kfuzz.vectors.model import Vector
 
@@ -32,14 +32,14 @@ BATCH_FILES = (".log", ".checkpoint")
 
 @dataclass(frozen=True)
 class Named:
-    """The thing that a name is. Without a vector and a crash it is a file, or standard input.
+    """The thing that a name is. Without a vector and a kept input it is a file, or standard input.
 
     ``message`` is the definition and version of the message that the bytes are, by the options or by the vector.
     """
 
     name: str
     vector: Vector | None
-    crash: Crash | None
+    kept: KeptInput | None
     message: tuple[Definition, int] | None
 
     @property
@@ -48,14 +48,14 @@ class Named:
         return self.name if self.vector is None else f"{self.vector.id}: {self.vector.summary}"
 
     def read(self) -> tuple[bytes | mmap.mmap, tuple[Definition, int] | None]:
-        """The bytes that a decoder gets, and the message that they are. The body of a crash says both."""
-        if self.crash is not None and self.crash.body is not None:
-            return self.crash.body.data, self.crash.body.message
+        """The bytes that a decoder gets, and the message that they are. The body of a kept input says both."""
+        if self.kept is not None and self.kept.body is not None:
+            return self.kept.body.data, self.kept.body.message
         return open_buffer(self.name) if self.vector is None else self.vector.data, self.message
 
     def stored_kind(self, data: bytes | mmap.mmap) -> Kind | None:
         """Kafka's kind of file for these bytes, if it is one of the files beside a segment."""
-        if self.vector is not None or self.crash is not None or self.message is not None:
+        if self.vector is not None or self.kept is not None or self.message is not None:
             return None
         return stored_kind(self.name, data)
 
@@ -63,7 +63,7 @@ class Named:
         """Raise ``UsageError`` if the bytes of a file are not record batches."""
         from kfuzz.logs.contents import require_batches
 
-        if self.vector is None and self.crash is None:
+        if self.vector is None and self.kept is None:
             require_batches(self.name, data)
 
 
@@ -71,7 +71,7 @@ def named(name: str, message: str | None, version: int | None, source: str) -> N
     """The thing that ``name`` is, with the options --message, --version and --definitions."""
     vector = vector_of(name)
     chosen = message_of(message, version, source) or message_in(vector)
-    return Named(name, vector, crash_of(name) if vector is None and chosen is None else None, chosen)
+    return Named(name, vector, kept_of(name) if vector is None and chosen is None else None, chosen)
 
 
 def require_consumer(role: Role) -> None:
@@ -91,16 +91,16 @@ def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
     return kind_by_content(data)
 
 
-def crash_of(name: str) -> Crash | None:
-    """The crash in a file; None for any other file."""
+def kept_of(name: str) -> KeptInput | None:
+    """The input of a cause in a file; None for any other file."""
     # Most files are none, and the fuzzer's modules take time to load.
     if name == "-" or (
         not (Path(name).parent / "causes.json").is_file() and not Path(name).with_suffix(".json").is_file()
     ):
         return None
-    from kfuzz.fuzz.crashes import crash_at
+    from kfuzz.fuzz.crashes import kept_at
 
-    return crash_at(name)
+    return kept_at(name)
 
 
 def vector_of(name: str) -> Vector | None:

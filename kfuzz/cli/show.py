@@ -40,7 +40,7 @@ from kfuzz.text import printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
-    from kfuzz.fuzz.crashes import Crash
+    from kfuzz.fuzz.crashes import KeptInput
     from kfuzz.logs.stored import Stored
 
 # A dump shows at most this many batches, unless --batches says more.
@@ -49,7 +49,7 @@ DUMPED_BATCHES = 20
 RECORDS_BESIDE_FINDING = 3
 FINDINGS_SHOWN = 200
 RECORD = re.compile(r"records\[(\d+)\]")
-# Of the fields that a crash needs, so many are marked and named.
+# Of the fields that a cause needs, so many are marked and named.
 FIELDS_SHOWN = 8
 KILL_MARKS = ("kills", *["needed to kill"] * (FIELDS_SHOWN - 1))
 
@@ -215,11 +215,13 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         require_consumer(asked.role)
         if asked.choices:
             raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
-    if asked.find and what.crash is not None and what.crash.body is not None and not what.crash.kills:
-        what = replace(what, crash=found_fields(what.crash))
-    crash, title = what.crash, what.title
+    if asked.find and what.kept is not None and what.kept.body and not what.kept.deviation.kills:
+        from kfuzz.fuzz.crashes import with_killing_fields
+
+        what = replace(what, kept=with_killing_fields(what.kept))
+    kept, title = what.kept, what.title
     data, chosen = what.read()
-    if asked.find and (crash is None or not crash.harm):
+    if asked.find and (kept is None or not kept.deviation.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
     if (kind := what.stored_kind(data)) is not None:
         return stored(name, kind.read(Path(name), data, asked.profile), asked, as_json=as_json)
@@ -229,7 +231,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         return opened(
             title, data, replace(asked, records_of=options.internal_topic(name, asked.records_of)), as_json=as_json
         )
-    is_listed = asked.as_list or not (asked.as_dump or what.vector or crash or chosen or is_one_batch(data))
+    is_listed = asked.as_list or not (asked.as_dump or what.vector or kept or chosen or is_one_batch(data))
     if chosen is None and is_listed:
         listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
         return listed_json(title, listing, asked) if as_json else listed(title, listing, asked)
@@ -247,16 +249,16 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         else:
             dump = dump_message(*chosen, data, asked.profile, asked.dumped, records_shown=asked.records_max)
     except Exception as error:
-        if crash is None:
+        if kept is None:
             raise
-        again = f"kfuzz fuzz {crash.target} --reproduce {name}"
+        again = f"kfuzz fuzz {kept.target} --reproduce {name}"
         raise UsageError(
             f"kfuzz's own reader fails on {name}: {type(error).__name__}: {error}; `{again}` shows where"
         ) from None
     if as_json:
-        facts = {"source": title, "size": len(data)} | ({} if crash is None else crash_json(crash))
+        facts = {"source": title, "size": len(data)} | ({} if kept is None else kept_json(kept))
         return dump_lines(facts | dump_json(dump), dump)
-    return dumped(f"{printable(title)}: {len(data)} bytes", dump, asked, crash)
+    return dumped(f"{printable(title)}: {len(data)} bytes", dump, asked, kept)
 
 
 def _byte(text: str) -> int:
@@ -453,12 +455,12 @@ def missing(title: str, listing: Listing, asked: Asked) -> str:
 # ------------------------------------------------------------------------------------------------- dumps
 
 
-def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterator[str]:
+def dumped(title: str, dump: Dump, asked: Asked, kept: KeptInput | None) -> Iterator[str]:
     """The lines of a dump."""
     yield title
-    yield from () if crash is None else map(printable, cause_lines(crash))
+    yield from () if kept is None else map(printable, cause_lines(kept))
     marks = marks_of(dump.parts, dump.findings)
-    for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
+    for field, text in zip(() if kept is None else kept.deviation.kills, KILL_MARKS, strict=False):
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)
     for i, part in enumerate(dump.parts):
@@ -475,8 +477,8 @@ def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterato
         yield f"… {counted(more, 'more finding')}"
     yield dump.outcome
     # Nobody looks for one in a message that another reader reads otherwise.
-    has_fields = crash is not None and crash.harm and not (crash.testee and crash.body and crash.body.message)
-    yield from killing_lines(crash.kills) if crash is not None and has_fields else ()
+    has_fields = kept is not None and kept.deviation.harm and not (kept.testee and kept.body and kept.body.message)
+    yield from killing_lines(kept.deviation.kills) if kept is not None and has_fields else ()
 
 
 def dump_json(dump: Dump) -> dict[str, Any]:
@@ -503,38 +505,33 @@ def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
     return json_document("parts", parts_json(dump), lambda: facts)
 
 
-# ------------------------------------------------------------------------------------------------- crashes
+# ------------------------------------------------------------------------------------------------- kept inputs
 
 
-def found_fields(crash: Crash) -> Crash:
-    """The crash with the fields that kill, found now."""
-    from kfuzz.fuzz.crashes import with_killing_fields
-
-    return with_killing_fields(crash)
-
-
-def crash_json(crash: Crash) -> dict[str, Any]:
-    """The JSON members about the cause of a crash."""
+def kept_json(kept: KeptInput) -> dict[str, Any]:
+    """The JSON members about the cause of a kept input."""
+    item = kept.deviation
     return {
-        "cause": {"id": crash.id, "target": crash.target, "harm": crash.harm, "summary": crash.summary, "at": crash.at},
-        "kills": [field.to_json() for field in crash.kills],
+        "cause": {"id": kept.cause_id, "target": kept.target, "harm": item.harm, "summary": item.error, "at": item.at},
+        "kills": [field.to_json() for field in item.kills],
     }
 
 
-def cause_lines(crash: Crash) -> list[str]:
-    """The cause of a crash, before its dump."""
+def cause_lines(kept: KeptInput) -> list[str]:
+    """The cause of a kept input, before its dump."""
     from kfuzz.conformance.judge.harm import harm_named
     from kfuzz.fuzz.crashes import DIFFERENTIAL
 
-    if not crash.harm:
+    item = kept.deviation
+    if not item.harm:
         return []
-    of = f"{crash.testee} as {crash.role}" if crash.target == DIFFERENTIAL else crash.target
-    at = f" ({crash.at})" if crash.at else ""
-    return [f"cause {crash.id} of {of}, {harm_named(crash.harm).title}: {crash.summary}{at}"]
+    of = f"{kept.testee} as {item.role}" if kept.target == DIFFERENTIAL else kept.target
+    at = f" ({item.at})" if item.at else ""
+    return [f"cause {kept.cause_id} of {of}, {harm_named(item.harm).title}: {item.error}{at}"]
 
 
 def killing_lines(fields: Sequence[KillingField]) -> list[str]:
-    """The fields that kill, after the dump of a crash."""
+    """The fields that kill, after the dump of a kept input."""
     if not fields:
         return ["the field that kills is not known; --find looks for it"]
     lines = [f"the field that kills: {fields[0]}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from kfuzz.units import counted
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
+    from kfuzz.conformance.judge.confirmation import Confirmation
     from kfuzz.vectors.building import Built
 
 __all__ = ["command"]
@@ -115,44 +116,28 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -
             f"{total} vectors in {len(files)} files: " + (f"{len(changes)} differences" if changes else "as built")
         )
         return 1 if changes else 0
+    vectors = [vector for file in files for vector in file.vectors]
     if confirm:
-        files = _confirmed(files)
+        from kfuzz.conformance.judge import confirmation
+
+        files = _filled(files, confirmation.confirm(vectors, progress=progress))
     if broker:
-        files = _shown_to_broker(files)
+        from kfuzz.conformance.broker import judge
+
+        files = _filled(files, judge(vectors))
     build.write(place, files)
     pages.write(place)
     click.echo(f"{total} vectors in {len(files)} files")
     return 0
 
 
-def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
-    """The files with kafka-clients' answers in their cells. Prints contradictions, if any, and exits with 1."""
-    from kfuzz.conformance.judge.confirmation import confirm
-    from kfuzz.vectors import building as build
-
-    found = confirm([vector for file in files for vector in file.vectors], progress=progress)
-    _end_if(found.contradictions)
-    for role, answers in found.answers.items():
-        files = build.confirmed(files, answers, role)
-    return files
-
-
-def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
-    """The files with a real broker's answers in their cells. Prints contradictions, if any, and exits with 1."""
-    from kfuzz.conformance.broker import judge
-    from kfuzz.vectors import building as build
-
-    said = judge([vector for file in files for vector in file.vectors])
-    _end_if(said.sentences())
-    return build.confirmed_by_broker(files, said.version, said.cells)
-
-
-def _end_if(contradictions: Sequence[str]) -> None:
-    """If there are contradictions, print them and exit with 1."""
-    if contradictions:
-        say(*contradictions)
-        click.echo(f"{len(contradictions)} contradictions; nothing was written")
+def _filled(files: tuple[Built, ...], found: Confirmation) -> tuple[Built, ...]:
+    """The files with Kafka's answers in their cells. Prints contradictions, if any, and exits with 1."""
+    if found.contradictions:
+        say(*found.contradictions)
+        click.echo(f"{len(found.contradictions)} contradictions; nothing was written")
         click.get_current_context().exit(1)
+    return tuple(replace(file, document=found.filled(file.document)) for file in files)
 
 
 @command.command("lint")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text, printable
@@ -76,8 +76,9 @@ class Security:
 PLAIN: Final = Security()
 
 
-class Access(Protocol):
-    """The settings of a :class:`kfuzz.client.cluster.Cluster`. ``kfuzz.replay.Settings`` is one.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which brokers a client talks to, and how patient it is.
 
     - ``in_flight``: how many requests of a connection may wait for their answers.
     - ``timeout_ms``: how long an answer may take.
@@ -86,29 +87,12 @@ class Access(Protocol):
     - ``transaction_timeout_ms``: how long a transaction may be open.
     """
 
-    @property
-    def bootstrap(self) -> Address: ...
-
-    @property
-    def security(self) -> Security: ...
-
-    @property
-    def in_flight(self) -> int: ...
-
-    @property
-    def timeout_ms(self) -> int: ...
-
-    @property
-    def retries(self) -> int: ...
-
-    @property
-    def reconnects(self) -> int: ...
-
-    @property
-    def create(self) -> bool: ...
-
-    @property
-    def replication(self) -> int: ...
-
-    @property
-    def transaction_timeout_ms(self) -> int: ...
+    bootstrap: Address
+    security: Security = PLAIN
+    in_flight: int = 5
+    timeout_ms: int = 30_000
+    retries: int = 10
+    reconnects: int = 20
+    create: bool = False
+    replication: int = -1
+    transaction_timeout_ms: int = 900_000

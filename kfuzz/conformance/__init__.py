@@ -17,7 +17,7 @@ A testee is a program. Choose a testee, choose vectors, and run the testee on th
     the questions that vectors make: a ``Case`` is one vector in one role
 ``run(testees, cases, *, places, whole, jobs=1, publish=False, limits=None)``
     ask every testee every question, and compare the answers with the expected outcomes in ``places``; returns a ``Run``
-``Run``, ``Judged``, ``Cell``, ``Standing``
+``Run``, ``Column``, ``Cell``, ``Standing``
     the run, one testee's column, one judged case, and how that case compares with its expected outcome
 ``Limits``
     what a request may cost if its vector states no budget
@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.compare import ALL_ROLES, Case, Cell, cases_of
     from kfuzz.conformance.judge.expected import Standing
-    from kfuzz.conformance.judge.matrix import Judged, Places, Run, run
+    from kfuzz.conformance.judge.matrix import Column, Places, Run, run
     from kfuzz.conformance.protocol.lines import PROTOCOL
     from kfuzz.conformance.protocol.schema import protocol_schema
     from kfuzz.conformance.protocol.session import Limits
@@ -48,7 +48,7 @@ __all__ = [
     "PROTOCOL",
     "Case",
     "Cell",
-    "Judged",
+    "Column",
     "Limits",
     "Places",
     "Run",
@@ -68,7 +68,7 @@ _MODULES: Final = {
     "Cell": "judge.compare",
     "cases_of": "judge.compare",
     "Standing": "judge.expected",
-    "Judged": "judge.matrix",
+    "Column": "judge.matrix",
     "Places": "judge.matrix",
     "Run": "judge.matrix",
     "run": "judge.matrix",

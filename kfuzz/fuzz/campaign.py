@@ -19,18 +19,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
+from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
-from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
+from kfuzz.fuzz.faults import Causes, document_of, explain, of_end
 from kfuzz.fuzz.forked import cpu_seconds
 from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.other_reader import Truth, harm_of
@@ -40,7 +41,7 @@ from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.reproducing import run_alone
 from kfuzz.fuzz.sample_pipe import SAMPLES, SAMPLES_WAIT
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
-from kfuzz.fuzz.shrinking import shrink_faults
+from kfuzz.fuzz.shrinking import shrink_causes
 from kfuzz.fuzz.targets import Target
 
 __all__ = ["Result", "Row", "run"]
@@ -73,7 +74,8 @@ class Result:
     those that met the full oracle as well. All five are None if nothing was counted: the target has no hook or one
     tier, or no process ended by itself. ``restarts`` counts how often an input ended the fuzzing process,
     ``unconfirmed`` those of them that did so in no fresh process. ``compared`` counts the questions to ``truth``.
-    ``interrupted`` means that the user ended the campaign early.
+    ``interrupted`` means that the user ended the campaign early. ``causes`` are by the file of their smallest input,
+    the worst first.
     """
 
     target: str
@@ -103,7 +105,7 @@ class Result:
     compared: int | None = None
     corpus_merged: int | None = None
     interrupted: bool = False
-    causes: list[Fault] = field(default_factory=list)
+    causes: dict[Path, Cause] = field(default_factory=dict)
 
     @property
     def executions_per_cpu_second(self) -> int:
@@ -111,12 +113,11 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The result as the JSON object in ``--json`` and ``result.json``. Times are in seconds."""
-        out = asdict(self)
+        out = {one.name: getattr(self, one.name) for one in fields(self)}
         out["executions_per_cpu_second"] = self.executions_per_cpu_second
         for name in ("seconds", "cpu_seconds", "merge_cpu_seconds"):
             out[name] = round(out[name], 2)
-        for cause in out["causes"]:
-            cause["known"] = list(cause["known"])
+        out["causes"] = [document_of(file, cause, self.implementation) for file, cause in self.causes.items()]
         return out
 
 
@@ -354,7 +355,7 @@ class _Campaign:
         self._stop_at_first = stop_at_first
         self._truth = truth
         self._say = say
-        self._faults = Faults(folder, target)
+        self._causes = Causes(folder, target)
         # Guards all below; each job has a thread.
         self._mutex = threading.Lock()
         self._stopping = False
@@ -511,7 +512,7 @@ class _Campaign:
         """Add the finds of a recorder."""
         with self._mutex:
             for find, named in taken(folder, lambda: self._known):
-                self._faults.add(find, named, is_again=is_again)
+                self._causes.add(find, named, is_again=is_again)
 
     def _take_end(self, ended: Ended) -> None:
         """Add an input that ended its process, if it also ends a fresh one. It must not stay in the corpus."""
@@ -526,7 +527,7 @@ class _Campaign:
                 self.result.unconfirmed += 1
                 self._say(f"{self.target.name}: {ended.kind} that does not come again, for input {digest}")
                 return
-            self._faults.add(find, [self._known[digest]] if digest in self._known else [])
+            self._causes.add(find, [self._known[digest]] if digest in self._known else [])
             self._set_aside([digest])
 
     @cached_property
@@ -568,10 +569,16 @@ class _Campaign:
             return
         self.result.compared = found.inputs
         for cause in found.causes:
-            item = cause.smallest
-            self._faults.add_difference(
-                cause, harm_of(item), self._truth.told(item), self._truth.input_of(item), self._truth.label
+            item, data = cause.smallest, self._truth.input_of(cause.smallest)
+            own = Deviation(
+                self._truth.label,
+                harm_of(item),
+                error=self._truth.told(item),
+                role=item.role,
+                size_bytes=len(data),
+                data=data,
             )
+            self._causes.add_cause(Cause(cause.key, (own,), cause.count - 1))
 
     def _merge(self) -> None:
         """Replace the corpus by the smallest inputs that reach as much. Inputs that break the target are set aside."""
@@ -624,10 +631,10 @@ class _Campaign:
         self.result.corpus_merged = count_files(self._corpus)
 
     def _shrink(self) -> None:
-        """Make the smallest input of each new fault smaller."""
+        """Make the smallest input of each new cause smaller."""
         if not self._stopping:
             self._state = "shrinking"
-            shrink_faults(self._build, self.target, self._faults)
+            shrink_causes(self._build, self.target, self._causes)
 
     def row(self) -> Row:
         """How far this target is."""
@@ -667,7 +674,7 @@ class _Campaign:
         """Write and return the result."""
         result = self.result
         result.seconds = (self._ended_at or time.monotonic()) - self._began_at
-        result.causes = self._faults.write()
+        result.causes = self._causes.write()
         write_whole(self._folder / "result.json", json.dumps(result.to_json(), indent=2, sort_keys=True) + "\n")
         return result
 

@@ -1,4 +1,4 @@
-"""The faults of a target: its finds by their cause, in the referee's model, with the smallest input of each.
+"""The causes of a target: what its campaigns found, as deviations, with the smallest input of each cause.
 
 ``FOLDER/causes/`` holds for each cause the input, a text beside it, and ``causes.json`` with all of them. A later
 campaign in the same folder reads that file and continues to count.
@@ -11,12 +11,11 @@ import json
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RANK
 from kfuzz.documents import load_json
@@ -24,9 +23,22 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.fuzz.recorder import DETAILS_BYTES_MAX, Find, Kind
 from kfuzz.fuzz.targets import Target
+from kfuzz.kafka import ROLES
 from kfuzz.text import foreign_text
 
-__all__ = ["CAUSES_FILE", "Fault", "Faults", "explain", "load", "of_end"]
+__all__ = [
+    "CAUSES_FILE",
+    "ERRORS",
+    "Causes",
+    "cause_of",
+    "document_of",
+    "explain",
+    "file_name",
+    "load",
+    "loaded",
+    "of_end",
+    "truth_of",
+]
 
 HARM_OF: Final[Mapping[Kind, str]] = {
     "promise": LOSES.name,
@@ -39,7 +51,8 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
-ID: Final = re.compile("[0-9a-f]{8}")
+# An entry that is no cause raises one of these.
+ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError)
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
 # The place of undefined behaviour, a frame of a sanitizer's stack with names and one without, and a frame of Python's
@@ -56,188 +69,164 @@ LENGTH = re.compile(r"([1-9][0-9]?)(?=[A-Za-z_])")
 CALLERS = ("kfuzz/fuzz/harness.py", "kfuzz/fuzz/recorder.py")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One cause. ``id`` is the same in every run. ``harm`` is a class of :mod:`kfuzz.conformance.judge.harm`.
+class Causes:
+    """The causes of one target, in the folder of its campaigns. Of each, only the smallest deviation is kept.
 
-    ``summary``, ``at`` and ``details`` say what happened and where, ``count`` how many inputs it broke.
-    ``input_hex`` is the smallest one, ``file`` holds it, and ``known`` names the vectors and seeds among the inputs.
-    ``kills``: the fields without which the smallest input does not break the target in this way, the most telling one
-    first; empty if they were not found. ``truth``: the testee that reads the inputs otherwise; empty if they break the
-    target itself.
+    An input that breaks the target is a deviation of the target's implementation. A deviation of a testee is an input
+    that this testee reads otherwise.
     """
-
-    id: str
-    harm: str
-    summary: str
-    at: str
-    details: str
-    count: int
-    input_hex: str
-    file: str = ""
-    known: tuple[str, ...] = ()
-    kills: tuple[KillingField, ...] = ()
-    truth: str = ""
-
-    @property
-    def data(self) -> bytes:
-        """The smallest input."""
-        return bytes.fromhex(self.input_hex)
-
-    def merged(self, other: Fault) -> Fault:
-        """Both as one: the smaller input, the sum of the counts, all names."""
-        smaller = min(self, other, key=lambda fault: (len(fault.input_hex), fault.input_hex))
-        known = tuple(sorted({*self.known, *other.known}))
-        kills = smaller.kills
-        if self.input_hex == other.input_hex:
-            kills = self.kills or other.kills
-        return replace(smaller, count=self.count + other.count, known=known, kills=kills)
-
-
-class Faults:
-    """The faults of one target, in the folder of its campaigns."""
 
     def __init__(self, folder: Path, target: Target) -> None:
         self._folder = folder / "causes"
         self._target = target
-        self._before = {fault.id: fault for fault in load(self._folder / CAUSES_FILE)}
-        self._now: dict[str, Fault] = {}
-        self._differences: set[str] = set()
+        self._before = {cause.id: cause for cause in load(self._folder / CAUSES_FILE)}
+        self._now: dict[str, Cause] = {}
 
     def add(self, find: Find, known: Iterable[str] = (), *, is_again: bool = False) -> None:
         """Count a find. ``known`` names the vectors and seeds among its inputs.
 
         ``is_again`` means that the inputs may have been counted; then only a new cause is.
         """
-        fault = self._fault(find, tuple(known))
-        earlier = self._now.get(fault.id)
-        if earlier is not None and is_again:
-            return
-        self._now[fault.id] = fault if earlier is None else earlier.merged(fault)
+        cause = replace(cause_of(self._target, find), known=tuple(known))
+        if not (is_again and cause.id in self._now):
+            self.add_cause(cause)
 
-    def id_of(self, find: Find) -> str:
-        """The cause of a find."""
-        return self._fault(find).id
-
-    def _fault(self, find: Find, known: tuple[str, ...] = ()) -> Fault:
-        [cause] = causes_of([self._deviation(find)])
-        return Fault(
-            cause.id, cause.harm, find.summary, find.at, find.details, find.count, find.data.hex(), known=known
-        )
-
-    def new(self) -> list[Fault]:
-        """The faults of this campaign whose smallest input is smaller than that of earlier campaigns, the worst first.
-
-        Faults that only another reader sees are not among them.
-        """
-        faults = sorted(self._now.values(), key=_by_harm)
-        return [
-            fault
-            for fault in faults
-            if fault.id not in self._differences
-            and (fault.id not in self._before or len(fault.data) < len(self._before[fault.id].data))
-        ]
-
-    def replace(self, id: str, smaller: Find) -> None:
-        """Replace the smallest input of a fault."""
-        fault = self._fault(smaller)
-        self._now[id] = replace(fault, count=self._now[id].count, known=self._now[id].known)
-
-    def set_killing(self, id: str, fields: tuple[KillingField, ...]) -> None:
-        """Set the fields that kill in the smallest input of a fault."""
-        self._now[id] = replace(self._now[id], kills=fields)
-
-    def smallest(self, id: str) -> bytes:
-        """The smallest input of a fault of this campaign."""
-        return self._now[id].data
-
-    def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes, truth: str) -> None:
-        """Count a cause of a differential: kfuzz and the testee ``truth`` read its inputs differently. ``data`` is the
-        smallest one.
-        """
-        fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex(), truth=truth)
+    def add_cause(self, cause: Cause) -> None:
+        """Count a cause that has only its smallest deviation."""
         earlier = self._now.get(cause.id)
-        self._now[cause.id] = fault if earlier is None else earlier.merged(fault)
-        self._differences.add(cause.id)
+        self._now[cause.id] = cause if earlier is None else _merged(earlier, cause)
 
-    def _deviation(self, find: Find) -> Deviation:
-        return Deviation(
-            self._target.implementation,
-            HARM_OF[find.kind],
-            "",
-            find.summary,
-            find.at,
-            find.data.hex(),
-            self._target.name,
-            len(find.data),
-        )
+    def new(self) -> list[Cause]:
+        """The causes of this campaign whose smallest input is smaller than that of earlier campaigns, the worst first.
 
-    def write(self) -> list[Fault]:
-        """Write all faults, and return those of this campaign, the worst first, each with its smallest input so far."""
-        merged = dict(self._before)
-        for fault in self._now.values():
-            merged[fault.id] = fault.merged(merged[fault.id]) if fault.id in merged else fault
-        written = []
-        for fault in sorted(merged.values(), key=_by_harm):
-            file = self._folder / f"{fault.harm}-{fault.id}"
-            written.append(replace(fault, file=str(file)))
-            if fault.id in self._now:
-                write_whole(file, fault.data)
-                known = "".join(f"known as: {name}\n" for name in fault.known)
-                known += "".join(f"kills: {field}\n" for field in fault.kills)
-                write_whole(
-                    file.with_suffix(".txt"),
-                    f"{fault.summary}\n\n{fault.details}\n\ninputs: {fault.count}\n{known}input: {fault.input_hex}\n",
-                )
-        if self._now:
-            text = json.dumps([_stored(fault) for fault in written], indent=2, sort_keys=True)
-            write_whole(self._folder / CAUSES_FILE, text + "\n")
+        Those that only another reader sees are not among them.
+        """
         return [
-            replace(fault, count=self._now[fault.id].count, known=self._now[fault.id].known)
-            for fault in written
-            if fault.id in self._now
+            cause
+            for cause in sorted(self._now.values(), key=_by_harm)
+            if cause.smallest.implementation == self._target.implementation
+            and (cause.id not in self._before or len(cause.smallest.data) < len(self._before[cause.id].smallest.data))
         ]
 
+    def replace(self, id: str, smallest: Deviation) -> None:
+        """Replace the smallest deviation of a cause of this campaign."""
+        self._now[id] = replace(self._now[id], deviations=(smallest,))
 
-def _by_harm(fault: Fault) -> tuple[int, int, str]:
-    return RANK[fault.harm], -fault.count, fault.id
+    def write(self) -> dict[Path, Cause]:
+        """Write all causes, and return those of this campaign by the file of their smallest input so far, the worst
+        first.
+        """
+        merged = dict(self._before)
+        for cause in self._now.values():
+            merged[cause.id] = _merged(cause, merged[cause.id]) if cause.id in merged else cause
+        written = sorted(merged.values(), key=_by_harm)
+        files = {}
+        for cause in written:
+            if (now := self._now.get(cause.id)) is not None:
+                file = self._folder / file_name(cause)
+                write_whole(file, cause.smallest.data)
+                write_whole(file.with_suffix(".txt"), _text(cause))
+                files[file] = replace(cause, others=now.others, known=now.known)
+        if files:
+            text = json.dumps([cause.to_json() for cause in written], indent=2, sort_keys=True)
+            write_whole(self._folder / CAUSES_FILE, text + "\n")
+        return files
 
 
-def _stored(fault: Fault) -> dict[str, Any]:
-    # The path of a folder that was moved would be wrong.
-    return {name: value for name, value in asdict(fault).items() if name != "file"}
+def cause_of(target: Target, find: Find) -> Cause:
+    """A find in the words of the referee."""
+    item = Deviation(
+        target.implementation,
+        HARM_OF[find.kind],
+        error=find.summary,
+        at=find.at,
+        size_bytes=len(find.data),
+        data=find.data,
+        details=find.details,
+    )
+    [cause] = causes_of([item])
+    return replace(cause, others=find.count - 1)
 
 
-def load(path: Path) -> list[Fault]:
-    """The faults in the file ``causes.json`` of a campaign; none if there is no such file. ``UsageError`` for a file
+def file_name(cause: Cause) -> str:
+    """The name of the file with the smallest input of a cause."""
+    return f"{cause.harm}-{cause.id}"
+
+
+def _merged(cause: Cause, other: Cause) -> Cause:
+    """Both as one: the smaller input, the sum of the counts, all names."""
+    smaller, larger = sorted((cause.smallest, other.smallest), key=lambda one: (len(one.data), one.data))
+    if smaller.data == larger.data:
+        smaller = replace(smaller, kills=smaller.kills or larger.kills)
+    known = tuple(sorted({*cause.known, *other.known}))
+    return Cause(cause.key, (smaller,), cause.count + other.count - 1, known)
+
+
+def _by_harm(cause: Cause) -> tuple[int, int, str]:
+    return RANK[cause.harm], -cause.count, cause.id
+
+
+def _text(cause: Cause) -> str:
+    item = cause.smallest
+    known = "".join(f"known as: {name}\n" for name in cause.known)
+    known += "".join(f"kills: {field}\n" for field in item.kills)
+    return f"{item.error}\n\n{item.details}\n\ninputs: {cause.count}\n{known}input: {item.data.hex()}\n"
+
+
+def document_of(file: Path, cause: Cause, implementation: str) -> dict[str, Any]:
+    """A cause as JSON in the result of a campaign on this implementation."""
+    item = cause.smallest
+    return {
+        "id": cause.id,
+        "harm": cause.harm,
+        "summary": item.error,
+        "at": item.at,
+        "details": item.details,
+        "count": cause.count,
+        "input_hex": item.data.hex(),
+        "file": str(file),
+        "known": list(cause.known),
+        "kills": [field.to_json() for field in item.kills],
+        "truth": truth_of(item, implementation),
+    }
+
+
+def truth_of(item: Deviation, implementation: str) -> str:
+    """The testee that reads the input otherwise; empty if the input breaks the fuzzed implementation itself."""
+    return "" if item.implementation == implementation else item.implementation
+
+
+def load(path: Path) -> list[Cause]:
+    """The causes in the file ``causes.json`` of a campaign; none if there is no such file. ``UsageError`` for a file
     that no campaign wrote.
     """
     if not path.is_file():
         return []
     remedy = "remove it, or use another --out"
     try:
-        return [_loaded(entry) for entry in load_json(read_bytes(path), str(path), remedy=remedy)]
-    except (ValueError, TypeError, LookupError):
-        raise UsageError(f"{path} is not what a campaign writes; {remedy}") from None
+        return [loaded(entry) for entry in load_json(read_bytes(path), str(path), remedy=remedy)]
+    except ERRORS:
+        raise UsageError(f"{path} is not what a campaign of this kfuzz writes; {remedy}") from None
 
 
-def _loaded(entry: Mapping[str, Any]) -> Fault:
-    """The fault that is stored as ``entry``; ``ValueError``, ``TypeError`` or ``LookupError`` for anything else.
+def loaded(entry: Mapping[str, Any]) -> Cause:
+    """The cause that is stored as ``entry``; one of ``ERRORS`` for anything else.
 
     The folder may come from others, and its names become those of files.
     """
-    if entry["harm"] not in RANK or not ID.fullmatch(entry["id"]) or type(entry["count"]) is not int:
-        raise ValueError("no fault")
-    bytes.fromhex(entry["input_hex"])
-    return Fault(
-        **{
-            **entry,
-            **{name: foreign_text(entry[name]) for name in ("summary", "at")},
-            "details": foreign_text(entry["details"], bytes_max=DETAILS_BYTES_MAX),
-            "known": tuple(map(foreign_text, entry["known"])),
-            "kills": tuple(KillingField.from_json(field) for field in entry.get("kills", ())),
-        }
+    cause = Cause.from_json(entry)
+    [item] = cause.deviations
+    if item.harm not in RANK or item.role not in ROLES or type(cause.others) is not int or cause.id != entry["id"]:
+        raise ValueError("no cause")
+    bounded = replace(
+        item,
+        implementation=foreign_text(item.implementation),
+        error=foreign_text(item.error),
+        reason=foreign_text(item.reason),
+        at=foreign_text(item.at),
+        details=foreign_text(item.details, bytes_max=DETAILS_BYTES_MAX),
     )
+    return replace(cause, deviations=(bounded,), known=tuple(map(foreign_text, cause.known)))
 
 
 def of_end(kind: str, lines: Sequence[str], code: int, data: bytes, package: str = "kfuzz") -> Find:

@@ -1,4 +1,4 @@
-"""Keeps what a campaign found: a crash becomes a vector that Apache Kafka confirmed, and a regression.
+"""Keeps what a campaign found: an input becomes a vector that Apache Kafka confirmed, and a regression.
 
 kfuzz's own reader gives the expectations. Kafka's classes and its real broker are asked about them, and nothing is
 written if they contradict one.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz import records
 from kfuzz.annotate.killing import KillingField
@@ -21,7 +21,7 @@ from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
-from kfuzz.fuzz.crashes import DIFFERENTIAL, Crash, as_differential, as_it_is
+from kfuzz.fuzz.crashes import DIFFERENTIAL, KeptInput, as_differential, as_it_is
 from kfuzz.fuzz.decoded_bytes import Body, skipped
 from kfuzz.fuzz.seeding import CORPUS
 from kfuzz.fuzz.targets import TARGETS
@@ -30,13 +30,15 @@ from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.text import printable
 from kfuzz.vectors.adding import files_with, place_of, vector_with
-from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.coverage import CODES
 from kfuzz.vectors.kinds import READER
 from kfuzz.vectors.model import Vector, default_root, load_requirements
 from kfuzz.vectors.recipes.theme import SMALL
 
-__all__ = ["AskedKafka", "Disagrees", "Kept", "ask_kafka_about", "kept_regression", "kept_vector"]
+if TYPE_CHECKING:
+    from kfuzz.conformance.judge.confirmation import Confirmation
+
+__all__ = ["Disagrees", "Kept", "ask_kafka_about", "kept_regression", "kept_vector"]
 
 Json = dict[str, Any]
 
@@ -54,16 +56,6 @@ class Disagrees(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedKafka:
-    """Kafka's answers about one vector: by role and version, and the cell of the real broker of ``broker_version``."""
-
-    contradictions: Sequence[str]
-    answers: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
-    broker_version: str = ""
-    cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
     """Files to write: ``files`` with their contents, the vector as in its file (None for a regression only), and the
     file of the regression (None if the input is none).
@@ -74,7 +66,7 @@ class Kept:
     regression: Path | None = None
 
 
-def ask_kafka_about(vector: Vector) -> AskedKafka:
+def ask_kafka_about(vector: Vector) -> Confirmation:
     """Ask every version of ``kafka-clients`` about a vector, and the real broker if it is one of records.
 
     ``UsageError`` if Java or Maven is missing.
@@ -83,14 +75,14 @@ def ask_kafka_about(vector: Vector) -> AskedKafka:
     from kfuzz.conformance.judge.confirmation import confirm
 
     found = confirm([vector])
-    if found.contradictions or not broker.is_for_broker(vector):
-        return AskedKafka(found.contradictions, found.answers)
-    said = broker.judge([vector])
-    return AskedKafka(said.sentences(), found.answers, said.version, said.cells)
+    if not found.contradictions and broker.is_for_broker(vector):
+        said = broker.judge([vector])
+        found.contradictions, found.broker_cells = said.contradictions, said.broker_cells
+    return found
 
 
 def kept_vector(
-    crash: Crash,
+    kept: KeptInput,
     id: str,
     *,
     summary: str | None = None,
@@ -101,7 +93,7 @@ def kept_vector(
     root: Path | None = None,
     regressions: Path | None = None,
 ) -> Kept:
-    """The vector ``id`` and the regression that a crash becomes. Nothing is written yet.
+    """The vector ``id`` and the regression that an input becomes. Nothing is written yet.
 
     ``root`` is the suite, ``regressions`` the folder for regressions; by default those of the checkout. Without a
     ``summary`` or ``requirements``, those of kfuzz's finding are used. ``hostile`` is the whole path of the hostile
@@ -109,27 +101,27 @@ def kept_vector(
 
     Raises ``UsageError`` for what cannot be kept so, and :class:`Disagrees` if Kafka contradicts kfuzz.
     """
-    crash = as_differential(crash)
-    if crash.target not in ABOUT_BYTES:
+    kept = as_differential(kept)
+    if kept.target not in ABOUT_BYTES:
         raise UsageError(
-            f"an input of {crash.target} tests kfuzz's own tools, and no decoder can be asked about it; "
+            f"an input of {kept.target} tests kfuzz's own tools, and no decoder can be asked about it; "
             "keep it with --regression-only"
         )
-    if crash.body is None:
-        raise UsageError(f"{crash.file} holds neither a batch nor a message; keep it with --regression-only")
+    if kept.body is None:
+        raise UsageError(f"{kept.file} holds neither a batch nor a message; keep it with --regression-only")
     place = place_of(_suite(root), id)
-    kind = "records" if crash.body.message is None else "message"
+    kind = "records" if kept.body.message is None else "message"
     if place.kind != kind:
         raise UsageError(
             f"{place.path.name} holds vectors of the kind {place.kind}, and this is one of the kind {kind}; "
             "name an id of another file"
         )
     try:
-        expect, finding = _expected(crash.body)
+        expect, finding = _expected(kept.body)
     except Exception as error:
         # kfuzz's own result is not known while the input breaks kfuzz itself.
         raise UsageError(
-            f"kfuzz's own reader fails on {crash.file}: {type(error).__name__}: {error}; mend it first, "
+            f"kfuzz's own reader fails on {kept.file}: {type(error).__name__}: {error}; mend it first, "
             "or keep the input with --regression-only"
         ) from None
     if acceptable:
@@ -149,48 +141,48 @@ def kept_vector(
         "level": _level(place.root, chosen, expect),
         "requirements": list(chosen),
         "flags": list(flags),
-        "canonical": _is_canonical(crash.body, expect),
-        "layout": _layout(crash, crash.body, hostile, finding),
+        "canonical": _is_canonical(kept.body, expect),
+        "layout": _layout(kept, kept.body, hostile, finding),
         "expect": expect,
-        "hex": crash.body.data.hex(),
+        "hex": kept.body.data.hex(),
         "kafka": {},
     }
-    if crash.body.message is not None:
-        definition, version = crash.body.message
+    if kept.body.message is not None:
+        definition, version = kept.body.message
         item |= {"message": definition.name, "version": version}
     if finding is not None:
         item["budget"] = dict(SMALL)
     vector = vector_with(place, item)
-    regression, files = _regression(crash, id.rpartition("/")[2], text, regressions, None)
+    regression, files = _regression(kept, id.rpartition("/")[2], text, regressions, None)
     said = ask_kafka_about(vector)
     if said.contradictions:
         raise Disagrees([*said.contradictions, *(_own_words(role, expect[role]) for role in expect)])
-    item = _with_answers(item, said)
-    if crash.target == DIFFERENTIAL:
-        answer = said.answers.get(crash.role, {}).get(LATEST, {}).get(id)
-        regression, files = _regression(crash, id.rpartition("/")[2], text, regressions, answer)
+    [item] = said.filled({"vectors": [item]})["vectors"]
+    if kept.target == DIFFERENTIAL:
+        answer = said.answers.get(kept.role, {}).get(LATEST, {}).get(id)
+        regression, files = _regression(kept, id.rpartition("/")[2], text, regressions, answer)
     return Kept({**files_with(place, item), **files}, item, regression)
 
 
 def kept_regression(
-    crash: Crash, name: str | None, *, summary: str | None = None, regressions: Path | None = None
+    kept: KeptInput, name: str | None, *, summary: str | None = None, regressions: Path | None = None
 ) -> Kept:
-    """The regression that a crash becomes, without a vector. Nothing is written yet.
+    """The regression that an input becomes, without a vector. Nothing is written yet.
 
     The input is run again first. ``UsageError`` if it does not fail any more, and for what cannot be kept so.
     """
-    text = summary or crash.summary
+    text = summary or kept.deviation.error
     if not text:
         raise UsageError("the cause is not known; say with --summary what the input breaks")
-    if crash.testee and not crash.testee.startswith("kafka-clients@"):
+    if kept.testee and not kept.testee.startswith("kafka-clients@"):
         raise UsageError(
-            f"a regression of the differential holds Kafka's answer, and this is one of {crash.testee}; "
+            f"a regression of the differential holds Kafka's answer, and this is one of {kept.testee}; "
             "keep it as a vector with --id, or compare with kafka-clients"
         )
-    stem = name or crash.file.name
+    stem = name or kept.file.name
     # Refuse at once what cannot be kept at all.
-    _regression(crash, stem, text, regressions, None)
-    regression, files = _regression(as_it_is(crash), stem, text, regressions, None)
+    _regression(kept, stem, text, regressions, None)
+    regression, files = _regression(as_it_is(kept), stem, text, regressions, None)
     return Kept(files, None, regression)
 
 
@@ -198,27 +190,27 @@ def kept_regression(
 
 
 def _regression(
-    crash: Crash, name: str, text: str, folder: Path | None, answer: Mapping[str, Any] | None
+    kept: KeptInput, name: str, text: str, folder: Path | None, answer: Mapping[str, Any] | None
 ) -> tuple[Path, dict[Path, bytes]]:
     """The file of the regression, and all files with their contents. ``answer`` is Kafka's, for a differential."""
-    if crash.target == "canary":
+    if kept.target == "canary":
         raise UsageError("the canary is a planted bug that must stay hard to find; there is nothing to keep")
-    if crash.target in TARGETS and (why := skipped(TARGETS[crash.target], crash.data)):
-        raise UsageError(f"{crash.file} tests nothing: the target {crash.target} passes over it, because {why}")
+    if kept.target in TARGETS and (why := skipped(TARGETS[kept.target], kept.data)):
+        raise UsageError(f"{kept.file} tests nothing: the target {kept.target} passes over it, because {why}")
     if folder is None:
         folder = CORPUS / "regressions"
         if not CORPUS.is_dir():
             raise UsageError("this kfuzz is installed without corpus/; run `kfuzz keep` in a checkout of kfuzz")
-    stem = name if crash.target != DIFFERENTIAL or crash.role == "consumer" else f"{crash.role}-{name}"
-    file = folder / crash.target / f"{stem}.hex"
+    stem = name if kept.target != DIFFERENTIAL or kept.role == "consumer" else f"{kept.role}-{name}"
+    file = folder / kept.target / f"{stem}.hex"
     if file.exists():
         raise UsageError(f"{file} exists; choose another name")
     sentence = printable(" ".join(text.split()))
     sentence = sentence[0].upper() + sentence[1:].rstrip(".") + "."
-    files = {file: f"# {sentence}\n{crash.data.hex()}\n".encode()}
-    if crash.target == DIFFERENTIAL:
-        role = {} if crash.role == "consumer" else {"role": crash.role}
-        said = {"testee": crash.testee, **(crash.answer or {})}
+    files = {file: f"# {sentence}\n{kept.data.hex()}\n".encode()}
+    if kept.target == DIFFERENTIAL:
+        role = {} if kept.role == "consumer" else {"role": kept.role}
+        said = {"testee": kept.testee, **kept.deviation.answer}
         if answer is not None:
             said = {"testee": f"kafka-clients@{LATEST}", **outcome_of(answer)}
         document = json.dumps({**said, **role}, indent=2, sort_keys=True) + "\n"
@@ -308,11 +300,11 @@ def _is_canonical(body: Body, expect: Json) -> bool:
     return all(batch.compression == "none" for batch in batches) and records.encode(batches) == body.data
 
 
-def _layout(crash: Crash, body: Body, hostile: str | None, finding: Finding | None) -> list[Json]:
+def _layout(kept: KeptInput, body: Body, hostile: str | None, finding: Finding | None) -> list[Json]:
     """The place of the hostile field: the given one, the one that kills, or that of the finding."""
     parts = list(annotate(body.data)) if body.message is None else walk(*body.message, body.data).parts
     parts = [part for part in parts if part.data]
-    wanted = crash.kills[0] if crash.kills else None
+    wanted = kept.deviation.kills[0] if kept.deviation.kills else None
     if hostile is not None:
         part = _part_named(parts, hostile)
         if part is None:
@@ -332,7 +324,7 @@ def _layout(crash: Crash, body: Body, hostile: str | None, finding: Finding | No
         name, at, size = _path(payload), payload.at, len(payload.data)
     elif name.endswith(".payload") and (part := _part_named(parts, name)) is not None:
         at, size = part.at, len(part.data)
-    elif hostile is None and not crash.kills and (part := _part_at(parts, at)) is not None:
+    elif hostile is None and not kept.deviation.kills and (part := _part_at(parts, at)) is not None:
         exact = _path(part) == name
         at, size = (part.at, len(part.data)) if exact else (at, 1)
     size = min(size, len(body.data) - at)
@@ -358,14 +350,3 @@ def _short(name: str, parts: Sequence[Part], body: Body) -> str:
         return name.removeprefix(f"{body.message[0].name}.")
     is_only = all(part.path.startswith("batch[0]") for part in parts)
     return name.removeprefix("batch[0].") if is_only else name
-
-
-def _with_answers(item: Json, said: AskedKafka) -> Json:
-    """The vector with Kafka's answers in its cells."""
-    document: Mapping[str, Any] = {"vectors": [item]}
-    for role, answers in said.answers.items():
-        document = with_cells(document, answers, role)
-    if said.cells:
-        document = with_broker(document, said.broker_version, said.cells)
-    [made] = document["vectors"]
-    return dict(made)

@@ -1,7 +1,8 @@
 """Records what breaks a target, in the process that fuzzes it, so that the fuzzer continues.
 
 A *find* is all that breaks a target in one way: the same kind of fault at the same line of code. The recorder keeps the
-smallest input of each find in a folder, from which the campaign reads it.
+smallest input of each find in a folder, from which the campaign reads it and makes a deviation of it
+(:mod:`kfuzz.fuzz.faults`). This module imports little, because its process starts often and counts every branch.
 """
 
 from __future__ import annotations

@@ -5,16 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
+from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
-from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
+from kfuzz.fuzz.faults import Causes, document_of, explain, of_end
 from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
 from kfuzz.fuzz.other_reader import Truth, asked_once
 from kfuzz.fuzz.peer_building import build_peer
@@ -134,12 +136,19 @@ def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: s
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The result of running ``executions`` known inputs of a target once, and what they broke."""
+    """The result of running ``executions`` known inputs of a target once, and what they broke, by the file of the
+    smallest input.
+    """
 
     target: str
     sanitizer: Sanitizer
     executions: int
-    causes: tuple[Fault, ...] = ()
+    causes: Mapping[Path, Cause] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as the JSON object in ``--json``."""
+        causes = [document_of(file, cause, "kfuzz") for file, cause in self.causes.items()]
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "causes": causes}
 
 
 def replay(
@@ -164,7 +173,7 @@ def replay(
 def _replay(target: Target, made: Build, directory: Path) -> Replay:
     known = inputs(target)
     names = by_digest(known)
-    faults = Faults(directory, target)
+    causes = Causes(directory, target)
     with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as name:
         folder = Path(name)
         # In order, because an input that ends the process is the last one that it began.
@@ -180,13 +189,13 @@ def _replay(target: Target, made: Build, directory: Path) -> Replay:
                 summary, _ = explain(ended.lines, ended.code)
                 raise UsageError(f"the replay of {target.name} ended before its first input: {summary}")
             for find, named in taken(recorded, lambda: names):
-                faults.add(find, named)
+                causes.add(find, named)
             done += started
             rounds += 1
             if ended.code:
                 name, data = known[done - 1]
-                faults.add(of_end(ended.kind, ended.lines, ended.code, data), [name])
-    return Replay(target.name, made.sanitizer, len(known), tuple(faults.write()))
+                causes.add(of_end(ended.kind, ended.lines, ended.code, data), [name])
+    return Replay(target.name, made.sanitizer, len(known), causes.write())
 
 
 def _run_all(made: Build, target: Target, files: Sequence[Path], folder: Path, recorded: Path) -> tuple[Fuzzer, Ended]:

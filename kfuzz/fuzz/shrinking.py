@@ -1,59 +1,61 @@
-"""Makes the smallest input of a fault smaller, and finds the fields that kill in it. A process of its own tries the
+"""Makes the smallest input of a cause smaller, and finds the fields that kill in it. A process of its own tries the
 inputs, because they may end it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from kfuzz.annotate.killing import KillingField
+from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
 from kfuzz.edit.shrinking import shrink
 from kfuzz.fuzz.building import Build
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
-from kfuzz.fuzz.faults import Fault, Faults
+from kfuzz.fuzz.faults import Causes, cause_of
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trial import CannotTry, Trier
 
-__all__ = ["killing_fields_again", "shrink_faults"]
+__all__ = ["killing_fields_again", "shrink_causes"]
 
-# Limits on the work for one fault. An input that ends the process costs its start, one that hangs costs the time limit.
+# Limits on the work for one cause. An input that ends the process costs its start, one that hangs costs the time limit.
 TRIES_MAX: Final = 4000
 ENDS_MAX: Final = 60
 HANGS_MAX: Final = 6
 WALK_BREAKS: Final = frozenset({KILLS.name, HANGS.name, MEMORY.name})
 
 
-def shrink_faults(made: Build, target: Target, faults: Faults) -> None:
-    """Make the smallest input of each new fault smaller, and replace it in ``faults``.
+def shrink_causes(made: Build, target: Target, causes: Causes) -> None:
+    """Make the smallest input of each new cause smaller, and replace it in ``causes``.
 
     What counts as the same is the class of harm and the place in the code.
     """
     with Trier(made, target) as trier:
-        for fault in faults.new():
-            smaller = _smaller(trier, target, faults, fault)
-            if smaller is not None:
-                faults.replace(fault.id, smaller)
-            faults.set_killing(fault.id, _killing(trier, target, faults, fault, faults.smallest(fault.id)))
+        for cause in causes.new():
+            find = _smaller(trier, target, cause)
+            smallest = cause_of(target, find).smallest if find else cause.smallest
+            kills = _killing(trier, target, cause, smallest.data)
+            causes.replace(cause.id, replace(smallest, kills=kills))
 
 
-def killing_fields_again(made: Build, target: Target, faults: Faults, fault: Fault) -> tuple[KillingField, ...]:
-    """The fields that kill in the input of a fault of an earlier campaign; empty if there are none, or if the input
+def killing_fields_again(made: Build, target: Target, cause: Cause) -> tuple[KillingField, ...]:
+    """The fields that kill in the input of a cause of an earlier campaign; empty if there are none, or if the input
     does not break the target in the same way any more.
     """
     with Trier(made, target) as trier:
-        return _killing(trier, target, faults, fault, fault.data)
+        return _killing(trier, target, cause, cause.smallest.data)
 
 
 class _Asking:
-    """Asks whether inputs break the target like ``fault``, as long as that does not cost too much."""
+    """Asks whether inputs break the target like ``cause``, as long as that does not cost too much."""
 
-    def __init__(self, trier: Trier, faults: Faults, fault: Fault) -> None:
+    def __init__(self, trier: Trier, target: Target, cause: Cause) -> None:
         self._trier = trier
-        self._faults = faults
-        self._id = fault.id
+        self._target = target
+        self._id = cause.id
         self._tries = self._ends = self._hangs = 0
 
     @property
@@ -62,26 +64,26 @@ class _Asking:
         return self._tries >= TRIES_MAX or self._ends >= ENDS_MAX or self._hangs >= HANGS_MAX
 
     def find_of(self, data: bytes) -> Find | None:
-        """The fault of the input, if it is the same one."""
+        """The find of the input, if it has the same cause."""
         find = self._trier.run(data)
         self._tries += 1
         # Memory is found by taking it, which is as slow.
         self._ends += find is not None and find.kind in ("crash", "memory")
         self._hangs += find is not None and find.kind == "timeout"
-        return find if find is not None and self._faults.id_of(find) == self._id else None
+        return find if find is not None and cause_of(self._target, find).id == self._id else None
 
 
-def _may_walk(target: Target, fault: Fault) -> bool:
-    """Whether this process may take the input of a fault apart. It walks through a message as the target does; if that
+def _may_walk(target: Target, cause: Cause) -> bool:
+    """Whether this process may take the input of a cause apart. It walks through a message as the target does; if that
     does not end, neither would this process.
     """
-    return target.flat_schema_of is None or fault.harm not in WALK_BREAKS
+    return target.flat_schema_of is None or cause.harm not in WALK_BREAKS
 
 
-def _smaller(trier: Trier, target: Target, faults: Faults, fault: Fault) -> Find | None:
-    """Look for a smaller input of ``fault``. Returns what it breaks, or None if there is none."""
+def _smaller(trier: Trier, target: Target, cause: Cause) -> Find | None:
+    """Look for a smaller input of ``cause``. Returns what it breaks, or None if there is none."""
     best: dict[bytes, Find] = {}
-    asking = _Asking(trier, faults, fault)
+    asking = _Asking(trier, target, cause)
 
     def find_first(candidates: Sequence[bytes]) -> int | None:
         for i, data in enumerate(candidates):
@@ -94,11 +96,11 @@ def _smaller(trier: Trier, target: Target, faults: Faults, fault: Fault) -> Find
 
     try:
         # The place may be another one here, without libFuzzer.
-        if asking.find_of(fault.data) is None:
+        if asking.find_of(cause.smallest.data) is None:
             return None
-        data = fault.data
+        data = cause.smallest.data
         body = body_of(target, data)
-        if body is not None and body.message is not None and _may_walk(target, fault):
+        if body is not None and body.message is not None and _may_walk(target, cause):
             of_body = body.input_of
             data = of_body(shrink(body.data, lambda some: find_first([*map(of_body, some)]), message=body.message))
         return best.get(shrink(data, find_first))
@@ -109,11 +111,11 @@ def _smaller(trier: Trier, target: Target, faults: Faults, fault: Fault) -> Find
         return None
 
 
-def _killing(trier: Trier, target: Target, faults: Faults, fault: Fault, data: bytes) -> tuple[KillingField, ...]:
-    """The fields that kill in ``data``, an input of ``fault``; empty if there are none, or if it costs too much."""
-    if not _may_walk(target, fault):
+def _killing(trier: Trier, target: Target, cause: Cause, data: bytes) -> tuple[KillingField, ...]:
+    """The fields that kill in ``data``, an input of ``cause``; empty if there are none, or if it costs too much."""
+    if not _may_walk(target, cause):
         return ()
-    asking = _Asking(trier, faults, fault)
+    asking = _Asking(trier, target, cause)
 
     def breaks(changed: bytes) -> bool:
         # An input that was not asked about counts as no change.

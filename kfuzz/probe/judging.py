@@ -8,19 +8,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kfuzz.client.link import CLOSED, GARBLED, SILENT
+from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell, judge
 from kfuzz.conformance.judge.harm import HARM_OF, worst
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.judge.reference import as_vector, for_broker, verdict
-from kfuzz.conformance.protocol.lines import DECODE, Answer, Handshake
+from kfuzz.conformance.protocol.lines import Answer
 from kfuzz.errors import UsageError
-from kfuzz.kafka import BROKER_RELEASE, CODECS
+from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, TOO_LARGE, Observed
-from kfuzz.records.read.topic import Topic
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors import Vector
 from kfuzz.vectors.model import TOPIC
 
-__all__ = ["cases_for_broker", "cell_of", "handshake_of", "summary"]
+__all__ = ["cases_for_broker", "cell_of", "summary"]
 
 BROKER: Final = "broker"
 BATCH_TOO_LARGE: Final = "batch-too-large"
@@ -45,12 +46,12 @@ def cases_for_broker(vectors: Sequence[Vector]) -> tuple[Case, ...]:
 
 
 def with_limit(case: Case, max_message_bytes: int | None) -> Case:
-    """The case for a broker with another ``max.message.bytes`` than Kafka's default; None if it has that one.
+    """The case for a broker with this ``max.message.bytes``; None if that is not known.
 
     Only verdicts that depend on this limit change. The suite's were confirmed with the default.
     """
     topic = case.vector.options.get(TOPIC, {})
-    if max_message_bytes is None or "max_message_bytes" in topic:
+    if max_message_bytes in (None, DEFAULT_TOPIC.max_message_bytes) or "max_message_bytes" in topic:
         return case
     made = verdict(case.vector.data, BROKER, topic=Topic.from_json({**topic, "max_message_bytes": max_message_bytes}))
     found = made.fatal.code if made.fatal is not None else ""
@@ -63,24 +64,19 @@ def with_limit(case: Case, max_message_bytes: int | None) -> Case:
     return replace(case, vector=replace(case.vector, expect={**case.vector.expect, BROKER: expectation}))
 
 
-def depends_on_limit(case: Case) -> bool:
-    """Whether Kafka's default of ``max.message.bytes`` decides about this vector."""
-    topic = case.vector.options.get(TOPIC, {})
-    return "max_message_bytes" not in topic and case.expectation.get("finding") == BATCH_TOO_LARGE
-
-
-def handshake_of(name: str) -> Handshake:
-    """The broker as a testee. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
-    who, _, version = name.partition("@")
-    return Handshake(
-        name=who,
-        version=version,
-        language="",
-        operations=frozenset({DECODE}),
-        roles=frozenset({BROKER}),
-        magic=frozenset({0, 1, 2}),
-        codecs=frozenset(CODECS),
-    )
+def limit_notes(cases: Sequence[Case], reported: int | None) -> list[str]:
+    """A note on what judgements depend on, if that is not Kafka's default of ``max.message.bytes``, or if the broker
+    does not report its own and it decides about one of the cases.
+    """
+    default = DEFAULT_TOPIC.max_message_bytes
+    if reported is not None:
+        own = f"the broker's {MAX_MESSAGE_BYTES} is {reported}, and it is judged by that"
+        return [own] if reported != default else []
+    other_limit = {"max_message_bytes", *OF_BROKERS}
+    by_default = [case for case in cases if not other_limit & case.vector.options.get(TOPIC, {}).keys()]
+    if not any(case.expectation.get("finding") == BATCH_TOO_LARGE for case in by_default):
+        return []
+    return [f"the broker does not report its {MAX_MESSAGE_BYTES}, so it is judged by Kafka's default of {default}"]
 
 
 def cell_of(case: Case, seen: Observed) -> Cell:

@@ -10,29 +10,32 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from kfuzz import records
 from kfuzz.client.address import Address
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
+from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, OF_TOPICS, by_settings, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell
-from kfuzz.conformance.judge.matrix import Places, Run, judged
+from kfuzz.conformance.judge.matrix import Places, Run, column_of
+from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.lines import Handshake
+from kfuzz.conformance.protocol.peer import Question
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.probe.asking import Place, ask, is_transactional
-from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, depends_on_limit, handshake_of, with_limit
+from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, limit_notes, with_limit
 from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, REFUSED, Observed
 from kfuzz.probe.settings import Settings
 from kfuzz.records import Record, RecordBatch
-from kfuzz.records.read.topic import DEFAULT_TOPIC
-from kfuzz.vectors.model import TOPIC
 
-__all__ = ["Probed", "probe"]
+__all__ = ["Probed", "ProbedBroker", "probe"]
 
+T = TypeVar("T")
 PARTITIONS: Final = 64
 UNKNOWN_TOPIC: Final = 3
 # A broker that is silent so often would make a probe endless.
@@ -60,25 +63,6 @@ BASE: Final = {
     "message.timestamp.after.max.ms": "9223372036854775807",
     "segment.index.bytes": "65536",
 }
-MAX_MESSAGE_BYTES: Final = "max.message.bytes"
-# The fields of a vector's topic, and Kafka's settings for them.
-SETTINGS: Final = {
-    "compacted": "cleanup.policy",
-    "compression": "compression.type",
-    "max_message_bytes": MAX_MESSAGE_BYTES,
-    "timestamp_before_max_ms": "message.timestamp.before.max.ms",
-    "timestamp_type": "message.timestamp.type",
-}
-WORDS: Final = {
-    "True": "compact",
-    "False": "delete",
-    "none": "uncompressed",
-    "create": "CreateTime",
-    "log-append": "LogAppendTime",
-}
-# A client cannot set these of a broker.
-OF_THE_BROKER: Final = {"max_request_bytes": "socket.request.max.bytes"}
-
 Config = dict[str, str]
 
 
@@ -109,149 +93,176 @@ def probe(
     Raises ``UsageError`` if the broker cannot be reached or is on another machine, lets no client create topics, or
     refuses a good batch. Whatever it does with a vector is an outcome.
     """
-    label = checked_name(name) if name else BROKER
+    handshake = handshake_of(checked_name(name) if name else BROKER)
     # A bad file of expected outcomes is found before the broker is asked.
-    places.load(handshake_of(label).label)
-    worker = _Worker(settings, on_progress, on_notice)
-    asyncio.run(worker.work(cases))
-    asked = [case for case in cases if case.key in worker.cells]
+    places.load(handshake.label)
+    peer = ProbedBroker(settings, handshake, on_notice)
+    found: dict[tuple[str, str], Cell] = {}
+    for case, cell in cells(peer, cases, peer.oracle):
+        found[case.key] = cell
+        on_progress(len(found))
+    asked = [case for case in cases if case.key in found]
+    notes = [*peer.notes, *limit_notes(asked, peer.max_message_bytes)]
     whole = whole and len(asked) == len(cases)
-    column = judged(
-        handshake_of(label), worker.cells, asked, places=places, whole=whole, publish=publish, notes=worker.notes
-    )
-    return Probed(Run(tuple(asked), (column,), ()), worker.ended)
+    column = column_of(handshake, found, asked, places=places, whole=whole, publish=publish, notes=notes)
+    return Probed(Run(tuple(asked), (column,), ()), peer.ended)
 
 
 class _Ended(Exception):
     """The probe cannot continue; the text says why."""
 
 
-@dataclass
-class _Worker:
-    settings: Settings
-    on_progress: Callable[[int], None]
-    on_notice: Callable[[str], None]
-    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    ended: str = ""
+class ProbedBroker:
+    """A running broker as a peer: each question gets a partition of its own. Its topics are removed at the end.
 
-    def __post_init__(self) -> None:
-        self.cluster: Cluster
-        self.base: Config = dict(BASE)
-        self.token = secrets.token_hex(4)
-        self.numbers = 0
-        self.topics: list[str] = []
-        # The current topic, and its partitions that are still free.
-        self.topic = ""
-        self.free: list[int] = []
-        self.silent = 0
-        self.last: Case | None = None
-        # The broker's, if it is not Kafka's default.
+    ``notes`` are remarks about the whole probe, ``ended`` says why it ended early. ``max_message_bytes`` is the
+    broker's own limit; None if it does not report it.
+    """
+
+    def __init__(
+        self, settings: Settings, handshake: Handshake, on_notice: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.handshake = handshake
+        self.notes: list[str] = []
+        self.ended = ""
         self.max_message_bytes: int | None = None
-        self.knows_limit = False
-        self.deadline = time.monotonic() + self.settings.duration_s
+        self._settings = settings
+        self._on_notice = on_notice
+        self._cluster: Cluster
+        self._base: Config = dict(BASE)
+        self._token = secrets.token_hex(4)
+        self._numbers = 0
+        self._topics: list[str] = []
+        # The current topic, and its partitions that are still free.
+        self._topic = ""
+        self._free: list[int] = []
+        self._silent = 0
+        self._knows_limit = False
+        self._deadline = time.monotonic() + settings.duration_s
+        # The last observation waits, because the next question may show that the broker ended after it.
+        self._held: tuple[Question[Any], Observed] | None = None
+        # Finished observations; None is the end.
+        self._observed: asyncio.Queue[tuple[Question[Any], Observed] | None]
 
-    async def work(self, cases: Sequence[Case]) -> None:
-        """Ask about all cases, as far as the broker and the time allow. Removes the topics, whatever happens."""
-        self.cluster = Cluster(self.settings, lambda: None, self._permit)
-        try:
-            await self.cluster.open()
+    def oracle(self, case: Case, handshake: Handshake, seen: Observed) -> Cell:
+        """The judgement on one vector, by the broker's own limits."""
+        return cell_of(with_limit(case, self.max_message_bytes), seen)
+
+    def answers(self, questions: Iterable[Question[T]]) -> Iterator[tuple[Question[T], Observed]]:
+        """Ask one question after another, and return what the broker did with each; see :func:`probe`.
+
+        It continues only while the caller waits for an observation.
+        """
+        self._observed = asyncio.Queue()
+        with asyncio.Runner() as runner:
+            work = runner.get_loop().create_task(self._work(list(questions)))
+            work.add_done_callback(lambda _: self._observed.put_nowait(None))
             try:
-                async with asyncio.timeout(self.deadline - time.monotonic()) as whole:
-                    for config, those in _by_config(cases):
-                        await self._group(config, those)
+                while (one := runner.run(self._observed.get())) is not None:
+                    yield one
+                work.result()
+            finally:
+                work.cancel()
+                runner.run(asyncio.wait([work]))
+
+    async def _work(self, questions: Sequence[Question[Any]]) -> None:
+        """Ask all questions, as far as the broker and the time allow. Removes the topics, whatever happens."""
+        self._cluster = Cluster(self._settings, lambda: None, self._permit)
+        try:
+            await self._cluster.open()
+            try:
+                async with asyncio.timeout(self._deadline - time.monotonic()) as whole:
+                    await self._ask_all(questions)
             except _Ended as ended:
                 self.ended = str(ended)
             except TimeoutError:
                 if not whole.expired():
                     raise
-                self.ended = f"{self.settings.duration_s:g} s are over, and not all vectors were asked; add --duration"
+                self.ended = f"{self._settings.duration_s:g} s are over, and not all vectors were asked; add --duration"
+            self._release()
         except (ConnectionLost, BrokerError, ClusterFailed) as error:
             raise UsageError(f"{error}; look at the broker") from None
         finally:
             await self._drop()
-            await self.cluster.close()
+            await self._cluster.close()
 
     def _permit(self, address: Address, hosts: Sequence[str]) -> None:
-        if not self.settings.open_to_others and not are_of_this_machine(hosts):
+        if not self._settings.open_to_others and not are_of_this_machine(hosts):
             raise UsageError(f"{address} is not this machine; add --yes if hostile bytes may go there")
+
+    async def _ask_all(self, questions: Sequence[Question[Any]]) -> None:
+        names = " or ".join(OF_BROKERS.values())
+        for settings, asked in by_settings(questions, OF_BROKERS):
+            if not settings:
+                for config, those in by_settings(asked, OF_TOPICS):
+                    await self._group(config, those)
+                continue
+            for one in asked:
+                self._leave_out(one, f"needs another {names}, which a client cannot set")
 
     # -- topics
 
-    async def _group(self, config: Config | None, cases: Sequence[Case]) -> None:
-        left = list(cases)
-        if config is None:
-            names = " or ".join(OF_THE_BROKER.values())
-            for case in left:
-                self._settle(case, Observed(NOT_JUDGED, text=f"needs another {names}, which a client cannot set"))
-            return
-        self.topic = ""
-        for number, case in enumerate(left):
+    async def _group(self, config: Config, left: Sequence[Question[Any]]) -> None:
+        self._topic = ""
+        for number, question in enumerate(left):
             try:
                 await self._place(config, len(left) - number)
             except BrokerError as error:
                 if not config:
                     raise
                 for one in left[number:]:
-                    self._settle(one, Observed(NOT_JUDGED, text=f"needs a topic with other settings: {error}"))
+                    self._leave_out(one, f"needs a topic with other settings: {error}")
                 return
-            if not self.knows_limit and MAX_MESSAGE_BYTES not in config:
-                await self._learn_limit(cases)
-            await self._one(case, config)
+            if not self._knows_limit and MAX_MESSAGE_BYTES not in config:
+                await self._learn_limit()
+            await self._one(question, config)
         await self._drop()
 
-    async def _learn_limit(self, cases: Sequence[Case]) -> None:
-        """Ask the broker once for its ``max.message.bytes``, and note what the judgements depend on."""
-        self.knows_limit = True
-        told = await self.cluster.config(self.topic, MAX_MESSAGE_BYTES) or ""
-        known = told.isascii() and told.isdigit() and len(told) <= len(str(INT32_MAX)) and 0 < int(told) <= INT32_MAX
-        default = DEFAULT_TOPIC.max_message_bytes
-        if known and int(told) != default:
+    async def _learn_limit(self) -> None:
+        """Ask the broker once for its ``max.message.bytes``, which judgements depend on."""
+        self._knows_limit = True
+        told = await self._cluster.config(self._topic, MAX_MESSAGE_BYTES) or ""
+        if told.isascii() and told.isdigit() and len(told) <= len(str(INT32_MAX)) and 0 < int(told) <= INT32_MAX:
             self.max_message_bytes = int(told)
-            self.notes.append(f"the broker's {MAX_MESSAGE_BYTES} is {told}, and it is judged by that")
-        elif not known and any(map(depends_on_limit, cases)):
-            self.notes.append(
-                f"the broker does not report its {MAX_MESSAGE_BYTES}, so it is judged by Kafka's default of {default}"
-            )
 
     async def _place(self, config: Config, wanted: int) -> Place:
         """A free partition. It is taken when it is used."""
-        if not self.topic or not self.free:
+        if not self._topic or not self._free:
             await self._drop()
             await self._create(config, min(wanted, PARTITIONS))
-        return Place(self.topic, self.free[0])
+        return Place(self._topic, self._free[0])
 
     async def _create(self, config: Config, count: int) -> None:
         """Create the next topic. Its partition 0 is for good batches."""
-        self.numbers += 1
-        topic = f"{self.settings.prefix}-{self.token}-{self.numbers}"
-        self.topics.append(topic)
+        self._numbers += 1
+        topic = f"{self._settings.prefix}-{self._token}-{self._numbers}"
+        self._topics.append(topic)
         try:
-            await self.cluster.create({topic: count + 1}, self.base | config)
+            await self._cluster.create({topic: count + 1}, self._base | config)
         except BrokerError:
             # With these settings, topics were created before.
-            if not self.base or self.numbers > 1:
+            if not self._base or self._numbers > 1:
                 raise
             # Not every broker knows Kafka's settings.
-            await self.cluster.create({topic: count + 1}, config)
-            self.base = {}
+            await self._cluster.create({topic: count + 1}, config)
+            self._base = {}
             self.notes.append("the broker refuses topics with " + " and ".join(BASE) + ", so defaults were used")
-        self.topic, self.free = topic, list(range(1, count + 1))
-        seen = await ask(self.cluster, Place(topic, 0), _good())
-        if seen.outcome == REFUSED and self.numbers == 1:
-            raise UsageError(f"{self.settings.bootstrap} refuses a good batch: {seen.error}; look at the broker")
+        self._topic, self._free = topic, list(range(1, count + 1))
+        seen = await ask(self._cluster, Place(topic, 0), _good())
+        if seen.outcome == REFUSED and self._numbers == 1:
+            raise UsageError(f"{self._settings.bootstrap} refuses a good batch: {seen.error}; look at the broker")
         if seen.outcome != ACCEPTED and not config:
             raise _Ended(f"the broker accepts no good batch: {seen.error or seen.outcome}")
 
     async def _drop(self) -> None:
         """Delete the topics, unless they are to be kept."""
-        self.topic = ""
-        names, self.topics = self.topics, []
-        if self.settings.keep or not names:
+        self._topic = ""
+        names, self._topics = self._topics, []
+        if self._settings.keep or not names:
             return
         try:
             async with asyncio.timeout(DELETE_TIMEOUT_S):
-                await self.cluster.delete(names)
+                await self._cluster.delete(names)
         except (ConnectionLost, BrokerError, ClusterFailed, UsageError, TimeoutError) as error:
             # A broker that keeps everything in memory forgets its topics when it restarts.
             if not (isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC):
@@ -259,46 +270,46 @@ class _Worker:
 
     # -- vectors
 
-    async def _one(self, case: Case, config: Config) -> None:
+    async def _one(self, question: Question[Any], config: Config) -> None:
         try:
-            seen = await self._ask(case)
+            seen = await self._ask(question)
         except (ConnectionLost, ClusterFailed) as error:
             # Nothing was sent, so the broker ended after it had answered the vector before.
-            if self.last is None:
+            if self._held is None:
                 raise
-            await self._recovered(self.last, Observed(GONE, text=str(error)), config)
-            self._settle(self.last, Observed(GONE, text="after its answer"))
-            seen = await self._ask(case)
-        self.last = case
+            last, _ = self._held
+            await self._recovered(last, Observed(GONE, text=str(error)), config)
+            self._settle(last, Observed(GONE, text="after its answer"))
+            seen = await self._ask(question)
         if SILENT in (seen.outcome, seen.fetch):
             # A busy machine may be slow once. The vector gets another partition of another topic.
-            self.on_notice(f"{case.vector.id}: no answer; asked again")
-            seen = await self._recovered(case, seen, config)
+            self._on_notice(f"{question.request['id']}: no answer; asked again")
+            seen = await self._recovered(question, seen, config)
             if seen.outcome != GONE:
                 await self._place(config, 1)
-                seen = await self._ask(case)
+                seen = await self._ask(question)
         if seen.outcome not in SOUND or seen.fetch or seen.error == STORAGE_ERROR:
-            seen = await self._recovered(case, seen, config)
-        self._settle(case, seen)
+            seen = await self._recovered(question, seen, config)
+        self._settle(question, seen)
         if SILENT in (seen.outcome, seen.fetch):
-            self.silent += 1
-            if self.silent == SILENT_MAX:
+            self._silent += 1
+            if self._silent == SILENT_MAX:
                 raise _Ended(f"{SILENT_MAX} vectors got no answer; raise --timeout, or choose fewer vectors")
 
-    async def _ask(self, case: Case) -> Observed:
-        place = Place(self.topic, self.free.pop(0))
-        seen = await ask(self.cluster, place, case.vector.data)
-        transactional = seen.outcome == REFUSED and is_transactional(case.vector.data)
+    async def _ask(self, question: Question[Any]) -> Observed:
+        data = bytes.fromhex(question.request["hex"])
+        seen = await ask(self._cluster, Place(self._topic, self._free.pop(0)), data)
+        transactional = seen.outcome == REFUSED and is_transactional(data)
         if transactional and seen.error in NO_TRANSACTION:
             return Observed(NOT_JUDGED, text=f"asks for the transaction before it looks at the batch: {seen.error}")
         return seen
 
-    async def _recovered(self, case: Case, seen: Observed, config: Config) -> Observed:
+    async def _recovered(self, question: Question[Any], seen: Observed, config: Config) -> Observed:
         """Wait until the broker works again, and return the final observation. The next vector gets a new topic.
 
         ``_Ended`` if it does not work again in time.
         """
-        deadline = time.monotonic() + self.settings.timeout_ms / 1000
+        deadline = time.monotonic() + self._settings.timeout_ms / 1000
         was_away = False
         while True:
             try:
@@ -308,9 +319,9 @@ class _Worker:
             except (_Ended, ConnectionLost, BrokerError, ClusterFailed) as error:
                 was_away = was_away or isinstance(error, ConnectionLost)
                 if time.monotonic() > deadline:
-                    self.topic = ""
-                    self._settle(case, Observed(GONE, text=seen.text))
-                    raise _Ended(f"the broker does not work any more since {case.vector.id}: {error}") from None
+                    self._topic = ""
+                    self._settle(question, Observed(GONE, text=seen.text))
+                    raise _Ended(f"the broker does not work any more since {question.request['id']}: {error}") from None
                 await asyncio.sleep(PAUSE_S)
         return Observed(GONE, text=seen.text) if was_away else seen
 
@@ -319,12 +330,12 @@ class _Worker:
 
         ``ConnectionLost`` if it stays away longer than the timeout.
         """
-        address = self.settings.bootstrap
-        deadline = time.monotonic() + self.settings.timeout_ms / 1000
+        address = self._settings.bootstrap
+        deadline = time.monotonic() + self._settings.timeout_ms / 1000
         was_away = False
         while True:
             try:
-                async with asyncio.timeout(self.settings.timeout_ms / 1000):
+                async with asyncio.timeout(self._settings.timeout_ms / 1000):
                     (await connected(address, self._permit)).close()
                 return was_away
             except OSError as error:
@@ -333,25 +344,22 @@ class _Worker:
                     raise ConnectionLost(f"{address} cannot be reached: {why(error)}") from None
                 await asyncio.sleep(PAUSE_S)
 
-    def _settle(self, case: Case, seen: Observed) -> None:
-        self.cells[case.key] = cell_of(with_limit(case, self.max_message_bytes), seen)
-        self.on_progress(len(self.cells))
+    def _settle(self, question: Question[Any], seen: Observed) -> None:
+        """Keep what was observed, in place of an earlier observation of the same question."""
+        if self._held is not None and self._held[0] is not question:
+            self._release()
+        self._held = question, seen
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._observed.put_nowait(self._held)
+            self._held = None
+
+    def _leave_out(self, question: Question[Any], why: str) -> None:
+        self._observed.put_nowait((question, Observed(NOT_JUDGED, text=why)))
 
 
 def _good() -> bytes:
     """A batch that every broker accepts."""
     now_ms = round(time.time() * 1000)
     return records.encode([RecordBatch(0, 0, [Record(0, now_ms, b"kfuzz", b"probe")])])
-
-
-def _by_config(cases: Sequence[Case]) -> Iterator[tuple[Config | None, list[Case]]]:
-    """The cases by the settings that their topic needs, those without any first; None if no client can make it."""
-    wanted: dict[Any, list[Case]] = {(): []}
-    for case in cases:
-        topic = case.vector.options.get(TOPIC, {})
-        config = {
-            SETTINGS[name]: WORDS.get(str(value), str(value)) for name, value in topic.items() if name in SETTINGS
-        }
-        key = None if topic.keys() & OF_THE_BROKER.keys() else tuple(sorted(config.items()))
-        wanted.setdefault(key, []).append(case)
-    return ((None if key is None else dict(key), those) for key, those in wanted.items() if those)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.address import Access
 from kfuzz.errors import UsageError
 
 __all__ = ["Settings"]
@@ -16,23 +16,19 @@ PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Access):
     """Which broker is probed, and what that may cost.
 
     - ``open_to_others``: whether the broker may be on another machine.
     - ``timeout_ms``: how long one answer may take; ``duration_s``: how long the whole probe may take.
     - ``prefix``: how the names of the probe's topics begin; ``keep``: whether they stay at the end.
-    - The other fields are those of :class:`kfuzz.client.Access`.
     """
 
-    bootstrap: Address
-    security: Security = PLAIN
     open_to_others: bool = False
     timeout_ms: int = 10_000
     duration_s: float = 1800
     prefix: str = "kfuzz-probe"
     keep: bool = False
-    replication: int = -1
     in_flight: int = 1
     retries: int = 3
     reconnects: int = 1_000_000

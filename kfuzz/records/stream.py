@@ -153,8 +153,8 @@ class _Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Problem:
-    """Something that is wrong with a batch, and the name of Kafka's error code."""
+class _Violation:
+    """A rule that a batch breaks, and the name of Kafka's error code."""
 
     code: str
     field: str
@@ -238,15 +238,15 @@ class ProducerState:
         if batch.producer_id > NONE:
             producer = self._producers.get(batch.producer_id) or _Producer()
             if earlier := self._earlier(batch, producer):
-                problem = _Problem("sequence-duplicate", "base_sequence", batch.base_sequence)
+                violation = _Violation("sequence-duplicate", "base_sequence", batch.base_sequence)
                 # By the documents, a broker drops a duplicate, so it is not fatal in any profile.
-                finding = replace(self._finding(problem, at, path), severity="deviation")
+                finding = replace(self._finding(violation, at, path), severity="deviation")
                 return Append("duplicate", earlier.base_offset, earlier.last_offset, finding)
             marker = _end_marker(batch) if batch.control else None
-            for problem in self._problems(batch, producer, marker):
-                finding = self._finding(problem, at, path)
+            for violation in self._violations(batch, producer, marker):
+                finding = self._finding(violation, at, path)
                 if finding.severity == "fatal":
-                    return Append("rejected", finding=finding, error=problem.error)
+                    return Append("rejected", finding=finding, error=violation.error)
                 odd = odd or finding
             if isinstance(marker, EndMarker):
                 completed = self._end(batch, producer, marker, base_offset)
@@ -255,10 +255,10 @@ class ProducerState:
         self.log_end_offset = last_offset + 1
         return Append("appended", base_offset, last_offset, odd, None, completed)
 
-    def _finding(self, problem: _Problem, at: int, path: str) -> Finding:
-        place = at + HEADER_AT.get(problem.field, BATCH_HEADER_SIZE)
-        note = (problem.code, problem.field, place, -1, -1, problem.found, problem.allowed, 1)
-        return from_note(note, path, self.profile, self.role, problem.detail)
+    def _finding(self, violation: _Violation, at: int, path: str) -> Finding:
+        place = at + HEADER_AT.get(violation.field, BATCH_HEADER_SIZE)
+        note = (violation.code, violation.field, place, -1, -1, violation.found, violation.allowed, 1)
+        return from_note(note, path, self.profile, self.role, violation.detail)
 
     # -- checks
 
@@ -269,23 +269,23 @@ class ProducerState:
         wanted = batch.base_sequence, _last_sequence(batch)
         return next((kept for kept in producer.kept if (kept.first_sequence, kept.last_sequence) == wanted), None)
 
-    def _problems(
-        self, batch: RecordBatch, producer: _Producer, marker: EndMarker | _Problem | None
-    ) -> Iterator[_Problem]:
-        """All problems, in the order of Kafka's checks."""
-        if isinstance(marker, _Problem):
+    def _violations(
+        self, batch: RecordBatch, producer: _Producer, marker: EndMarker | _Violation | None
+    ) -> Iterator[_Violation]:
+        """All violations, in the order of Kafka's checks."""
+        if isinstance(marker, _Violation):
             yield marker
             return
         if batch.control and marker is None:
             # Compaction has removed the marker's record, so there is nothing to check.
             return
         if self._is_stale(batch, producer):
-            yield _Problem(
+            yield _Violation(
                 "producer-epoch-stale", "producer_epoch", batch.producer_epoch, producer.epoch, "INVALID_PRODUCER_EPOCH"
             )
         if marker is not None:
             if marker.coordinator_epoch < producer.coordinator_epoch:
-                yield _Problem(
+                yield _Violation(
                     "coordinator-epoch-stale",
                     "value",
                     marker.coordinator_epoch,
@@ -293,10 +293,10 @@ class ProducerState:
                     "TRANSACTION_COORDINATOR_FENCED",
                 )
             return
-        if self.role == "broker" and (problem := _sequence_problem(batch, producer)):
-            yield problem
+        if self.role == "broker" and (violation := _sequence_violation(batch, producer)):
+            yield violation
         if producer.first_offset is not None and not batch.transactional:
-            yield _Problem(
+            yield _Violation(
                 "transaction-not-ended", "attributes", allowed=producer.first_offset, error="INVALID_TXN_STATE"
             )
 
@@ -352,20 +352,20 @@ def _last_sequence(batch: RecordBatch) -> int:
     return next_sequence(batch.base_sequence, batch.last_offset - batch.base_offset)
 
 
-def _sequence_problem(batch: RecordBatch, producer: _Producer) -> _Problem | None:
+def _sequence_violation(batch: RecordBatch, producer: _Producer) -> _Violation | None:
     """Why a client's batch does not follow the previous one. Mirrors ``ProducerAppendInfo.checkSequence``."""
     if producer.epoch == NONE:
         # The producer is unknown. Perhaps retention has deleted all of its batches.
         return None
     first, error = batch.base_sequence, "OUT_OF_ORDER_SEQUENCE_NUMBER"
     if batch.producer_epoch != producer.epoch:
-        return _Problem("sequence-of-new-epoch", "base_sequence", first, 0, error) if first else None
+        return _Violation("sequence-of-new-epoch", "base_sequence", first, 0, error) if first else None
     wanted = next_sequence(producer.kept[-1].last_sequence) if producer.kept else 0
     if first == wanted:
         return None
     # Sequences wrap around: half of them count as above the wanted one, and half as below it.
     is_below = (first - wanted) & INT32_MAX > INT32_MAX // 2
-    return _Problem("sequence-overlap" if is_below else "sequence-gap", "base_sequence", first, wanted, error)
+    return _Violation("sequence-overlap" if is_below else "sequence-gap", "base_sequence", first, wanted, error)
 
 
 class EndMarker(NamedTuple):
@@ -375,7 +375,7 @@ class EndMarker(NamedTuple):
     coordinator_epoch: int
 
 
-def _end_marker(batch: RecordBatch) -> EndMarker | _Problem | None:
+def _end_marker(batch: RecordBatch) -> EndMarker | _Violation | None:
     """The marker in the batch's first record, or why it is invalid. None if compaction has removed all records."""
     if not batch.records:
         return None
@@ -393,7 +393,7 @@ def _end_marker(batch: RecordBatch) -> EndMarker | _Problem | None:
     }[said]
     # Kafka checks for these two itself. The others cause an unexpected exception in it.
     error = INVALID if said in (KEY_INVALID, VALUE_VERSION_NEGATIVE) else UNFORESEEN
-    return _Problem("end-marker-invalid", "records[0]", error=error, detail=why)
+    return _Violation("end-marker-invalid", "records[0]", error=error, detail=why)
 
 
 def _int16(data: bytes) -> int:

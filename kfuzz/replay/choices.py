@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.address import Access, Address, Security
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
@@ -47,11 +47,10 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The log to send, the broker, and the speed.
+class Settings(Access):
+    """The log to send, the broker, and the speed. ``retries`` counts for each batch, ``reconnects`` for all.
 
     - ``connections``: the number of connections for batches to each broker.
-    - ``in_flight``: how many requests of a connection may wait for their answers.
     - ``pipelined``: whether several batches of a partition may be on their way even if they have no producer id. Then a
       batch that is sent again may come after later ones.
     - ``acks``: 0, 1, or -1 for all. Batches with a producer id are always sent with -1.
@@ -59,17 +58,11 @@ class Settings:
       (ms) at which the replay begins; None takes the lowest of the partitions' first batches.
     - ``duration_s``, ``records``: bounds; None is no bound.
     - ``convert``: whether to rewrite batches that a broker refuses, if possible.
-    - ``create``: whether to create missing topics, with ``replication`` replicas (-1: the broker's default).
     - ``names``: other topics to send to, by the log's topic.
     - ``transactional_id``: how the transactional ids begin.
-    - ``retries``: how often a batch or a request is sent again; ``reconnects``: how often lost connections are opened
-      again, in the whole replay.
     """
 
-    bootstrap: Address
-    security: Security = PLAIN
     connections: int = 1
-    in_flight: int = 5
     pipelined: bool = False
     acks: Acks = -1
     rate: Rate = Rate()
@@ -78,14 +71,8 @@ class Settings:
     duration_s: float | None = None
     records: int | None = None
     convert: bool = False
-    create: bool = False
-    replication: int = -1
     names: Mapping[str, str] = field(default_factory=dict)
     transactional_id: str = "kfuzz-replay"
-    transaction_timeout_ms: int = 900_000
-    timeout_ms: int = 30_000
-    retries: int = 10
-    reconnects: int = 20
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:

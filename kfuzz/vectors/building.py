@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.kafka import BROKER_RELEASE, RELEASES
-from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.ids import digest_of, register
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
 from kfuzz.vectors.recipes.theme import Recipe, Theme
 from kfuzz.vectors.recipes.themes import all_themes
 
-__all__ = ["Built", "build", "canonical_json", "confirmed", "confirmed_by_broker", "merge", "write"]
+__all__ = ["Built", "build", "canonical_json", "merge", "write"]
 
 Json = dict[str, Any]
 
@@ -62,20 +61,6 @@ def write(root: Path, files: Sequence[Built]) -> None:
         if file.content != file.committed:
             write_whole(file.path, file.content)
     register(root, {vector["id"]: digest_of(vector) for file in files for vector in file.document["vectors"]})
-
-
-def confirmed(
-    files: Sequence[Built], answers: Mapping[str, Mapping[str, Mapping[str, Any]]], role: str = "consumer"
-) -> tuple[Built, ...]:
-    """The files with the outcome of each Kafka version in ``role``: ``answers[version][id]`` is a testee's answer."""
-    return tuple(replace(file, document=with_cells(file.document, answers, role)) for file in files)
-
-
-def confirmed_by_broker(
-    files: Sequence[Built], version: str, cells: Mapping[str, Mapping[str, str]]
-) -> tuple[Built, ...]:
-    """The files with the answers of the real broker ``version``: ``cells[id]`` is its whole cell."""
-    return tuple(replace(file, document=with_broker(file.document, version, cells)) for file in files)
 
 
 def _built(root: Path, theme: Theme) -> Built:

@@ -142,12 +142,13 @@ def test_the_broker_is_the_one_that_the_cells_name() -> None:
 
 @pytest.mark.parametrize("vectors", [pytest.param(12, marks=pytest.mark.full)], indirect=True)
 def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vector(vectors: Sequence[Vector]) -> None:
-    judgement = judge(vectors)
-    said = {vector.id: (cell(vector), dict(sorted(judgement.cells[vector.id].items()))) for vector in vectors}
+    found = judge(vectors)
+    done = found.broker_cells
+    said = {vector.id: (cell(vector), dict(sorted(done[vector.id].items()))) for vector in vectors}
     assert {name: cells for name, cells in said.items() if cells[0] != cells[1]} == {}
-    assert dict(judgement.contradictions) == {}
+    assert found.contradictions == []
     # Every kind of answer was given.
-    cells = judgement.cells.values()
+    cells = done.values()
     assert {cell["produce"] for cell in cells} == {"accepted", "rejected", "fault"}
     assert {cell["recovery"] for cell in cells if "recovery" in cell} == {"kept", "truncated", "aborts"}
     errors = {cell.get("error") for cell in cells}

@@ -10,7 +10,7 @@ from conftest import missing
 
 from kfuzz.conformance.judge.choice import chosen_keys
 from kfuzz.conformance.judge.compare import Case, cases_of
-from kfuzz.conformance.judge.matrix import Judged, Places, run
+from kfuzz.conformance.judge.matrix import Column, Places, run
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, all_testees
 from kfuzz.vectors import KINDS, default_root, load_suite
 
@@ -29,7 +29,7 @@ def testee(request: pytest.FixtureRequest) -> Testee:
     return found
 
 
-def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Judged:
+def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Column:
     (found,) = run([testee], cases, places=Places.beside(default_root()), whole=False, choose=choose).testees
     assert found.broken == ""
     if found.name in OPTIONAL and not found.expectations.exist:

@@ -53,7 +53,7 @@ def test_records_in_parts_have_the_result_of_a_whole_run(refusing: Testee) -> No
     assert one.differing == len(whole.deviations) > 10
     # One input is kept for each cause: the smallest, with its number in the whole run.
     assert len(one.deviations) == len(whole.causes)
-    assert [(cause.id, one.count_of(cause), cause.smallest.number, cause.smallest.data) for cause in one.causes] == [
+    assert [(cause.id, cause.count, cause.smallest.number, cause.smallest.data) for cause in one.causes] == [
         (cause.id, cause.count, cause.smallest.number, cause.smallest.data) for cause in whole.causes
     ]
     assert all(item.data == mutator.input_at(item.number) for item in one.deviations)

@@ -25,6 +25,7 @@ from fuzzer_stub import stub
 from signals import interrupt_when, start
 
 from kfuzz import records
+from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
 from kfuzz.fuzz import campaign, crashes, seeding
@@ -79,7 +80,7 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     native_build: Build, tmp_path: Path
 ) -> None:
     [result] = campaign.run(["record-batch"], 60, runs=20_000, out=tmp_path)
-    assert result.causes == []
+    assert result.causes == {}
     assert result.no_native_coverage is None
     assert result.modules >= 6
     assert result.counters > 10_000
@@ -115,7 +116,7 @@ def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_struc
 ) -> None:
     # Enough for the seeds, of which most are run a second time, to be a small part.
     [result] = campaign.run(["messages"], 60, runs=16_000, out=tmp_path)
-    assert result.causes == []
+    assert result.causes == {}
     assert result.coverage >= COVERAGE_LEAST
     assert result.mutator_calls is not None
     assert result.structured is not None
@@ -128,21 +129,21 @@ def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_struc
 @pytest.mark.full
 def test_the_canary_is_found_and_its_reproducer_is_whole(native_build: Build, tmp_path: Path) -> None:
     [result] = campaign.run(["canary"], 180, runs=CANARY_RUNS_MOST, seed=CANARY_SEED, stop_at_first=True, out=tmp_path)
-    [cause] = result.causes
+    [(file, cause)] = result.causes.items()
     assert cause.harm == "panics"
-    assert cause.summary.startswith("kfuzz.fuzz.targets.PlantedBug: ")
+    assert cause.smallest.error.startswith("kfuzz.fuzz.targets.PlantedBug: ")
     assert cause.at.startswith("kfuzz/fuzz/targets.py:")
-    assert "fuzz_canary" in cause.details
-    assert Path(cause.file).read_bytes() == cause.data
-    assert cause.input_hex in Path(cause.file).with_suffix(".txt").read_text()
-    again = once.reproduce("canary", cause.file)
+    assert "fuzz_canary" in cause.smallest.details
+    assert file.read_bytes() == cause.smallest.data
+    assert cause.smallest.data.hex() in file.with_suffix(".txt").read_text()
+    again = once.reproduce("canary", file)
     assert again is not None
     assert again.at == cause.at
     # A campaign that stops at its first find does not look for the field that kills; `kfuzz show --find` does.
-    assert cause.kills == ()
-    crash = crashes.crash_at(cause.file)
+    assert cause.smallest.kills == ()
+    crash = crashes.kept_at(file)
     assert crash is not None
-    kills = crashes.with_killing_fields(crash).kills
+    kills = crashes.with_killing_fields(crash).deviation.kills
     # They are of the record; of one in a payload that is compressed, or said to be, too.
     assert kills
     assert all(field.field.startswith("batch[0].re") or field.at >= BATCH_HEADER_SIZE for field in kills)
@@ -217,7 +218,7 @@ def test_every_known_input_is_clean_under_the_sanitizers(
 ) -> None:
     names = [name for name in TARGETS if name != "canary"]
     done = once.replay(names, sanitizer=sanitizer, out=tmp_path)
-    assert [one.causes for one in done] == [()] * len(names)
+    assert [one.causes for one in done] == [{}] * len(names)
     executions = {one.target: one.executions for one in done}
     assert executions == {name: len(inputs(TARGETS[name])) for name in names}
     suite = {vector.data for vector in load_suite(kinds=("records", "stream"))}
@@ -233,11 +234,11 @@ def test_a_replay_names_the_input_that_breaks_a_target(
     monkeypatch.setattr(once, "inputs", lambda target: known)
     [done] = once.replay(["canary"], sanitizer="address", out=tmp_path)
     assert done.executions == 3
-    [cause] = done.causes
+    [(file, cause)] = done.causes.items()
     assert cause.known == ("harmful",)
     assert cause.harm == "kills"
-    assert "heap-buffer-overflow" in cause.summary
-    assert Path(cause.file).read_bytes() == CANARY_INPUT
+    assert "heap-buffer-overflow" in cause.smallest.error
+    assert file.read_bytes() == CANARY_INPUT
 
 
 @pytest.mark.full
@@ -354,7 +355,7 @@ def test_without_clang_it_says_how_to_get_it_and_fuzzes_without_native_coverage(
     assert result.counters == 0
     assert 0 < result.coverage < COVERAGE_LEAST
     assert result.executions == 4_000
-    assert result.causes == []
+    assert result.causes == {}
 
 
 def test_a_replay_without_clang_is_refused(no_clang: None, tmp_path: Path) -> None:
@@ -554,8 +555,8 @@ def test_a_crash_that_was_found_before_the_interrupt_is_kept(monkeypatch: pytest
     interrupt = interrupt_at(lambda row: row.executions == 9)
     [result] = campaign.run(["canary"], 600, out=tmp_path / "out", watch=interrupt)
     assert result.interrupted
-    [cause] = result.causes
-    assert Path(cause.file).read_bytes() == b"found"
+    [file] = result.causes
+    assert file.read_bytes() == b"found"
 
 
 # This fuzzer dies three times, each time with another input, and ends well the fourth time. Run alone, the third input
@@ -581,7 +582,7 @@ def test_a_campaign_continues_when_its_fuzzer_dies(monkeypatch: pytest.MonkeyPat
     said: list[str] = []
     out = tmp_path / "out"
     [result] = campaign.run(["canary"], 600, runs=350, out=out, say=said.append)
-    assert [(cause.harm, cause.at, cause.data, cause.count) for cause in result.causes] == [
+    assert [(cause.harm, cause.at, cause.smallest.data, cause.count) for cause in result.causes.values()] == [
         ("kills", "kfuzz/wire/one.h:7", b"one", 1),
         ("hangs", "kfuzz/wire/two.h:8", b"two", 1),
     ]
@@ -593,7 +594,7 @@ def test_a_campaign_continues_when_its_fuzzer_dies(monkeypatch: pytest.MonkeyPat
     assert [start.split("-runs=")[1].split()[0] for start in starts] == ["350", "250", "150", "50"]
     # The next campaign finds nothing, and the causes stay.
     [result] = campaign.run(["canary"], 600, runs=50, out=out)
-    assert result.causes == []
+    assert result.causes == {}
     assert len(json.loads((out / "canary" / "causes" / "causes.json").read_text())) == 2
 
 
@@ -622,20 +623,21 @@ def test_a_seed_that_breaks_the_target_is_named_and_set_aside(
     monkeypatch.setattr(campaign, "seeds", lambda target, say: [CANARY_INPUT[:-1], CANARY_INPUT])
     monkeypatch.setattr(campaign, "inputs", lambda target: [("the seed", CANARY_INPUT)])
     [result] = campaign.run(["canary"], 60, runs=3_000, out=tmp_path)
-    [cause] = result.causes
+    [(file, cause)] = result.causes.items()
     assert cause.known == ("the seed",)
     # It was made simpler, and does the same.
-    assert cause.data.count(0) > CANARY_INPUT.count(0)
-    again = once.reproduce("canary", cause.file)
+    assert cause.smallest.data.count(0) > CANARY_INPUT.count(0)
+    again = once.reproduce("canary", file)
     assert again is not None
     assert again.at == cause.at
     # Without the record, or with another one, it does not do so.
-    assert cause.kills
-    assert all(field.field.startswith("batch[0].re") or field.at > 61 for field in cause.kills)
-    crash = crashes.crash_at(cause.file)
+    assert cause.smallest.kills
+    assert all(field.field.startswith("batch[0].re") or field.at > 61 for field in cause.smallest.kills)
+    crash = crashes.kept_at(file)
     assert crash is not None
-    assert crash.kills == cause.kills
-    assert crashes.with_killing_fields(replace(crash, kills=())).kills == cause.kills
+    assert crash.deviation.kills == cause.smallest.kills
+    without = replace(crash, deviation=replace(crash.deviation, kills=()))
+    assert crashes.with_killing_fields(without).deviation.kills == cause.smallest.kills
     assert result.executions == 3_000
     assert result.corpus_merged is not None
     digest = hashlib.sha1(CANARY_INPUT).hexdigest()
@@ -644,12 +646,37 @@ def test_a_seed_that_breaks_the_target_is_named_and_set_aside(
     assert result.set_aside >= 1
 
 
-def test_causes_that_are_no_causes_are_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+ENTRY = Cause(("kfuzz", "panics", "a.py:1"), (Deviation("kfuzz", "panics", error="ValueError", at="a.py:1"),)).to_json()
+# As an older kfuzz kept a cause.
+OLDER = {"id": ENTRY["id"], "harm": "panics", "summary": "", "at": "", "details": "", "count": 1, "input_hex": ""}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        1,
+        OLDER,
+        {**ENTRY, "id": "../../x"},
+        {**ENTRY, "key": [1, 2]},
+        {**ENTRY, "key": ["\ud800"]},
+        {**ENTRY, "count": "1"},
+        {**ENTRY, "deviations": []},
+        {**ENTRY, "deviations": [*ENTRY["deviations"], *ENTRY["deviations"]]},
+        {**ENTRY, "deviations": [{**ENTRY["deviations"][0], "harm": "../x"}]},
+        {**ENTRY, "deviations": [{**ENTRY["deviations"][0], "role": "nobody"}]},
+        {**ENTRY, "deviations": [{**ENTRY["deviations"][0], "data": "0g"}]},
+        {**ENTRY, "deviations": [{**ENTRY["deviations"][0], "more": 1}]},
+    ],
+    ids=str,
+)
+def test_causes_that_are_no_causes_are_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entry: Any
+) -> None:
     stub(tmp_path, monkeypatch, "exit 0")
     kept = tmp_path / "out" / "canary" / "causes" / "causes.json"
     kept.parent.mkdir(parents=True)
-    kept.write_text("[1]")
-    with pytest.raises(UsageError, match=r"causes.json is not what a campaign writes; remove it"):
+    kept.write_text(json.dumps([entry]))
+    with pytest.raises(UsageError, match=r"causes.json is not what a campaign of this kfuzz writes; remove it"):
         campaign.run(["canary"], 1, out=tmp_path / "out")
 
 
@@ -701,5 +728,5 @@ def test_a_suite_that_does_not_load_costs_a_campaign_its_seeds_alone(
     said: list[str] = []
     [result] = campaign.run(["record-batch"], 1, stop_at_first=True, out=tmp_path / "out", say=said.append)
     assert said == ["no seeds from the vectors: no suite here"]
-    [cause] = result.causes
-    assert (cause.data, cause.known) == (b"one", ())
+    [cause] = result.causes.values()
+    assert (cause.smallest.data, cause.known) == (b"one", ())

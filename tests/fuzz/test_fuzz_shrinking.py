@@ -9,7 +9,7 @@ import pytest
 
 from kfuzz.fuzz import shrinking
 from kfuzz.fuzz.building import Build
-from kfuzz.fuzz.faults import Faults
+from kfuzz.fuzz.faults import Causes
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen, selector
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
@@ -45,12 +45,12 @@ def test_a_message_is_made_smaller_by_its_fields(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(shrinking, "Trier", lambda *_: process)
     definition = catalogue().find("FetchRequest")
     data = selector(definition, 17) + encode(definition, 17, filled(definition, 17, 3))
-    faults = Faults(tmp_path, TARGET)
+    causes = Causes(tmp_path, TARGET)
     found = process.run(data)
     assert found is not None
-    faults.add(found)
-    shrinking.shrink_faults(cast("Build", None), TARGET, faults)
-    [fault] = faults.write()
-    assert len(fault.data) == SELECTOR_SIZE + 29
+    causes.add(found)
+    shrinking.shrink_causes(cast("Build", None), TARGET, causes)
+    [cause] = causes.write().values()
+    assert len(cause.smallest.data) == SELECTOR_SIZE + 29
     assert process.tries < 400
-    assert [field.field for field in fault.kills][:1] == ["FetchRequest.rackId length"]
+    assert [field.field for field in cause.smallest.kills][:1] == ["FetchRequest.rackId length"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,14 +18,15 @@ from cli_driver import kfuzz
 from kfuzz import records
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.broker import is_for_broker
+from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.conformance.judge.compare import cases_of
+from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.edit.killing import killing_fields
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import crashes, keeping
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
-from kfuzz.fuzz.faults import Faults
-from kfuzz.fuzz.keeping import AskedKafka
+from kfuzz.fuzz.faults import Causes, cause_of
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.seeding import CORPUS, read_hex, seeds
@@ -53,16 +55,17 @@ def breaks(data: bytes) -> bool:
 
 def planted(out: Path, data: bytes, target: str = "record-batch") -> Path:
     """The file of a cause, as a campaign writes it, with the field that kills."""
-    faults = Faults(out / target, TARGETS[target])
+    causes = Causes(out / target, TARGETS[target])
     find = Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", data)
-    faults.add(find)
-    fault_id = faults.id_of(find)
-    faults.set_killing(fault_id, killing_fields_of(TARGETS[target], data, breaks))
-    [fault] = faults.write()
-    return Path(fault.file)
+    causes.add(find)
+    kills = killing_fields_of(TARGETS[target], data, breaks)
+    cause = cause_of(TARGETS[target], find)
+    causes.replace(cause.id, replace(cause.smallest, kills=kills))
+    [file] = causes.write()
+    return file
 
 
-def confirmed(vector: Vector) -> AskedKafka:
+def confirmed(vector: Vector) -> Confirmation:
     """The answers that Kafka would give if it agreed."""
     outcome = {"valid": "accepted", "acceptable": "accepted", "invalid": "rejected"}
     answers = {
@@ -71,11 +74,13 @@ def confirmed(vector: Vector) -> AskedKafka:
     }
     assert cases_of([vector])
     cell = {"produce": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
-    return AskedKafka((), answers, BROKER_RELEASE, {vector.id: cell} if is_for_broker(vector) else {})
+    return Confirmation(answers, [], {vector.id: cell} if is_for_broker(vector) else {})
 
 
-def contradicted(vector: Vector) -> AskedKafka:
-    return AskedKafka([f"{vector.id}: Kafka 4.4.0 as consumer contradicts it: it is invalid, but Kafka accepts it"], {})
+def contradicted(vector: Vector) -> Confirmation:
+    return Confirmation(
+        {}, [f"{vector.id}: Kafka 4.4.0 as consumer contradicts it: it is invalid, but Kafka accepts it"]
+    )
 
 
 @pytest.fixture
@@ -89,8 +94,8 @@ def crash(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Vector], AskedKafka]], None]:
-    def answers(ask: Callable[[Vector], AskedKafka]) -> None:
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Vector], Confirmation]], None]:
+    def answers(ask: Callable[[Vector], Confirmation]) -> None:
         monkeypatch.setattr(keeping, "ask_kafka_about", ask)
 
     answers(confirmed)
@@ -129,10 +134,10 @@ def test_show_of_a_crash_as_json_has_the_cause_and_the_fields(crash: Path) -> No
 def test_show_of_a_compressed_batch_shows_what_is_compressed(tmp_path: Path) -> None:
     three_records = (0).to_bytes(3, "big") + b"\x03"
     data = next(data for data in seeds(TARGETS["compressed-batch"]) if data[COUNT_AT : COUNT_AT + 4] == three_records)
-    faults = Faults(tmp_path / "compressed-batch", TARGETS["compressed-batch"])
-    faults.add(Find("exception", "x", "kfuzz/a.py:1", "", data))
-    [fault] = faults.write()
-    done = kfuzz("show", fault.file)
+    causes = Causes(tmp_path / "compressed-batch", TARGETS["compressed-batch"])
+    causes.add(Find("exception", "x", "kfuzz/a.py:1", "", data))
+    [file] = causes.write()
+    done = kfuzz("show", file)
     assert "decompressed: " in done.stdout
     assert done.stdout.splitlines()[-1] == "the field that kills is not known; --find looks for it"
 
@@ -159,20 +164,20 @@ def test_find_needs_the_input_of_a_cause(tmp_path: Path) -> None:
 def test_a_table_of_causes_without_fields_is_read(crash: Path) -> None:
     table = crash.parent / "causes.json"
     entries = json.loads(table.read_text())
-    del entries[0]["kills"]
+    del entries[0]["deviations"][0]["kills"]
     table.write_text(json.dumps(entries))
-    found = crashes.crash_at(crash)
+    found = crashes.kept_at(crash)
     assert found is not None
-    assert found.kills == ()
+    assert found.deviation.kills == ()
 
 
 def test_a_later_campaign_with_the_same_smallest_input_keeps_the_fields(crash: Path) -> None:
-    faults = Faults(crash.parent.parent, TARGETS["record-batch"])
-    faults.add(Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", hostile()))
-    faults.write()
-    found = crashes.crash_at(crash)
+    causes = Causes(crash.parent.parent, TARGETS["record-batch"])
+    causes.add(Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", hostile()))
+    causes.write()
+    found = crashes.kept_at(crash)
     assert found is not None
-    assert [field.field for field in found.kills] == ["batch[0].record_count"]
+    assert [field.field for field in found.deviation.kills] == ["batch[0].record_count"]
 
 
 # ------------------------------------------------------------------------------------------------- bodies
@@ -242,7 +247,7 @@ def test_the_suite_with_a_kept_vector_is_as_built_and_has_nothing_to_fix(
 
 
 def test_kafka_that_disagrees_is_quoted_and_nothing_is_written(
-    crash: Path, suite: Path, kafka: Callable[[Callable[[Vector], AskedKafka]], None]
+    crash: Path, suite: Path, kafka: Callable[[Callable[[Vector], Confirmation]], None]
 ) -> None:
     kafka(contradicted)
     before = everything(suite.parent)
@@ -414,15 +419,15 @@ def test_a_message_becomes_a_vector_of_its_kind(tmp_path: Path, suite: Path) -> 
     (suite / f"{path}.json").write_bytes(building.canonical_json(whole))
     # A FetchRequest of version 17 whose number of topics is too high.
     data = bytes.fromhex("000111") + bytes(17) + b"\x7f"
-    faults = Faults(tmp_path / "messages", TARGETS["messages"])
-    faults.add(Find("exception", "IndexError", "kfuzz/messages/codec.py:3", "", data))
-    [fault] = faults.write()
-    done = keep(Path(fault.file), suite, "--id", f"{path}/kept-by-a-test", "--summary", "the number of topics is 126")
+    causes = Causes(tmp_path / "messages", TARGETS["messages"])
+    causes.add(Find("exception", "IndexError", "kfuzz/messages/codec.py:3", "", data))
+    [file] = causes.write()
+    done = keep(file, suite, "--id", f"{path}/kept-by-a-test", "--summary", "the number of topics is 126")
     assert done.returncode == 0, done.stderr
     [vector] = load_suite(f"{path}/kept-by-a-test", suite, kinds=("message",))
     assert (vector.options, vector.data) == ({"message": "FetchRequest", "version": 17}, data[3:])
     assert vector.expect["reader"]["verdict"] == "invalid"
-    done = keep(Path(fault.file), suite, "--id", ID, "--summary", "s")
+    done = keep(file, suite, "--id", ID, "--summary", "s")
     assert "holds vectors of the kind records, and this is one of the kind message" in done.stderr
 
 
@@ -430,12 +435,12 @@ def test_a_message_becomes_a_vector_of_its_kind(tmp_path: Path, suite: Path) -> 
 def test_an_input_of_a_differential_is_kept_with_kafkas_answer(tmp_path: Path, suite: Path) -> None:
     file = tmp_path / "seed-1-input-3.bin"
     file.write_bytes(hostile())
-    fields = [field.to_json() for field in killing_fields(hostile(), breaks)]
-    said: dict[str, Any] = {"testee": "kafka-clients@4.4.0", "outcome": "rejected", "error": "no", "kills": fields}
-    said["cause"] = {"id": "01234567", "harm": "accepts", "what": "accepted bytes that must be refused"}
+    kills = tuple(killing_fields(hostile(), breaks))
+    [cause] = causes_of([Deviation("kafka-clients@4.4.0", "accepts", reason="accepted bad bytes", kills=kills)])
+    said = {"testee": "kafka-clients@4.4.0", "outcome": "rejected", "error": "no", "cause": cause.to_json()}
     file.with_suffix(".json").write_text(json.dumps(said))
     shown = kfuzz("show", file).stdout
-    assert "cause 01234567 of kafka-clients@4.4.0 as consumer, accepts what Kafka refuses: accepted bytes" in shown
+    assert f"cause {cause.id} of kafka-clients@4.4.0 as consumer, accepts what Kafka refuses: accepted bad" in shown
     assert "record_count: -7   <-- kills" in shown
     assert keep(file, suite, "--id", ID).returncode == 0
     kept = tmp_path / "regressions" / "differential" / "kept-by-a-test.hex"
@@ -449,7 +454,7 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, mon
     file = tmp_path / "seed-1-message-3.json"
     request = {"operation": "decode-message", "message": "FetchRequest", "version": 17, "hex": "00" * 17 + "7f"}
     file.write_text(json.dumps(request))
-    found = crashes.crash_at(file)
+    found = crashes.kept_at(file)
     assert found is not None
     assert (found.target, found.data.hex()) == ("messages", "000111" + "00" * 17 + "7f")
     shown = kfuzz("show", file).stdout
@@ -463,13 +468,14 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, mon
     assert done.returncode == 0, done.stderr
     assert read_hex(tmp_path / "regressions" / "messages" / "n.hex") == [found.data]
     file.write_text(json.dumps({**request, "operation": "encode-message"}))
-    assert crashes.crash_at(file) is None
+    assert crashes.kept_at(file) is None
     file.write_text("{")
-    assert crashes.crash_at(file) is None
+    assert crashes.kept_at(file) is None
 
 
 def test_a_regression_of_a_differential_needs_kafkas_answer(tmp_path: Path) -> None:
-    crash = crashes.Crash(tmp_path / "x", crashes.DIFFERENTIAL, hostile(), None, summary="s", testee="other@1")
+    item = Deviation("other@1", "accepts", error="s", data=hostile())
+    crash = crashes.KeptInput(tmp_path / "x", crashes.DIFFERENTIAL, None, item)
     with pytest.raises(UsageError, match=r"holds Kafka's answer, and this is one of other@1"):
         keeping.kept_regression(crash, "x", regressions=tmp_path)
 
@@ -488,5 +494,5 @@ def test_kafka_confirms_a_real_input_of_a_campaign(suite: Path) -> None:
 
 def test_fields_are_kept_in_the_table_of_causes_and_in_the_text(crash: Path) -> None:
     [entry] = json.loads((crash.parent / "causes.json").read_text())
-    assert entry["kills"] == [KillingField("batch[0].record_count", 57, 4).to_json()]
+    assert entry["deviations"][0]["kills"] == [KillingField("batch[0].record_count", 57, 4).to_json()]
     assert "kills: batch[0].record_count at byte 57 (4 bytes)\n" in crash.with_suffix(".txt").read_text()

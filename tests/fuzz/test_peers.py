@@ -228,13 +228,13 @@ def test_each_kind_of_fault_in_a_planted_peer_is_found(
     assert result.mutator_calls is not None
     assert result.mutator_calls > 0
     assert result.restarts == 0
-    assert [(cause.harm, cause.data) for cause in result.causes if cause.at != "last"] == [
+    assert [(cause.harm, cause.smallest.data) for cause in result.causes.values() if cause.at != "last"] == [
         ("hangs", b"loop"),
         ("panics", b"undeclared"),
     ]
     # Both are at the same place, and so one cause.
-    [kills] = [cause for cause in result.causes if cause.at == "last"]
-    assert (kills.harm, kills.data) == ("kills", b"crash")
+    [kills] = [cause for cause in result.causes.values() if cause.at == "last"]
+    assert (kills.harm, kills.smallest.data) == ("kills", b"crash")
     assert kills.count >= 2
     # The next campaign uses the same build.
     assert [line.split()[0] for line in said] == ["downloading", "compiling"]

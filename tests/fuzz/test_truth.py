@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign, crashes
-from kfuzz.fuzz.faults import Faults
+from kfuzz.fuzz.faults import Causes, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import Truth, asked_once, harm_of, named_testee
 from kfuzz.fuzz.packing import pack
@@ -156,12 +157,13 @@ def test_the_input_of_a_cause_is_one_of_its_target(tmp_path: Path, liar: Testee,
 
 def differing(out: Path, target: str, data: bytes, label: str = "kafka-clients@4.4.0") -> Path:
     """The file of a cause that a campaign with --truth wrote."""
-    faults = Faults(out / target, TARGETS[target])
+    causes = Causes(out / target, TARGETS[target])
     item = deviation("liar@1: rejected", {"operation": "decode-records", "hex": "00"}, harm="refuses")
     [cause] = causes_of([item])
-    faults.add_difference(cause, harm_of(item), item.reason, data, label)
-    [fault] = faults.write()
-    return Path(fault.file)
+    own = replace(item, implementation=label, harm=harm_of(item), error=item.reason, data=data)
+    causes.add_cause(replace(cause, deviations=(own,)))
+    [file] = causes.write()
+    return file
 
 
 def test_show_of_such_a_cause_opens_the_message(tmp_path: Path) -> None:
@@ -251,7 +253,8 @@ def test_an_input_that_another_reader_reads_differently_is_a_cause(
     [result] = campaign.run([target], 5, out=tmp_path / "out", truth=liar)
     # A message is also written again.
     assert result.compared == len(result.causes) == questions
-    for cause in result.causes:
-        assert (cause.harm, cause.data, cause.count, cause.truth) == ("accepts", data, 1, "liar@1")
-        assert "rejected" in cause.summary
-        assert Path(cause.file).read_bytes() == data
+    for file, cause in result.causes.items():
+        item = cause.smallest
+        assert (cause.harm, item.data, cause.count, truth_of(item, "kfuzz")) == ("accepts", data, 1, "liar@1")
+        assert "rejected" in item.error
+        assert file.read_bytes() == data

@@ -24,14 +24,17 @@ from probe.odd_broker import OddBroker
 
 from kfuzz import records
 from kfuzz.cli.main import cli
+from kfuzz.client.cluster import Cluster
+from kfuzz.client.protocol import ConnectionLost
 from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import Cell
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.kafka import BROKER_RELEASE, Codec
-from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, summary
-from kfuzz.probe.observed import CHANGED, EDITED, RECOMPRESSED, SAME, stored_as
+from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, probing, summary
+from kfuzz.probe.asking import Place, ask
+from kfuzz.probe.observed import CHANGED, EDITED, RECOMPRESSED, SAME, Observed, stored_as
 from kfuzz.records import Record
 from kfuzz.records.appending import recompress, stamp_log_append_time
 from kfuzz.records.read.topic import DEFAULT_TOPIC
@@ -157,6 +160,26 @@ def test_a_vector_without_an_answer_is_asked_again_before_it_is_blamed() -> None
         done = probed(broker, GLOB, timeout_ms=1000)
     assert broker.produced.count(bytes_of(GOOD)) == 2
     assert {cell.outcome for cell in cells(done).values()} == {"pass"}
+
+
+def test_a_broker_that_is_gone_before_a_question_ended_because_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second, *_ = some(GLOB)
+    lost: list[bytes] = []
+
+    async def flaky(cluster: Cluster, place: Place, data: bytes) -> Observed:
+        if data == second.data and not lost:
+            lost.append(data)
+            raise ConnectionLost("nobody listens")
+        return await ask(cluster, place, data)
+
+    monkeypatch.setattr(probing, "ask", flaky)
+    with OddBroker() as broker:
+        found = cells(probed(broker, GLOB))
+    assert (found[first.id].outcome, found[first.id].answer["text"]) == ("crash", "after its answer")
+    assert {cell.outcome for id, cell in found.items() if id != first.id} == {"pass"}
+    assert len(found) == len(some(GLOB))
 
 
 def test_a_broker_that_is_gone_ends_the_probe_with_what_was_seen() -> None:

@@ -13,7 +13,7 @@ import pytest
 from conftest import require_tool
 
 from kfuzz.conformance.broker.real import Broker
-from kfuzz.conformance.judge.matrix import Judged, Places
+from kfuzz.conformance.judge.matrix import Column, Places
 from kfuzz.conformance.protocol import testees
 from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.probe import Address, Settings, cases_for_broker, probe
@@ -23,7 +23,7 @@ KFAKE = testees.default_root() / "kfake"
 WAIT_S = 60
 
 
-def judged(address: Address, name: str, glob: str) -> Judged:
+def judged(address: Address, name: str, glob: str) -> Column:
     done = probe(
         cases_for_broker(load_suite(glob)),
         Settings(address, timeout_ms=30_000),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from kfuzz.conformance.broker.real import (
     Broker,
     BrokerFailed,
-    Judgement,
     Marker,
     Produced,
+    RealBroker,
     Recovered,
     artefacts,
     is_for_broker,
@@ -20,9 +20,9 @@ from kfuzz.conformance.broker.real import (
 __all__ = [
     "Broker",
     "BrokerFailed",
-    "Judgement",
     "Marker",
     "Produced",
+    "RealBroker",
     "Recovered",
     "artefacts",
     "is_for_broker",

@@ -2,6 +2,7 @@
 
 ``Broker`` is one broker in its own directory. ``produce`` sends it vectors unchanged. ``recover`` writes vectors into
 the partitions of a stopped broker as segments, starts it, and compares the segments. ``play`` sends streams of batches.
+``RealBroker`` answers the questions that testees get.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kfuzz import records
+from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings, handshake_of
+from kfuzz.conformance.judge.compare import Case, Cell, request
+from kfuzz.conformance.judge.confirmation import Confirmation
+from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE, Handshake
+from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.documents import JSON_BYTES_MAX, load_json
@@ -31,14 +38,14 @@ from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import contradiction, step_contradiction
-from kfuzz.vectors.model import TOPIC, Vector
+from kfuzz.vectors.model import Vector
 
 __all__ = [
     "Broker",
     "BrokerFailed",
-    "Judgement",
     "Marker",
     "Produced",
+    "RealBroker",
     "Recovered",
     "artefacts",
     "is_for_broker",
@@ -49,6 +56,7 @@ __all__ = [
     "recover",
 ]
 
+T = TypeVar("T")
 HEAP_BYTES: Final = 512 * 1024 * 1024
 # On an idle machine the broker is ready after two seconds, also if it recovers a thousand partitions.
 START_TIMEOUT_S: Final = 120
@@ -437,96 +445,96 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) ->
         process.stdout.close()
 
 
-# --- the judgement --------------------------------------------------------------------------------------------------
+# --- as a peer ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Results of a real broker of ``version``, by vector id: their ``cells``, and where it contradicts the vectors."""
+class RealBroker:
+    """Kafka's own broker as a peer. In role broker, it gets the bytes of records in a Produce request, or the steps of
+    a stream one by one; in role log, it gets them as a segment at its start.
 
-    version: str
-    cells: Mapping[str, Mapping[str, str]]
-    contradictions: Mapping[str, str]
-
-    def sentences(self) -> list[str]:
-        """One sentence per contradiction."""
-        return [f"{id}: the broker {self.version} contradicts it: {text}" for id, text in self.contradictions.items()]
-
-
-def judge(vectors: Sequence[Vector]) -> Judgement:
-    """Show a real broker the vectors that it can be asked about: records as a Produce request and as a segment, streams
-    step by step.
-
-    Records are produced to a broker and topic that are configured as the vector's ``topic`` says; streams use the
-    defaults. The segments go to a separate broker, because a broker may append a batch that stops its next start.
+    Brokers are started for the questions: one for each configuration, with topics that are configured as the question
+    says, and another one for the segments, because a broker may append a batch that stops its next start.
     """
-    vectors = [vector for vector in vectors if is_for_broker(vector)]
-    plain = [vector for vector in vectors if vector.kind == "records"]
-    streams = {vector.id: steps for vector in vectors if (steps := _requests(vector))}
-    produced: dict[str, Produced] = {}
-    played: dict[str, list[Produced]] = {}
-    for settings, asked in _by_settings(vectors, _BROKER_SETTINGS):
-        with Broker(settings) as broker:
-            played |= play(broker, {vector.id: streams[vector.id] for vector in asked if vector.id in streams})
-            for config, those in _by_settings([v for v in asked if v.kind == "records"], _TOPIC_SETTINGS):
-                produced |= produce(broker, those, config)
-    with Broker() as broker:
-        recovered = recover(broker, plain)
-    cells = {name: answer.to_cell() | {"recovery": recovered[name].outcome} for name, answer in produced.items()}
-    cells |= {name: _worst(answers).to_cell() for name, answers in played.items()}
-    found: dict[str, str | None] = {}
-    for vector in vectors:
-        if vector.id in played:
-            found[vector.id] = step_contradiction(vector, [answer.to_step() for answer in played[vector.id]])
-        elif "broker" in vector.expect:
-            found[vector.id] = contradiction(vector, produced[vector.id].to_answer(), "broker")
-    return Judgement(artefacts().version, cells, {name: text for name, text in found.items() if text})
+
+    handshake = replace(
+        handshake_of(f"broker-kafka@{BROKER_RELEASE}"),
+        operations=frozenset({DECODE, APPEND_STREAM}),
+        roles=frozenset({"broker", "log"}),
+    )
+
+    def answers(self, questions: Iterable[Question[T]]) -> Iterator[tuple[Question[T], list[Produced] | Recovered]]:
+        """The broker's answer to each request of a question, or the effect of its start.
+
+        ``UsageError`` if Java or Maven is missing; ``BrokerFailed`` if a stream ends the broker.
+        """
+        appends: list[Question[T]] = []
+        segments: dict[str, Question[T]] = {}
+        for question in questions:
+            if question.request["role"] == "log":
+                segments[question.request["id"]] = question
+            else:
+                appends.append(question)
+        for settings, asked in by_settings(appends, OF_BROKERS):
+            with Broker(settings) as broker:
+                for config, those in by_settings(asked, OF_TOPICS):
+                    streams = {one.request["id"]: _sent(one.request) for one in those}
+                    yield from zip(those, play(broker, streams, config).values(), strict=True)
+        if segments:
+            with Broker() as broker:
+                found = _recover(broker, {name: bytes.fromhex(one.request["hex"]) for name, one in segments.items()})
+            yield from ((one, found[name]) for name, one in segments.items())
 
 
-# The fields of a vector's topic and Kafka's settings for them. A broker's clock cannot be set.
-_BROKER_SETTINGS: Final = {"max_request_bytes": "socket.request.max.bytes"}
-_TOPIC_SETTINGS: Final = {
-    "compacted": "cleanup.policy",
-    "compression": "compression.type",
-    "max_message_bytes": "max.message.bytes",
-    "timestamp_before_max_ms": "message.timestamp.before.max.ms",
-    "timestamp_type": "message.timestamp.type",
-}
-_WORDS: Final = {
-    "True": "compact",
-    "False": "delete",
-    "none": "uncompressed",
-    "create": "CreateTime",
-    "log-append": "LogAppendTime",
-}
+def judge(vectors: Sequence[Vector]) -> Confirmation:
+    """Show a real broker the vectors that it can be asked about."""
+    cases = []
+    for vector in filter(is_for_broker, vectors):
+        # The suite has no expectation in the role broker for vectors about readers.
+        asked = replace(vector, expect={"broker": {}, "log": {}, **vector.expect})
+        cases += [Case(asked, role) for role in (("broker", "log") if vector.kind == "records" else ("broker",))]
+    found = Confirmation()
+    for case, cell in cells(RealBroker(), cases, _confirmed):
+        found.broker_cells.setdefault(case.vector.id, {}).update(cell.answer)
+        if cell.text:
+            found.contradictions.append(f"{case.vector.id}: the broker {BROKER_RELEASE} contradicts it: {cell.text}")
+    return found
 
 
-def _by_settings(vectors: Sequence[Vector], names: Mapping[str, str]) -> Iterator[tuple[dict[str, str], list[Vector]]]:
-    """The vectors grouped by the values of these settings, each group with its configuration."""
-    wanted: dict[tuple[tuple[str, str], ...], list[Vector]] = {}
-    for vector in vectors:
-        topic = vector.options.get(TOPIC, {})
-        config = {names[name]: _WORDS.get(str(value), str(value)) for name, value in topic.items() if name in names}
-        wanted.setdefault(tuple(sorted(config.items())), []).append(vector)
-    return ((dict(config), asked) for config, asked in wanted.items())
+def _confirmed(case: Case, handshake: Handshake, result: list[Produced] | Recovered) -> Cell:
+    """A cell with the answer as a vector has it. It fails if that contradicts the vector."""
+    if isinstance(result, Recovered):
+        return Cell("pass", answer={"recovery": result.outcome})
+    # The last of the worst answers: a fault if there is one, otherwise a refusal, otherwise the last answer.
+    worst = max(reversed(result), key=lambda answer: ("accepted", "rejected", "fault").index(answer.outcome))
+    text: str | None = None
+    if case.vector.kind == "stream":
+        text = step_contradiction(case.vector, [answer.to_step() for answer in result])
+    elif case.expectation:
+        text = contradiction(case.vector, worst.to_answer(), "broker")
+    return Cell("fail" if text else "pass", text or "", answer=worst.to_cell())
 
 
 def is_for_broker(vector: Vector) -> bool:
     """Whether a real broker can be asked about the vector: records always, and streams of appends if clients and
     coordinators can send each step.
     """
-    return vector.kind == "records" or bool(_requests(vector))
+    if vector.kind == "records":
+        return True
+    is_append = bool(vector.steps) and all("broker" in step["expect"] for step in vector.steps)
+    return is_append and bool(_sent(request(Case(vector, "broker"))))
 
 
-def _requests(vector: Vector) -> list[bytes | Marker]:
-    """The requests that send a stream's steps; empty if a step cannot be sent as a request."""
+def _sent(asked: Mapping[str, Any]) -> list[bytes | Marker]:
+    """The requests that send the bytes of a question; empty if a step of a stream cannot be sent."""
+    if asked["operation"] == DECODE:
+        return [bytes.fromhex(asked["hex"])]
     found: list[bytes | Marker] = []
-    for step in vector.steps:
-        data = bytes.fromhex(step["hex"])
-        request = _marker(data, vector.options.get("transaction_version", 0)) if _is_control(data) else data
-        if "broker" not in step["expect"] or request is None:
+    for step in asked["steps"]:
+        data = bytes.fromhex(step)
+        sent = _marker(data, asked.get("transaction_version", 0)) if _is_control(data) else data
+        if sent is None:
             return []
-        found.append(request)
+        found.append(sent)
     return found
 
 
@@ -555,11 +563,6 @@ def _marker(data: bytes, transaction_version: int) -> Marker | None:
         control.key.type == ControlRecordType.COMMIT,
         transaction_version,
     )
-
-
-def _worst(answers: Sequence[Produced]) -> Produced:
-    """The last of the worst answers: a fault if there is one, otherwise a refusal, otherwise the last answer."""
-    return max(reversed(answers), key=lambda answer: ("accepted", "rejected", "fault").index(answer.outcome))
 
 
 # --- questions to a broker ------------------------------------------------------------------------------------------
@@ -617,27 +620,31 @@ def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
 
     If segments stop the broker from starting, they are replaced with empty ones, and it starts again for the others.
     """
-    if not vectors:
+    return _recover(broker, {vector.id: vector.data for vector in vectors})
+
+
+def _recover(broker: Broker, segments: Mapping[str, bytes]) -> dict[str, Recovered]:
+    if not segments:
         return {}
-    topic = broker.create_topic(len(vectors))
-    partitions = {f"{topic}-{index}": vector for index, vector in enumerate(vectors)}
+    topic = broker.create_topic(len(segments))
+    partitions = {f"{topic}-{index}": name for index, name in enumerate(segments)}
     aborting: dict[str, Recovered] = {}
     while True:
         broker.stop()
         # Undo the changes of an earlier start: each start must see the original bytes.
         (broker.data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-        for name, vector in partitions.items():
-            _lay(broker.data / name, b"" if vector.id in aborting else vector.data)
+        for folder, name in partitions.items():
+            _lay(broker.data / folder, b"" if name in aborting else segments[name])
         try:
             broker.start()
             break
         except BrokerFailed as error:
-            culprits = {partitions[name].id: text for name, text in _not_loaded(broker.log) if name in partitions}
+            culprits = {partitions[folder]: text for folder, text in _not_loaded(broker.log) if folder in partitions}
             if not culprits.keys() - aborting.keys():
                 raise BrokerFailed(f"the broker's log does not say which partition is the cause: {error}") from None
             aborting |= {name: Recovered("aborts", 0, text) for name, text in culprits.items()}
-    others = ((name, vector) for name, vector in partitions.items() if vector.id not in aborting)
-    return aborting | {vector.id: _recovered(broker.data / name, vector.data) for name, vector in others}
+    others = {folder: name for folder, name in partitions.items() if name not in aborting}
+    return aborting | {name: _recovered(broker.data / folder, segments[name]) for folder, name in others.items()}
 
 
 def _lay(folder: Path, data: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from kfuzz.conformance.judge.causes import BatchFacts, Cause, Deviation, batch_facts, causes_of
 from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.lines import Answer
-from kfuzz.conformance.protocol.peer import Peer, Question
+from kfuzz.conformance.protocol.peer import Question, TesteeProcess
 from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.errors import UsageError
 
@@ -73,20 +73,16 @@ class Differential:
         """The number of inputs that differ."""
         return len(self.deviations) + self.others.total()
 
-    def count_of(self, cause: Cause) -> int:
-        """The number of inputs that differ for this cause."""
-        return cause.count + self.others[cause.id]
-
     def reduced(self) -> Differential:
         """The same with one deviation for each cause, which has the smallest input."""
         causes = self.causes
-        others = self.others + Counter({cause.id: cause.count - 1 for cause in causes})
+        others = self.others + Counter({cause.id: len(cause.deviations) - 1 for cause in causes})
         return replace(self, deviations=[cause.smallest for cause in causes], others=others)
 
     @property
     def causes(self) -> list[Cause]:
         """The deviations by their cause, worst class first. An input is named by its number."""
-        return causes_of(self.deviations)
+        return [replace(cause, others=self.others[cause.id]) for cause in causes_of(self.deviations)]
 
     def add(
         self,
@@ -133,7 +129,7 @@ class Differential:
 
 def compared(
     found: Differential,
-    peer: Peer,
+    peer: TesteeProcess,
     questions: Iterable[Question[Asked[T]]],
     compare: Callable[[Question[Asked[T]], Answer], None],
     finding_of: Callable[[T], str] = lambda expected: "",

@@ -18,7 +18,7 @@ from kfuzz.conformance.differential.found import Asked, Differential, compared
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
-from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
+from kfuzz.conformance.judge.reference import OwnVerdict, as_vector, verdict
 from kfuzz.conformance.protocol.lines import Answer, Handshake
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
@@ -105,18 +105,18 @@ class Rule:
     """
 
     name: str
-    fits: Callable[[bytes, Verdict, Answer], bool]
+    fits: Callable[[bytes, OwnVerdict, Answer], bool]
     roles: tuple[Role, ...] = ("consumer", "broker", "log")
 
 
-def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _bounded(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """kfuzz stopped at its limit; in a log it keeps such a batch, and cannot read it."""
     if made.fatal is not None:
         return made.fatal.code == "decompressed-size-exceeded"
     return any(finding.code == "records-unreadable" and OVER_LIMIT in finding.message for finding in made.findings)
 
 
-def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _allocates(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """Kafka ran out of memory in a batch that claims a size beyond its bytes, and beyond Kafka's heap."""
     if answer.outcome == "accepted" or (answer.outcome == "rejected" and made.fatal is not None):
         # The testee reports a batch without records if it keeps the batch in a segment but lacks memory to read it.
@@ -183,7 +183,7 @@ def _snappy_claims(stream: bytes) -> Iterator[int]:
         at += 4 + size
 
 
-def _codec_without_a_name(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _codec_without_a_name(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """Kafka looks up a codec of 5 to 7, and the batch or a message inside it has that codec."""
     error = UNKNOWN_CODEC.match(answer.error)
     if error is None or not _both_refuse(made, answer):
@@ -194,7 +194,7 @@ def _codec_without_a_name(data: bytes, made: Verdict, answer: Answer) -> bool:
     return int(error[1]) in codecs
 
 
-def _epoch_before_the_log(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _epoch_before_the_log(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """Kafka enters a batch's leader epoch with its base offset, and the batch has that epoch and a negative offset."""
     error = INVALID_EPOCH.match(answer.error)
     if error is None or not _both_refuse(made, answer) or int(error[2]) >= 0:
@@ -204,7 +204,7 @@ def _epoch_before_the_log(data: bytes, made: Verdict, answer: Answer) -> bool:
     return any((frame[:8], frame[at : at + 4]) == entry for frame in _stopped(data, answer))
 
 
-def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _legacy_length_beyond_its_message(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """Kafka cuts a key or value out of a message that is too short for it, or reads a length after the message."""
     overrun = OVERRUN.match(answer.error)
     outside = answer.error.startswith("IndexOutOfBoundsException")
@@ -214,7 +214,7 @@ def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer
     return bool(found) if overrun is None else (int(overrun[1]), int(overrun[2])) in found
 
 
-def _both_refuse(made: Verdict, answer: Answer) -> bool:
+def _both_refuse(made: OwnVerdict, answer: Answer) -> bool:
     """Both refuse, and Kafka read no more batches than kfuzz."""
     return made.fatal is not None and answer.outcome == "fault" and len(answer.batches or ()) <= len(made.batches)
 
@@ -252,7 +252,7 @@ def _beyond(message: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _undeclared(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """Both refuse the same batch for the same fault, but Kafka with an undeclared exception. A broker's check looks for
     the next batch before it reads the first one, so there the fault may be that batch's length.
     """
@@ -277,19 +277,19 @@ def _claimed_sizes(data: bytes) -> Iterator[int]:
         at += LOG_OVERHEAD + length
 
 
-def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _recurses(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     if answer.outcome != "fault" or not answer.error.startswith("StackOverflowError"):
         return False
     return any(codec_number(frame) == GZIP_CODEC for frame in _frames(data)[len(answer.batches or ()) :][:1])
 
 
-def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _empty_lz4_block(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """The batch at which they differ has an empty lz4 block."""
     frames = _differing(data, made, answer)
     return any(codec_number(frame) == LZ4_CODEC and _has_empty_block(_stream(frame)) for frame in frames)
 
 
-def _snappy_stream_that_continues(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _snappy_stream_that_continues(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """The batch at which they differ has what begins like the header of another snappy stream, and is none."""
     return any(
         frame[MAGIC_AT] == LAST_MAGIC
@@ -299,7 +299,7 @@ def _snappy_stream_that_continues(data: bytes, made: Verdict, answer: Answer) ->
     )
 
 
-def _differing(data: bytes, made: Verdict, answer: Answer) -> list[bytes]:
+def _differing(data: bytes, made: OwnVerdict, answer: Answer) -> list[bytes]:
     """The first batch that kfuzz or Kafka refuses. All of them if both accept all, or if Kafka refuses a segment after
     it has read all of its batches: then any of them may be the cause.
     """
@@ -309,13 +309,13 @@ def _differing(data: bytes, made: Verdict, answer: Answer) -> list[bytes]:
     return frames[min((at for at in (ours, theirs) if at is not None), default=len(frames)) :][:1] or frames
 
 
-def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _unknown_magic(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     if made.fatal is None or made.fatal.code != "magic-unknown":
         return False
     return answer.outcome != "rejected" or len(answer.batches or ()) > len(made.batches)
 
 
-def _hides(data: bytes, made: Verdict, answer: Answer) -> bool:
+def _hides(data: bytes, made: OwnVerdict, answer: Answer) -> bool:
     """Kafka cut a segment off where kfuzz says that sound batches follow."""
     if made.fatal is None or made.fatal.code != LENGTH_WRONG:
         return False
@@ -373,7 +373,7 @@ def differ(
     *,
     role: Role = "consumer",
     first: int = 0,
-    judged: Callable[[bytes, Role], Verdict] = verdict,
+    judged: Callable[[bytes, Role], OwnVerdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
     begun: Callable[[Differential], None] = lambda found: None,
     shrunk: int = 0,
@@ -453,7 +453,7 @@ def seeds_of(vectors: Iterable[Vector]) -> list[bytes]:
 @dataclass(frozen=True, slots=True)
 class _Expected:
     case: Case
-    made: Verdict
+    made: OwnVerdict
 
 
 class _Run:
@@ -462,7 +462,7 @@ class _Run:
         found: Differential,
         handshake: Handshake,
         role: Role,
-        judged: Callable[[bytes, Role], Verdict],
+        judged: Callable[[bytes, Role], OwnVerdict],
         on_progress: Callable[[int], None],
     ) -> None:
         self.found = found
@@ -516,13 +516,13 @@ class _Run:
             )
         self._done()
 
-    def _rule(self, data: bytes, made: Verdict, answer: Answer) -> Rule | None:
+    def _rule(self, data: bytes, made: OwnVerdict, answer: Answer) -> Rule | None:
         # The rules excuse only Kafka, and only if the batches before the difference agree.
         if self.handshake.name != KAFKA or self._differs_before(made, answer):
             return None
         return next((rule for rule in RULES if self.role in rule.roles and rule.fits(data, made, answer)), None)
 
-    def _differs_before(self, made: Verdict, answer: Answer) -> bool:
+    def _differs_before(self, made: OwnVerdict, answer: Answer) -> bool:
         """Whether the batches before the one at which Kafka stopped differ from kfuzz's."""
         if answer.outcome == "accepted" or not answer.batches:
             return False
@@ -538,7 +538,7 @@ def _finding(expected: _Expected) -> str:
     return expected.made.fatal.code if expected.made.fatal else ""
 
 
-def _wrong_bytes(made: Verdict, answer: Answer) -> str:
+def _wrong_bytes(made: OwnVerdict, answer: Answer) -> str:
     """Compares the bytes that a broker stores, unless it compressed them again."""
     if made.stored is None or answer.data is None or not made.in_place or made.stored == answer.data:
         return ""

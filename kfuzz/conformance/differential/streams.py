@@ -19,7 +19,7 @@ from kfuzz.conformance.differential.found import Asked, Differential
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.judge.own import answer_stream
-from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.judge.runner import cells, judged_answer
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE_STREAM
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.start import started
@@ -58,7 +58,8 @@ def differ_streams(
     with started(testee) as peer:
         for start in range(first, first + count, CHUNK):
             numbers = range(start, min(start + CHUNK, first + count))
-            for case, cell in cells(peer, (_case(index, stream(seed, index)) for index in numbers)):
+            cases = (_case(index, stream(seed, index)) for index in numbers)
+            for case, cell in cells(peer, cases, judged_answer):
                 _compare(found, seed, case, cell)
                 on_progress(found.inputs)
     found.deviations.sort(key=lambda one: one.number)

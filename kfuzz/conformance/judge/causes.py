@@ -131,6 +131,7 @@ class Deviation:
     - ``data``: its bytes; ``request``, ``answer``: the question and the answer.
     - ``kills``: the fields without which the cause goes away, the most telling one first; empty if they were not looked
       for. ``shrunk_from``: the number of bytes of the run's input, if this is a smaller one with the same cause.
+    - ``details``: a few lines of a stack, or of what a fuzzing process printed at its end.
     """
 
     implementation: str
@@ -155,6 +156,7 @@ class Deviation:
     answer: Mapping[str, Any] = field(default_factory=dict)
     kills: tuple[KillingField, ...] = ()
     shrunk_from: int = 0
+    details: str = ""
 
     @property
     def key(self) -> Key:
@@ -198,7 +200,7 @@ class Deviation:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Deviation:
-        """The cause that ``to_json`` wrote."""
+        """The deviation that ``to_json`` wrote."""
         return cls(
             **{
                 **given,
@@ -276,10 +278,16 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A fault of an implementation: all deviations with one key, the smallest input first."""
+    """A fault of an implementation: all deviations with one key, the smallest input first.
+
+    ``others``: how many more inputs deviate, if only some are here. ``known``: the names of vectors and seeds among all
+    of them.
+    """
 
     key: Key
     deviations: tuple[Deviation, ...]
+    others: int = 0
+    known: tuple[str, ...] = ()
 
     @property
     def smallest(self) -> Deviation:
@@ -339,13 +347,29 @@ class Cause:
 
     @property
     def count(self) -> int:
-        """The number of deviations."""
-        return len(self.deviations)
+        """The number of inputs that deviate."""
+        return len(self.deviations) + self.others
 
     @property
     def is_new(self) -> bool:
         """Whether a deviation is not as expected."""
         return any(one.status == "unexpected" for one in self.deviations)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in which a cause is kept, for JSON."""
+        return {
+            "id": self.id,
+            "key": list(self.key),
+            "count": self.count,
+            "known": list(self.known),
+            "deviations": [one.to_json() for one in self.deviations],
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Cause:
+        """The cause that ``to_json`` wrote."""
+        deviations = tuple(map(Deviation.from_json, given["deviations"]))
+        return cls(tuple(given["key"]), deviations, given["count"] - len(deviations), tuple(given["known"]))
 
 
 def masked(error: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +14,9 @@ from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
-from kfuzz.kafka import ROLES
+from kfuzz.kafka import BROKER_RELEASE, ROLES
 from kfuzz.messages.catalogues import has_same_names
-from kfuzz.vectors.confirm import contradiction
+from kfuzz.vectors.confirm import contradiction, with_broker, with_cells
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
@@ -37,11 +37,20 @@ def silent(what: str, total: int) -> Iterator[Callable[[int], None]]:
 @dataclass(slots=True)
 class Confirmation:
     """``answers[role][version][id]`` is Kafka's answer, with its ``outcome``: accepted, rejected or fault. A stream is
-    rejected if any of its steps is. ``contradictions`` holds sentences and must be empty.
+    rejected if any of its steps is. ``broker_cells[id]`` has what the real broker did, in the form of a vector's cell.
+    ``contradictions`` holds sentences and must be empty.
     """
 
     answers: dict[str, Answers] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
+    broker_cells: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def filled(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """A vector file's document with these answers in its cells."""
+        made = dict(document)
+        for role, answers in self.answers.items():
+            made = with_cells(made, answers, role)
+        return with_broker(made, BROKER_RELEASE, self.broker_cells) if self.broker_cells else made
 
 
 def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
@@ -61,12 +70,7 @@ def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confir
                     del said[vector.id]
                 elif text:
                     found.contradictions.append(f"{vector.id}: Kafka {version} as {role} contradicts it: {text}")
-    streams = confirm_streams(vectors, progress=progress)
-    found.contradictions += streams.contradictions
-    for role, answers in streams.answers.items():
-        for version, said in answers.items():
-            found.answers[role].setdefault(version, {}).update(said)
-    return found
+    return confirm_streams(vectors, found, progress=progress)
 
 
 def _is_renamed(vector: Vector, release: str) -> bool:
@@ -95,9 +99,14 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer", *, progress: Pr
     return answers
 
 
-def confirm_streams(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
-    """Ask every version of ``kafka-clients`` about the vectors of kind ``stream``; see :func:`confirm`."""
-    found = Confirmation()
+def confirm_streams(
+    vectors: Sequence[Vector], found: Confirmation | None = None, *, progress: Progress = silent
+) -> Confirmation:
+    """Ask every version of ``kafka-clients`` about the vectors of kind ``stream``; see :func:`confirm`.
+
+    The result is added to ``found``, if that is given.
+    """
+    found = found or Confirmation()
     cases = cases_of([vector for vector in vectors if vector.kind == "stream"])
     for testee, handshake, case, answer in _ask_all_versions(lambda handshake: cases, progress):
         _take(found, testee.version, case, handshake, answer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from kfuzz.conformance.judge.causes import Deviation, causes_of, deviation
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.reference import as_vector, verdict
-from kfuzz.conformance.judge.runner import cells
-from kfuzz.conformance.protocol.peer import Peer
+from kfuzz.conformance.judge.runner import cells, judged_answer
+from kfuzz.conformance.protocol.peer import TesteeProcess
 from kfuzz.conformance.protocol.session import Limits, NoHandshake
 from kfuzz.conformance.protocol.testees import own
 from kfuzz.corpora.hostile import hostile_vector, moved_expectation
@@ -109,18 +110,17 @@ def conform_segment(
     """
     asked = unsupported = 0
     deviations = []
-    with Peer(argv, cwd=cwd, limits=limits) as peer:
-        try:
-            peer.start()
-        except NoHandshake as error:
-            raise KfuzzError(f"the testee {argv[0]} does not start: {error}") from None
-        for chunk in _chunks(data, labels, path):
-            for case, cell in cells(peer, chunk):
+    try:
+        with TesteeProcess(argv, cwd=cwd, limits=limits) as peer:
+            chunks = _chunks(data, labels, path)
+            for case, cell in chain.from_iterable(cells(peer, chunk, judged_answer) for chunk in chunks):
                 asked += 1
                 unsupported += cell.outcome == "unsupported"
                 if found := deviation(peer.handshake.label, case, cell, "unexpected"):
                     at = int(found.input.rpartition("@")[2])
                     deviations.append(replace(found, number=at, reason=labels.get(at, "")))
+    except NoHandshake as error:
+        raise KfuzzError(f"the testee {argv[0]} does not start: {error}") from None
     deviations.sort(key=lambda one: one.number)
     return SegmentResult(segment_id, path, asked, len(labels), unsupported, tuple(deviations))
 

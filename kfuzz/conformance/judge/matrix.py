@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 from kfuzz.conformance.judge import expected
@@ -20,7 +21,7 @@ from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.testees import CHOSEN, BuildFailed, Testee
 from kfuzz.errors import UsageError
 
-__all__ = ["Judged", "Places", "Run", "judged", "published", "run", "update_expected"]
+__all__ = ["Column", "Places", "Run", "column_of", "published", "run", "update_expected"]
 
 Key = tuple[str, str]
 
@@ -51,7 +52,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Column:
     """One testee's column: a cell and its standing per case, or ``broken``, the reason why it could not be asked."""
 
     name: str
@@ -104,7 +105,7 @@ class Run:
     """The data of a report. It holds no time and no path, so that equal behaviour gives equal reports."""
 
     cases: tuple[Case, ...]
-    testees: tuple[Judged, ...]
+    testees: tuple[Column, ...]
     # Sentences about testees that were left out because their toolchain is missing.
     dropped: tuple[str, ...]
 
@@ -164,19 +165,28 @@ def run(
     if answer_timeout_ms is not None:
         limits = replace(limits or Limits(), cpu_ms=answer_timeout_ms, wall_ms=5 * answer_timeout_ms)
     chosen = chosen_keys(cases) if choose else None
-    tally = _Tally(on_progress)
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [
-            pool.submit(_ask, testee, cases, chosen, limits, budget_s, tally.add, on_notice) for testee in present
-        ]
+
+    def ask(testee: Testee, on_cell: Callable[[], None]) -> Outcome:
         try:
-            outcomes = [future.result() for future in futures]
-        except BaseException:
-            # After an interrupt, do not wait until the testees have finished.
-            tally.stop()
-            raise
+            # One build at a time: two versions share a folder, and most build tools use all cores already.
+            with _BUILDING:
+                testee.make_ready()
+        except BuildFailed as error:
+            return Outcome(broken=str(error))
+        return run_cases(
+            testee.argv,
+            cases,
+            cwd=testee.folder,
+            limits=limits or Limits(start_ms=testee.start_timeout_ms),
+            chosen=chosen if testee.vectors == CHOSEN else None,
+            budget_s=budget_s,
+            on_cell=on_cell,
+            on_notice=on_notice,
+        )
+
+    outcomes = _each(present, ask, jobs, on_progress)
     columns = [
-        _judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
+        _column(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
     ]
     if all(testee.broken for testee in columns):
         broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in columns)
@@ -189,65 +199,41 @@ class _Stopped(Exception):
     """Raised in a testee's thread at its next cell after the run was interrupted."""
 
 
-class _Tally:
-    """Counts the cells of several threads, and ends the threads when the run is interrupted."""
+def _each(
+    testees: Sequence[Testee],
+    ask: Callable[[Testee, Callable[[], None]], Outcome],
+    jobs: int,
+    on_progress: Callable[[int], None],
+) -> list[Outcome]:
+    """The outcome of ``ask`` for each testee, ``jobs`` at a time; ``ask`` calls its second argument for each cell."""
+    lock, stopped, done = threading.Lock(), threading.Event(), count(1)
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self.tell = tell
-        self.done = 0
-        self.lock = threading.Lock()
-        self.stopped = False
-
-    def add(self) -> None:
-        with self.lock:
-            if self.stopped:
+    def on_cell() -> None:
+        with lock:
+            if stopped.is_set():
                 raise _Stopped
-            self.done += 1
-            self.tell(self.done)
+            on_progress(next(done))
 
-    def stop(self) -> None:
-        with self.lock:
-            self.stopped = True
-
-
-def _ask(
-    testee: Testee,
-    cases: Sequence[Case],
-    chosen: frozenset[Key] | None,
-    limits: Limits | None,
-    budget_s: float | None,
-    on_cell: Callable[[], None],
-    on_notice: Callable[[str], None],
-) -> Outcome:
-    try:
-        # One build at a time: two versions share a folder, and most build tools use all cores already.
-        with _BUILDING:
-            testee.make_ready()
-    except BuildFailed as error:
-        return Outcome(broken=str(error))
-    limits = limits or Limits(start_ms=testee.start_timeout_ms)
-    return run_cases(
-        testee.argv,
-        cases,
-        cwd=testee.folder,
-        limits=limits,
-        chosen=chosen if testee.vectors == CHOSEN else None,
-        budget_s=budget_s,
-        on_cell=on_cell,
-        on_notice=on_notice,
-    )
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures = [pool.submit(ask, testee, on_cell) for testee in testees]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            # After an interrupt, do not wait until the testees have finished.
+            stopped.set()
+            raise
 
 
-def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Judged:
+def _column(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Column:
     handshake = outcome.handshake
     if handshake is None:
-        return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
+        return Column(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
     pinned = "" if testee.pinned is None else _pinned(testee.pinned, handshake, places)
     # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
-    column = judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
+    column = column_of(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
     column = replace(column, stopped=outcome.stopped)
     return replace(column, version=testee.version) if pinned else column
 
@@ -262,7 +248,7 @@ def _pinned(testee: Testee, handshake: Handshake, places: Places) -> str:
     return handshake.label if handshake.label in known or not known else known[-1]
 
 
-def judged(
+def column_of(
     handshake: Handshake,
     cells: Mapping[Key, Cell],
     cases: Sequence[Case],
@@ -272,7 +258,7 @@ def judged(
     notes: Sequence[str] = (),
     publish: bool = False,
     pinned: str = "",
-) -> Judged:
+) -> Column:
     """The column with these ``cells``, compared with the expected outcomes in ``places``.
 
     ``whole`` and ``publish`` as for :func:`run`. ``pinned`` is the label of the version that a working copy is compared
@@ -303,7 +289,7 @@ def judged(
     elif not expectations.exist and (others := places.labels_of(handshake.name)):
         file = places.expected / f"{others[-1]}.txt"
         notes.append(f"no file has expected outcomes of this version; --expected {file} compares with {others[-1]}")
-    return Judged(
+    return Column(
         name=handshake.name,
         version=handshake.version,
         language=handshake.language,
@@ -328,7 +314,7 @@ def published(done: Run, places: Places) -> Run:
     return replace(done, testees=tuple(_published(testee, places.load(testee.label)) for testee in done.testees))
 
 
-def _published(testee: Judged, expectations: Expectations) -> Judged:
+def _published(testee: Column, expectations: Expectations) -> Column:
     # A reason may come from a line under embargo, which a clean clone does not have; that of a public line is public.
     standings = {
         key: replace(
@@ -368,11 +354,11 @@ def _beside(
     return [*worse, *better, f"beside {pinned}: {count}"]
 
 
-def _unique(columns: Sequence[Judged]) -> list[Judged]:
+def _unique(columns: Sequence[Column]) -> list[Column]:
     """The columns with different names. A testee chooses its name, so one that takes another's must not cost the run:
     it counts as one that could not be asked, because its cells and expectations could not be distinguished.
     """
-    kept: dict[str, Judged] = {}
+    kept: dict[str, Column] = {}
     for testee in columns:
         name, number = testee.label, 1
         while name in kept:
@@ -380,7 +366,7 @@ def _unique(columns: Sequence[Judged]) -> list[Judged]:
             name = f"{testee.label}#{number}"
         if number > 1:
             broken = testee.broken or f"another testee has the name {testee.label} too; run them one at a time"
-            testee = Judged(name, "", testee.language, {}, {}, Expectations(name), broken=broken)
+            testee = Column(name, "", testee.language, {}, {}, Expectations(name), broken=broken)
         kept[name] = testee
     return list(kept.values())
 

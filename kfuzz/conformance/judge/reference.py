@@ -14,11 +14,11 @@ from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors.model import TOPIC, Vector
 
-__all__ = ["Verdict", "as_vector", "for_broker", "verdict"]
+__all__ = ["OwnVerdict", "as_vector", "for_broker", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OwnVerdict:
     """Outcome and contents.
 
     ``batches``, in JSON: for a broker the batches that it stored; for the other roles the batches read, up to the fatal
@@ -34,23 +34,25 @@ class Verdict:
     in_place: bool = False
 
 
-def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka", topic: Topic = DEFAULT_TOPIC) -> Verdict:
+def verdict(
+    data: bytes, role: Role = "consumer", profile: Profile = "kafka", topic: Topic = DEFAULT_TOPIC
+) -> OwnVerdict:
     """kfuzz's verdict on ``data``; ``topic`` is the broker's configuration of the partition."""
     if role != "broker":
         reading = records.read(data, profile=profile, role=role)
-        return Verdict(reading.fatal, tuple(reading.findings), records.to_json(reading.batches), reading.consumed)
+        return OwnVerdict(reading.fatal, tuple(reading.findings), records.to_json(reading.batches), reading.consumed)
     reading = records.read(data, profile=profile, role=role, topic=topic)
     if reading.fatal is not None:
-        return Verdict(reading.fatal, tuple(reading.findings), [], 0)
+        return OwnVerdict(reading.fatal, tuple(reading.findings), [], 0)
     try:
         appended = append(data, topic)
     except RecordsError as error:
-        return Verdict(error.finding, tuple(reading.findings), [], 0)
+        return OwnVerdict(error.finding, tuple(reading.findings), [], 0)
     batches = records.to_json(_stored(appended.data, reading))
-    return Verdict(None, tuple(reading.findings), batches, appended.consumed, appended.data, appended.in_place)
+    return OwnVerdict(None, tuple(reading.findings), batches, appended.consumed, appended.data, appended.in_place)
 
 
-def as_vector(name: str, data: bytes, made: Verdict, role: Role) -> Vector:
+def as_vector(name: str, data: bytes, made: OwnVerdict, role: Role) -> Vector:
     """A vector with the id ``name``, whose expectation is kfuzz's verdict ``made`` on ``data``."""
     expectation: dict[str, Any] = {"verdict": "valid", "batches": made.batches, "consumed": made.consumed}
     if made.fatal is not None:

@@ -1,21 +1,22 @@
-"""Asks one testee about cases, and judges its answers."""
+"""Asks one peer about cases, and judges its answers: the loop for testees, brokers and clients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from kfuzz.conformance.judge.compare import NOT_ASKED, Case, Cell, declared_unsupported, judge, request
 from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.lines import Handshake
-from kfuzz.conformance.protocol.peer import Peer, Question, Result
+from kfuzz.conformance.protocol.peer import Peer, Question, Result, TesteeProcess
 from kfuzz.conformance.protocol.session import Limits, NoHandshake, Trouble
 
-__all__ = ["Outcome", "cells", "run_cases"]
+__all__ = ["Outcome", "cells", "judged_answer", "run_cases"]
 
 Key = tuple[str, str]
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -55,14 +56,14 @@ def run_cases(
         outcome.cells[case.key] = cell
         on_cell()
 
-    with Peer(argv, cwd=cwd, limits=limits, budget_s=budget_s, on_notice=on_notice) as peer:
-        try:
-            outcome.handshake = peer.start()
-        except NoHandshake as error:
-            outcome.broken = str(error)
-            return outcome
-        for case, cell in cells(peer, cases, chosen):
-            settle(case, cell)
+    try:
+        with TesteeProcess(argv, cwd=cwd, limits=limits, budget_s=budget_s, on_notice=on_notice) as peer:
+            outcome.handshake = peer.handshake
+            for case, cell in cells(peer, cases, judged_answer, chosen):
+                settle(case, cell)
+    except NoHandshake as error:
+        outcome.broken = str(error)
+        return outcome
     outcome.notes = peer.unexplained
     left = [case for case in cases if case.key not in outcome.cells]
     for case in left:
@@ -74,29 +75,31 @@ def run_cases(
     return outcome
 
 
-def cells(peer: Peer, cases: Iterable[Case], chosen: Collection[Key] | None = None) -> Iterator[tuple[Case, Cell]]:
-    """The judgement on each case, as the answers come. The cases with a budget of their own come last.
+def cells(
+    peer: Peer[R],
+    cases: Iterable[Case],
+    oracle: Callable[[Case, Handshake, R], Cell],
+    chosen: Collection[Key] | None = None,
+) -> Iterator[tuple[Case, Cell]]:
+    """The judgement of ``oracle`` on what the peer did with each case, as the answers come.
 
     If ``chosen`` is given, only the cases with these keys are asked. Cases for which there is no time are left out.
     """
-    crowd: list[Case] = []
-    measured: list[Case] = []
+    questions = []
     for case in cases:
         if why := declared_unsupported(case, peer.handshake):
             yield case, Cell("unsupported", why, declared=True)
         elif chosen is not None and case.key not in chosen:
             yield case, Cell(NOT_ASKED)
         else:
-            (measured if case.vector.budget else crowd).append(case)
-    for question, result in chain(peer.answers(map(_question, crowd)), peer.measured(map(_question, measured))):
-        yield question.about, _cell(question.about, peer.handshake, result)
+            questions.append(case)
+    asked = (Question(request(case), case, case.vector.budget) for case in questions)
+    for question, result in peer.answers(asked):
+        yield question.about, oracle(question.about, peer.handshake, result)
 
 
-def _question(case: Case) -> Question[Case]:
-    return Question(request(case), case, case.vector.budget)
-
-
-def _cell(case: Case, handshake: Handshake, result: Result) -> Cell:
+def judged_answer(case: Case, handshake: Handshake, result: Result) -> Cell:
+    """The judgement on what a testee did: its answer, or how its process ended."""
     if isinstance(result, Trouble):
         answer = {"at": result.at} if result.at else {}
         return Cell(result.outcome, result.text, HARM_OF[result.outcome], answer=answer)

@@ -1,9 +1,10 @@
-"""A testee that survives crashes: asks ahead, finds the question that broke the process, and starts the process again.
+"""Questions, and the peers that answer them: anything that takes questions and returns each with a result.
 
-Only this module sends requests to a testee. Callers (the matrix, a differential, a corpus, the confirmation by
-Kafka) give questions, and get each of them back once, with the answer or with how the process ended.
+:class:`Peer` is their interface. A testee's process is one (:class:`TesteeProcess`), a broker on the network another
+(:mod:`kfuzz.probe`), Kafka's own broker a third (:mod:`kfuzz.conformance.broker`).
 
-A process that ends does not show which request ended it. So the question that was being answered is asked again, alone
+A testee's process survives crashes: it is asked ahead, the question that broke it is found, and it is started again. A
+process that ends does not show which request ended it. So the question that was being answered is asked again, alone
 in a fresh process. If it does no harm there, every other question that was in flight is asked alone too, until one
 breaks its process. That question is to blame, and the untried ones are asked with the others.
 """
@@ -14,10 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from kfuzz.conformance.protocol.lines import AHEAD, STALLED, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.protocol.session import (
@@ -32,9 +33,10 @@ from kfuzz.conformance.protocol.session import (
 from kfuzz.conformance.protocol.stacks import library_line
 from kfuzz.text import foreign_text
 
-__all__ = ["Peer", "Question", "Result"]
+__all__ = ["Peer", "Question", "Result", "TesteeProcess"]
 
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 Result = Answer | Trouble
 
 
@@ -50,8 +52,23 @@ class Question(Generic[T]):
 Results = Iterator[tuple[Question[T], Result]]
 
 
-class Peer:
-    """A testee as a process, in a ``with`` block. Nothing that it does raises, except in :meth:`start`.
+class Peer(Protocol[R_co]):
+    """Something that answers questions. It bounds what an answer may cost, and nothing that it meets raises."""
+
+    @property
+    def handshake(self) -> Handshake:
+        """Its name, and what it can be asked."""
+
+    def answers(self, questions: Iterable[Question[T]]) -> Iterator[tuple[Question[T], R_co]]:
+        """Ask, and return each question once with what the peer did, in any order.
+
+        Questions for which there is no time do not come back.
+        """
+
+
+class TesteeProcess:
+    """A testee as a process, in a ``with`` block, which raises ``NoHandshake`` at its start. Nothing else that it does
+    raises.
 
     ``handshake`` is that of the first process. ``breaks`` counts how often a process ended, hung or broke the protocol
     with requests in flight; ``unexplained`` has a sentence for each of these that no question does alone.
@@ -79,7 +96,13 @@ class Peer:
         self._on_notice = on_notice
         self._session: Session | None = None
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> TesteeProcess:
+        self._session = Session(self._argv, cwd=self._cwd)
+        try:
+            self.handshake = self._session.start(self._limits, self._on_notice)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -87,27 +110,23 @@ class Peer:
     ) -> None:
         self._end()
 
-    def start(self) -> Handshake:
-        """Start the first process, and return its handshake. Raises ``NoHandshake``."""
-        self._session = Session(self._argv, cwd=self._cwd)
-        self.handshake = self._session.start(self._limits, self._on_notice)
-        return self.handshake
-
     @property
     def is_over(self) -> bool:
         """Whether the testee's time is over. From then on, a trouble may only mean that there was no time to wait."""
         return time.monotonic() >= self._until_s
 
     def answers(self, questions: Iterable[Question[T]]) -> Results[T]:
-        """Ask with up to 64 requests in flight. Questions for which there is no time do not come back."""
-        return self._in_time(self._answers(questions))
+        """Ask with up to 64 requests in flight. Then ask those that have a budget, one at a time."""
+        measured: list[Question[T]] = []
 
-    def measured(self, questions: Iterable[Question[T]]) -> Results[T]:
-        """Ask one at a time, each under its memory budget."""
-        return self._in_time(self._measured(questions))
+        def crowd() -> Iterator[Question[T]]:
+            for question in questions:
+                if question.budget:
+                    measured.append(question)
+                else:
+                    yield question
 
-    def _in_time(self, results: Results[T]) -> Results[T]:
-        for question, result in results:
+        for question, result in chain(self._answers(crowd()), self._measured(measured)):
             if not (isinstance(result, Trouble) and self.is_over):
                 yield question, result
 
@@ -221,7 +240,9 @@ class Peer:
 
     # --- measured ----------------------------------------------------------------------------------------------------
 
-    def _measured(self, questions: Iterable[Question[T]]) -> Results[T]:
+    def _measured(self, questions: Sequence[Question[T]]) -> Results[T]:
+        if not questions:
+            return
         doubtful: list[Question[T]] = []
         self._end()
         for question in questions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kfuzz.conformance.protocol.peer import Peer
+from kfuzz.conformance.protocol.peer import TesteeProcess
 from kfuzz.conformance.protocol.session import Limits, NoHandshake
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee
 from kfuzz.errors import UsageError
@@ -14,7 +14,7 @@ __all__ = ["started"]
 
 
 @contextmanager
-def started(testee: Testee) -> Iterator[Peer]:
+def started(testee: Testee) -> Iterator[TesteeProcess]:
     """Build ``testee`` if necessary, start it, and read its handshake. The testee ends with the ``with`` block.
 
     ``UsageError`` if its toolchain is missing, its build fails, or it gives no handshake.
@@ -24,8 +24,7 @@ def started(testee: Testee) -> Iterator[Peer]:
     try:
         testee.make_ready()
         limits = Limits(start_ms=testee.start_timeout_ms)
-        with Peer(testee.argv, cwd=testee.folder, limits=limits) as peer:
-            peer.start()
+        with TesteeProcess(testee.argv, cwd=testee.folder, limits=limits) as peer:
             yield peer
     except (BuildFailed, NoHandshake) as error:
         raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee starts") from None

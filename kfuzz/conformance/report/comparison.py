@@ -13,7 +13,7 @@ from typing import Any, Final
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import NOT_ASKED
 from kfuzz.conformance.judge.expected import same_outcome
-from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.conformance.report.document import cause_json
 from kfuzz.errors import UsageError
 from kfuzz.text import printable
@@ -124,13 +124,13 @@ def changes(older: Run, newer: Run) -> Changes:
     )
 
 
-def _paired(older: Run, newer: Run) -> tuple[list[tuple[Judged, Judged]], list[str]]:
+def _paired(older: Run, newer: Run) -> tuple[list[tuple[Column, Column]], list[str]]:
     """Which testee is compared with which, and a sentence about each that has no partner."""
-    pairs: list[tuple[Judged, Judged]] = []
+    pairs: list[tuple[Column, Column]] = []
     old, new = ([one for one in run.testees if not one.broken] for run in (older, newer))
     broken = [{one.label: one.broken for one in run.testees if one.broken} for run in (older, newer)]
 
-    def pair(one: Judged, other: Judged) -> None:
+    def pair(one: Column, other: Column) -> None:
         pairs.append((one, other))
         old.remove(one)
         new.remove(other)
@@ -155,7 +155,7 @@ def _paired(older: Run, newer: Run) -> tuple[list[tuple[Judged, Judged]], list[s
     return pairs, sorted(alone)
 
 
-def _compared(older: Run, newer: Run, old: Judged, new: Judged) -> tuple[Changes, bool]:
+def _compared(older: Run, newer: Run, old: Column, new: Column) -> tuple[Changes, bool]:
     """The changes in one implementation, and whether there was anything to compare."""
     notes = [] if old.label == new.label else [f"{printable(old.label)} is compared with {printable(new.label)}"]
     keys = {case.key for case in older.cases} & old.cells.keys() & new.cells.keys()

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case, shortened
 from kfuzz.conformance.judge.harm import HARMS
-from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.conformance.report.dump import dumped, step_starts
 from kfuzz.conformance.report.threads import address_of
 from kfuzz.errors import UsageError
@@ -100,7 +100,7 @@ class Contents:
         return self._names[cause.key]
 
     @cached_property
-    def judged(self) -> list[Judged]:
+    def judged(self) -> list[Column]:
         """The implementations that could be asked, those with the worst causes first."""
         counts: dict[str, Counter[str]] = {testee.label: Counter() for testee in self.run.testees}
         for cause in self.causes:
@@ -278,7 +278,7 @@ def _theme(case: Case) -> str:
     return case.vector.id.rpartition("/")[0]
 
 
-def _letter(testee: Judged, case: Case) -> str:
+def _letter(testee: Column, case: Case) -> str:
     shown, cell = testee.shown(case.key), testee.cells[case.key]
     if shown == "withheld":
         return WITHHELD
@@ -292,7 +292,7 @@ def _finding(case: Case) -> str:
     return str(case.expectation.get("finding", "")) if case.role != ENCODE_ROLE else ""
 
 
-def _told(testee: Judged, case: Case) -> list[Any]:
+def _told(testee: Column, case: Case) -> list[Any]:
     """An implementation's outcome, its standing, its text, the reason, and its answer; none of it if it is withheld."""
     standing, cell = testee.standings[case.key], testee.cells[case.key]
     told: list[Any] = [testee.shown(case.key), standing.status]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,9 @@ def _keep(found: Differential, cause: Cause, directory: Path, seed: int) -> Path
     if item.answer:
         role = {} if item.request["role"] == "consumer" else {"role": item.request["role"]}
         document = {"testee": found.testee, **role, **outcome_of(item.answer)}
-        document["cause"] = {"id": cause.id, "harm": cause.harm, "what": item.reason}
-        document["kills"] = [field.to_json() for field in item.kills]
+        # The bytes are in the file, and the answer is above.
+        smallest = replace(item, data=b"", request={}, answer={})
+        document["cause"] = replace(cause, deviations=(smallest,), others=cause.count - 1).to_json()
         write_whole(stem.with_suffix(".json"), _document(document))
     return file
 
@@ -100,9 +102,7 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     causes = list(zip(found.causes, files, strict=True))
     for cause, file in causes[:shown]:
         item = cause.smallest
-        lines.append(
-            f"{harm_named(cause.harm).title}: {printable(cause.what)} ({counted(found.count_of(cause), found.of)})"
-        )
+        lines.append(f"{harm_named(cause.harm).title}: {printable(cause.what)} ({counted(cause.count, found.of)})")
         made = f", made simpler ({item.shrunk_from} to {len(item.data)} bytes)" if item.shrunk_from else ""
         shown_bytes = f"\n  {_hex(item)}" if found.of == "input" else ""
         reason = printable(item.reason)

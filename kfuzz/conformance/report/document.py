@@ -14,7 +14,7 @@ from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import Case, Cell, cases_of, shortened
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.harm import harm_named
-from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.conformance.protocol.lines import ANSWER
 from kfuzz.errors import UsageError
@@ -119,13 +119,13 @@ def _case(vector: Vector, role: str) -> Case:
     return Case(vector, role)
 
 
-def _testee(testee: Json, cases: Sequence[Json]) -> Judged:
+def _testee(testee: Json, cases: Sequence[Json]) -> Column:
     label = testee["label"]
     shown = {(case["id"], case["role"]): case["cells"][label] for case in cases if label in case["cells"]}
     broken = foreign_text(testee.get("broken", ""))
     if len(shown) != len(cases) and not broken:
         raise _no_report(f"some cases have no outcome of {foreign_text(label, bytes_max=NAME_BYTES_MAX)}")
-    return Judged(
+    return Column(
         name=foreign_text(testee["name"], bytes_max=NAME_BYTES_MAX),
         version=foreign_text(testee["version"], bytes_max=NAME_BYTES_MAX),
         language=foreign_text(testee["language"], bytes_max=NAME_BYTES_MAX),
@@ -155,7 +155,7 @@ def _cell(cell: Json) -> Cell:
     return Cell(cell["outcome"], foreign_text(cell.get("text", "")), cell.get("harm", ""), answer=answer)
 
 
-def _testee_json(testee: Judged) -> dict[str, Any]:
+def _testee_json(testee: Column) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "label": testee.label,
         "name": testee.name,
@@ -194,7 +194,7 @@ def cause_json(cause: Cause) -> dict[str, Any]:
     }
 
 
-def notes_of(testee: Judged) -> list[str]:
+def notes_of(testee: Column) -> list[str]:
     """The notes that the report may show. Notes name vectors, so a published report has none."""
     return [] if testee.published else list(testee.notes)
 
@@ -209,7 +209,7 @@ def _case_json(run: Run, case: Case) -> dict[str, Any]:
     }
 
 
-def _cell_json(testee: Judged, case: Case) -> dict[str, Any]:
+def _cell_json(testee: Column, case: Case) -> dict[str, Any]:
     standing, cell = testee.standings[case.key], testee.cells[case.key]
     shown: dict[str, Any] = {"outcome": testee.shown(case.key), "standing": standing.status}
     if testee.hides(case.key):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from kfuzz.conformance.judge.compare import Case
-from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.text import printable
 
 __all__ = ["to_junit"]
@@ -33,7 +33,7 @@ def to_junit(run: Run) -> bytes:
     return document + b"\n"
 
 
-def _junit_case(suite: ElementTree.Element, testee: Judged, case: Case) -> None:
+def _junit_case(suite: ElementTree.Element, testee: Column, case: Case) -> None:
     standing, cell, shown = testee.standings[case.key], testee.cells[case.key], testee.shown(case.key)
     family, _, name = case.vector.id.rpartition("/")
     classname, name = f"{testee.label}.{family.replace('/', '.')}", f"{name} [{case.role}]"
