@@ -20,7 +20,7 @@ from kfuzz.fuzz import campaign, peers
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Result, Row
-from kfuzz.fuzz.faults import truth_of
+from kfuzz.fuzz.causes import truth_of
 from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import fields_of

@@ -11,8 +11,8 @@ from kfuzz.cli import options
 from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
-from kfuzz.fuzz.crashes import input_of_target, kept_at
 from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
+from kfuzz.fuzz.kept import input_of_target, kept_at
 
 __all__ = ["command"]
 

@@ -20,7 +20,7 @@ from kfuzz.messages.model import Definition
 from kfuzz.wire.records.framing import next_frame
 
 if TYPE_CHECKING:
-    from kfuzz.fuzz.crashes import KeptInput
+    from kfuzz.fuzz.kept import KeptInput
     from kfuzz.logs.stored import Kind
     from kfuzz.vectors.model import Vector
 
@@ -98,7 +98,7 @@ def kept_of(name: str) -> KeptInput | None:
         not (Path(name).parent / "causes.json").is_file() and not Path(name).with_suffix(".json").is_file()
     ):
         return None
-    from kfuzz.fuzz.crashes import kept_at
+    from kfuzz.fuzz.kept import kept_at
 
     return kept_at(name)
 

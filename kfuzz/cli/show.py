@@ -40,7 +40,7 @@ from kfuzz.text import printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
-    from kfuzz.fuzz.crashes import KeptInput
+    from kfuzz.fuzz.kept import KeptInput
     from kfuzz.logs.stored import Stored
 
 # A dump shows at most this many batches, unless --batches says more.
@@ -216,7 +216,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         if asked.choices:
             raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
     if asked.find and what.kept is not None and what.kept.body and not what.kept.deviation.kills:
-        from kfuzz.fuzz.crashes import with_killing_fields
+        from kfuzz.fuzz.kept import with_killing_fields
 
         what = replace(what, kept=with_killing_fields(what.kept))
     kept, title = what.kept, what.title
@@ -520,7 +520,7 @@ def kept_json(kept: KeptInput) -> dict[str, Any]:
 def cause_lines(kept: KeptInput) -> list[str]:
     """The cause of a kept input, before its dump."""
     from kfuzz.conformance.judge.harm import harm_named
-    from kfuzz.fuzz.crashes import DIFFERENTIAL
+    from kfuzz.fuzz.kept import DIFFERENTIAL
 
     item = kept.deviation
     if not item.harm:

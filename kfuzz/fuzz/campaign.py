@@ -31,7 +31,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
-from kfuzz.fuzz.faults import Causes, document_of, explain, of_end
+from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
 from kfuzz.fuzz.forked import cpu_seconds
 from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.other_reader import Truth, harm_of

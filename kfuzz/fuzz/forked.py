@@ -24,7 +24,7 @@ from typing import Final
 import psutil
 
 from kfuzz.files import read_bytes
-from kfuzz.fuzz.faults import of_end
+from kfuzz.fuzz.causes import of_end
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, Find, fields_of, found_by
 
 __all__ = ["Ahead", "cpu_seconds"]

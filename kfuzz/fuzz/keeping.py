@@ -21,8 +21,8 @@ from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
-from kfuzz.fuzz.crashes import DIFFERENTIAL, KeptInput, as_differential, as_it_is
 from kfuzz.fuzz.decoded_bytes import Body, skipped
+from kfuzz.fuzz.kept import DIFFERENTIAL, KeptInput, as_differential, as_it_is
 from kfuzz.fuzz.seeding import CORPUS
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.kafka import LATEST, ROLES

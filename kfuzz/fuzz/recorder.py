@@ -2,7 +2,7 @@
 
 A *find* is all that breaks a target in one way: the same kind of fault at the same line of code. The recorder keeps the
 smallest input of each find in a folder, from which the campaign reads it and makes a deviation of it
-(:mod:`kfuzz.fuzz.faults`). This module imports little, because its process starts often and counts every branch.
+(:mod:`kfuzz.fuzz.causes`). This module imports little, because its process starts often and counts every branch.
 """
 
 from __future__ import annotations

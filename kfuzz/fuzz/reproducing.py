@@ -16,7 +16,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
-from kfuzz.fuzz.faults import Causes, document_of, explain, of_end
+from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
 from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
 from kfuzz.fuzz.other_reader import Truth, asked_once
 from kfuzz.fuzz.peer_building import build_peer

@@ -13,8 +13,8 @@ from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
 from kfuzz.edit.shrinking import shrink
 from kfuzz.fuzz.building import Build
+from kfuzz.fuzz.causes import Causes, cause_of
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
-from kfuzz.fuzz.faults import Causes, cause_of
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trial import CannotTry, Trier

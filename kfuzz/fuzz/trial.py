@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from kfuzz.fuzz.building import Build
-from kfuzz.fuzz.faults import of_end
+from kfuzz.fuzz.causes import of_end
 from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, kill_group
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, TRY, Find
 from kfuzz.fuzz.targets import Target

@@ -28,7 +28,7 @@ from kfuzz import records
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
-from kfuzz.fuzz import campaign, crashes, seeding
+from kfuzz.fuzz import campaign, kept, seeding
 from kfuzz.fuzz import libfuzzer as running
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
@@ -141,9 +141,9 @@ def test_the_canary_is_found_and_its_reproducer_is_whole(native_build: Build, tm
     assert again.at == cause.at
     # A campaign that stops at its first find does not look for the field that kills; `kfuzz show --find` does.
     assert cause.smallest.kills == ()
-    crash = crashes.kept_at(file)
+    crash = kept.kept_at(file)
     assert crash is not None
-    kills = crashes.with_killing_fields(crash).deviation.kills
+    kills = kept.with_killing_fields(crash).deviation.kills
     # They are of the record; of one in a payload that is compressed, or said to be, too.
     assert kills
     assert all(field.field.startswith("batch[0].re") or field.at >= BATCH_HEADER_SIZE for field in kills)
@@ -633,11 +633,11 @@ def test_a_seed_that_breaks_the_target_is_named_and_set_aside(
     # Without the record, or with another one, it does not do so.
     assert cause.smallest.kills
     assert all(field.field.startswith("batch[0].re") or field.at > 61 for field in cause.smallest.kills)
-    crash = crashes.kept_at(file)
+    crash = kept.kept_at(file)
     assert crash is not None
     assert crash.deviation.kills == cause.smallest.kills
     without = replace(crash, deviation=replace(crash.deviation, kills=()))
-    assert crashes.with_killing_fields(without).deviation.kills == cause.smallest.kills
+    assert kept.with_killing_fields(without).deviation.kills == cause.smallest.kills
     assert result.executions == 3_000
     assert result.corpus_merged is not None
     digest = hashlib.sha1(CANARY_INPUT).hexdigest()

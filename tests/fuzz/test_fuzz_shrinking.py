@@ -9,7 +9,7 @@ import pytest
 
 from kfuzz.fuzz import shrinking
 from kfuzz.fuzz.building import Build
-from kfuzz.fuzz.faults import Causes
+from kfuzz.fuzz.causes import Causes
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen, selector
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS

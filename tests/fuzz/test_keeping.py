@@ -23,10 +23,10 @@ from kfuzz.conformance.judge.compare import cases_of
 from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.edit.killing import killing_fields
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import crashes, keeping
+from kfuzz.fuzz import keeping, kept
 from kfuzz.fuzz import reproducing as once
+from kfuzz.fuzz.causes import Causes, cause_of
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
-from kfuzz.fuzz.faults import Causes, cause_of
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.seeding import CORPUS, read_hex, seeds
@@ -166,7 +166,7 @@ def test_a_table_of_causes_without_fields_is_read(crash: Path) -> None:
     entries = json.loads(table.read_text())
     del entries[0]["deviations"][0]["kills"]
     table.write_text(json.dumps(entries))
-    found = crashes.kept_at(crash)
+    found = kept.kept_at(crash)
     assert found is not None
     assert found.deviation.kills == ()
 
@@ -175,7 +175,7 @@ def test_a_later_campaign_with_the_same_smallest_input_keeps_the_fields(crash: P
     causes = Causes(crash.parent.parent, TARGETS["record-batch"])
     causes.add(Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", hostile()))
     causes.write()
-    found = crashes.kept_at(crash)
+    found = kept.kept_at(crash)
     assert found is not None
     assert [field.field for field in found.deviation.kills] == ["batch[0].record_count"]
 
@@ -336,7 +336,7 @@ def test_a_crash_that_still_breaks_the_reader_is_only_a_regression(
 def test_inputs_of_kfuzzs_own_tools_are_only_regressions(
     tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crashes, "breaks_now", lambda target, data, natively: True)
+    monkeypatch.setattr(kept, "breaks_now", lambda target, data, natively: True)
     crash = planted(tmp_path / "out", hostile(), "columns")
     done = keep(crash, suite, "--id", ID)
     assert done.returncode == 2
@@ -454,7 +454,7 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, mon
     file = tmp_path / "seed-1-message-3.json"
     request = {"operation": "decode-message", "message": "FetchRequest", "version": 17, "hex": "00" * 17 + "7f"}
     file.write_text(json.dumps(request))
-    found = crashes.kept_at(file)
+    found = kept.kept_at(file)
     assert found is not None
     assert (found.target, found.data.hex()) == ("messages", "000111" + "00" * 17 + "7f")
     shown = kfuzz("show", file).stdout
@@ -463,19 +463,19 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, mon
     words = ("--regression-only", "--id", "n", "--summary", "s", "--regressions", tmp_path / "regressions")
     # It does not break the target, and the testee that reads it otherwise is not known.
     assert "the target messages passes" in kfuzz("keep", file, *words).stderr
-    monkeypatch.setattr(crashes, "breaks_now", lambda target, data, natively: True)
+    monkeypatch.setattr(kept, "breaks_now", lambda target, data, natively: True)
     done = kfuzz("keep", file, *words)
     assert done.returncode == 0, done.stderr
     assert read_hex(tmp_path / "regressions" / "messages" / "n.hex") == [found.data]
     file.write_text(json.dumps({**request, "operation": "encode-message"}))
-    assert crashes.kept_at(file) is None
+    assert kept.kept_at(file) is None
     file.write_text("{")
-    assert crashes.kept_at(file) is None
+    assert kept.kept_at(file) is None
 
 
 def test_a_regression_of_a_differential_needs_kafkas_answer(tmp_path: Path) -> None:
     item = Deviation("other@1", "accepts", error="s", data=hostile())
-    crash = crashes.KeptInput(tmp_path / "x", crashes.DIFFERENTIAL, None, item)
+    crash = kept.KeptInput(tmp_path / "x", kept.DIFFERENTIAL, None, item)
     with pytest.raises(UsageError, match=r"holds Kafka's answer, and this is one of other@1"):
         keeping.kept_regression(crash, "x", regressions=tmp_path)
 

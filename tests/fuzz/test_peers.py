@@ -18,7 +18,7 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz import building, campaign, peer_building, peers
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import COMPILERS
-from kfuzz.fuzz.faults import of_end
+from kfuzz.fuzz.causes import of_end
 from kfuzz.fuzz.forked import Ahead, cpu_seconds
 from kfuzz.fuzz.oracle import exact_bytes
 from kfuzz.fuzz.peers import Peer

@@ -19,8 +19,8 @@ from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import campaign, crashes
-from kfuzz.fuzz.faults import Causes, truth_of
+from kfuzz.fuzz import campaign
+from kfuzz.fuzz.causes import Causes, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import Truth, asked_once, harm_of, named_testee
 from kfuzz.fuzz.packing import pack
@@ -189,11 +189,11 @@ def test_a_disagreement_is_kept_as_long_as_there_is_one(
 ) -> None:
     file = differing(tmp_path / "out", target, data)
     words = ("keep", file, "--regression-only", "--id", "n", "--regressions", tmp_path / "kept")
-    monkeypatch.setattr(crashes, "one_testee", lambda *given, default: own())
+    monkeypatch.setattr(kept, "one_testee", lambda *given, default: own())
     done = kfuzz(*words)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "does not fail on this kfuzz: kfuzz and kafka-clients@4.4.0 agree" in done.stderr
-    monkeypatch.setattr(crashes, "one_testee", lambda *given, default: liar)
+    monkeypatch.setattr(kept, "one_testee", lambda *given, default: liar)
     assert kfuzz(*words).returncode == 0
     assert read_hex(tmp_path / "kept" / kept / "n.hex") == [pack(data) if target == "compressed-batch" else data]
     if kept == "differential":

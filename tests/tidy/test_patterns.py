@@ -17,7 +17,7 @@ from conftest import counts
 from kfuzz.conformance.judge.causes import Deviation, masked
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.protocol.stacks import headline, library_line
-from kfuzz.fuzz import faults
+from kfuzz.fuzz import causes
 from kfuzz.text import file_name, foreign_text, printable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ def the_patterns() -> Iterator[tuple[str, str, re.Pattern[Any], Iterable[str]]]:
             for pattern in patterns_in(value):
                 yield module, name, pattern, used(name, text)
     for name in ("UNDEFINED", "FRAME", "NAMELESS_FRAME", "PYTHON_FRAME"):
-        yield "kfuzz.fuzz.faults", name, faults._pattern(getattr(faults, name), "kfuzz"), ("match",)
+        yield "kfuzz.fuzz.causes", name, causes._pattern(getattr(causes, name), "kfuzz"), ("match",)
 
 
 @pytest.mark.parametrize("size", counts(50_000, 1_000_000))
@@ -171,6 +171,6 @@ def test_a_long_text_of_any_letters_is_read_at_once(letters: str, size: int, in_
         assert Deviation("toy@1", harm.name, "crc-mismatch", text, "", "toy/one", "consumer", 1).key
     assert len(library_line(text)) < 5000
     headline(text)
-    faults.explain([text], 1)
-    faults._place([f"  {text}"], "kfuzz")
+    causes.explain([text], 1)
+    causes._place([f"  {text}"], "kfuzz")
     foreign_text(text), printable(text), file_name(text)

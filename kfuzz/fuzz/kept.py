@@ -21,8 +21,8 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import NoNativeCoverage, build
+from kfuzz.fuzz.causes import CAUSES_FILE, ERRORS, file_name, load, loaded, truth_of
 from kfuzz.fuzz.decoded_bytes import Body, body_of
-from kfuzz.fuzz.faults import CAUSES_FILE, ERRORS, file_name, load, loaded, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import MESSAGES, asked_once
 from kfuzz.fuzz.reproducing import breaks_now, read_input
