@@ -54,7 +54,11 @@ SOME_PATHS = ("eager-records", "verify-corpus-mixed")
 
 
 @pytest.mark.parametrize(
-    "paths", [SOME_PATHS, pytest.param(tuple(RECORD_PATHS), marks=pytest.mark.nightly)], ids=["some", "all"]
+    "paths",
+    [
+        pytest.param(SOME_PATHS, marks=pytest.mark.full, id="some"),
+        pytest.param(tuple(RECORD_PATHS), marks=pytest.mark.nightly, id="all"),
+    ],
 )
 def test_a_quick_run_writes_paths_of_records_against_every_python_peer(tmp_path: Path, paths: tuple[str, ...]) -> None:
     arguments = ["--quick", "--path", *paths, "--peer", "aiokafka", "kafka-python"]

@@ -29,8 +29,8 @@ OURS = re.compile(r"/kfuzz/(corpora|mutate|wire)/")
 # Blocks that are kept for good, such as a larger table of interned names, come once or twice; lost ones every time.
 TIMES_MOST = 6
 # Where not all are tried: all of the first, where most state is made, and so many of the rest.
-FIRST = 20
-SOME = 25
+FIRST = 10
+SOME = 10
 PROBLEMS_MOST = 5
 TIMEOUT_S = 120
 

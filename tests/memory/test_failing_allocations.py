@@ -91,8 +91,8 @@ def test_a_call_whose_nth_allocation_fails_says_so_and_leaves_all_whole(library:
             break
     assert problems == {}
     # A hook that nothing asks would be content with everything.
-    assert {name: one for name, one in found.items() if one["calls"] < one["allocations"] / 100} == {}
-    assert sum(one["calls"] for one in found.values()) > (60_000 if every else 10_000)
+    assert {name: one for name, one in found.items() if one["calls"] < one["allocations"] / 200} == {}
+    assert sum(one["calls"] for one in found.values()) > (60_000 if every else 3_000)
 
 
 def test_the_run_sees_each_kind_of_fault(library: Path) -> None:
