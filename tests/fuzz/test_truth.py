@@ -177,7 +177,7 @@ def test_show_of_such_a_cause_opens_the_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "data", "kept"),
+    ("target", "data", "form"),
     [
         ("messages", MESSAGE, "messages"),
         ("record-batch", GOOD, "differential"),
@@ -185,7 +185,7 @@ def test_show_of_such_a_cause_opens_the_message(tmp_path: Path) -> None:
     ],
 )
 def test_a_disagreement_is_kept_as_long_as_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liar: Testee, target: str, data: bytes, kept: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liar: Testee, target: str, data: bytes, form: str
 ) -> None:
     file = differing(tmp_path / "out", target, data)
     words = ("keep", file, "--regression-only", "--id", "n", "--regressions", tmp_path / "kept")
@@ -195,9 +195,9 @@ def test_a_disagreement_is_kept_as_long_as_there_is_one(
     assert "does not fail on this kfuzz: kfuzz and kafka-clients@4.4.0 agree" in done.stderr
     monkeypatch.setattr(kept, "one_testee", lambda *given, default: liar)
     assert kfuzz(*words).returncode == 0
-    assert read_hex(tmp_path / "kept" / kept / "n.hex") == [pack(data) if target == "compressed-batch" else data]
-    if kept == "differential":
-        answer = json.loads((tmp_path / "kept" / kept / "n.json").read_text())
+    assert read_hex(tmp_path / "kept" / form / "n.hex") == [pack(data) if target == "compressed-batch" else data]
+    if form == "differential":
+        answer = json.loads((tmp_path / "kept" / form / "n.json").read_text())
         assert answer == {"testee": "kafka-clients@4.4.0", "outcome": "rejected"}
 
 
