@@ -19,7 +19,7 @@ from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import campaign
+from kfuzz.fuzz import campaign, kept
 from kfuzz.fuzz.causes import Causes, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import Truth, asked_once, harm_of, named_testee
