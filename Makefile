@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Number of test processes.
-export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+# Number of test processes. Many tests wait for others: there is one process more than processors.
+export JOBS ?= $(shell expr $(CORES) + 1)
 # Tests start hundreds of Python processes. Clear this variable, or each of them would compile kfuzz's bytecode again.
 export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder

@@ -30,14 +30,25 @@ settings.load_profile("seeded")
 # For each -m, the seconds of each group of tests. They only decide what starts first, so none of them is needed.
 DURATIONS: Final = Path(__file__).with_name("durations.toml")
 LEAST_S: Final = 2.0
-# The tests of a group run in one process, because they share a session of Spark, a broker or a build with clang. Any
-# other file is a group of its own.
+# The tests of a group run in one process, because they share a session of Spark, a broker, Kafka's classes or a build
+# with clang. Any other file is a group of its own.
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "spark": ("tests/spark/", "tests/benchmarks/test_bench_spark_cost.py"),
     "broker": (
         "tests/conformance/test_exchange.py",
         "tests/conformance/test_real_broker.py",
         "tests/replay/test_replay_broker.py",
+    ),
+    "kafka": (
+        "tests/control/test_control.py",
+        "tests/records/test_append.py",
+        "tests/records/test_compact.py",
+        "tests/records/test_convert.py",
+        "tests/records/test_formats.py",
+        "tests/records/test_kafka_agreement.py",
+        "tests/records/test_zstd_agreement.py",
+        "tests/testees/test_kafka_clients_testee.py",
+        "tests/testees/test_python_testees.py",
     ),
     "clang": (
         "tests/fuzz/test_export.py",
@@ -62,16 +73,18 @@ def group_of(nodeid: str) -> str:
     return next((name for name, starts in GROUPS.items() if file.startswith(starts)), file)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a test that uses a shared fixture outside its group. With pytest-xdist, put the slowest groups first."""
-    for item in items:
-        for name in GROUPS.keys() & getattr(item, "fixturenames", ()):
-            if group_of(item.nodeid) != name:
-                raise pytest.UsageError(f"{item.nodeid} uses {name!r}, so its file belongs into GROUPS in conftest.py")
+    """In a process of pytest-xdist: put the slowest groups first."""
     if os.environ.get("PYTEST_XDIST_WORKER"):
         durations = tomllib.loads(DURATIONS.read_text()).get(config.option.markexpr, {})
         items.sort(key=lambda item: -durations.get(group_of(item.nodeid), 0))
+
+
+def pytest_runtest_setup(item: Any) -> None:
+    """Refuse a test that uses a shared fixture outside its group. A module may have another fixture of that name."""
+    for name in GROUPS.keys() & getattr(item, "fixturenames", ()):
+        if group_of(item.nodeid) != name and not hasattr(item.module, name):
+            pytest.fail(f"this test uses {name!r}, so its file belongs into GROUPS in conftest.py")
 
 
 def pytest_collection_finish() -> None:

@@ -76,6 +76,7 @@ def test_a_tail_is_no_damage() -> None:
     assert (listing.batches, listing.refused) == (1, 0)
 
 
+@pytest.mark.full
 @given(strategies.batch_bytes(hostile=True, magics=(0, 1, 2)) | st.binary(max_size=100))
 def test_any_bytes_are_listed_from_the_first_to_the_last(data: bytes) -> None:
     at = 0

@@ -78,6 +78,7 @@ def test_a_quick_run_writes_paths_of_records_against_every_python_peer(tmp_path:
     assert {f"{path} / {peer}" for path, _, peer in expected} <= labels
 
 
+@pytest.mark.full
 def test_kfuzz_is_compared_with_that_of_another_checkout(tmp_path: Path) -> None:
     other = tmp_path / "other"
     python = other / VENV_PYTHON

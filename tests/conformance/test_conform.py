@@ -166,6 +166,7 @@ def test_lines_with_the_cause_of_an_explained_line_get_its_reason(tmp_path: Path
     ]
 
 
+@pytest.mark.full
 def test_a_time_limit_for_an_answer_is_kept(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "vectors", [ACCEPTED, {"id": "toy/trap"}])
     done = conform(suite, "--timeout", "1", testee=wicked("hangs"))

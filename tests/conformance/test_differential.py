@@ -201,6 +201,7 @@ def test_an_input_that_kills_is_made_simpler_and_still_kills(tmp_path: Path) -> 
     assert 100 <= len(item.data) < 200
 
 
+@pytest.mark.full
 def test_the_field_that_kills_is_found_with_the_cause_as_its_measure(tmp_path: Path) -> None:
     """The testee ends at a value "bad"; the shrinker leaves that, and the search names it."""
     big = records.encode([RecordBatch(7, 8, [Record(7, 9, b"k" * 9, b"good"), Record(8, 9, None, b"bad")])])

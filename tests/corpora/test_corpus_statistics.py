@@ -118,6 +118,7 @@ def changed(workload: Workload, part: str, fields: dict[str, Any], topic: int = 
     return replace(workload, topics=tuple(topics))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", CLEAN, ids=lambda path: path.stem)
 def test_every_ready_workload_has_the_statistics_of_its_file(tmp_path: Path, path: Path) -> None:
     generate(small(path), tmp_path / "out")
@@ -247,6 +248,7 @@ def test_the_size_of_windows_changes_nothing(
     assert check_statistics(Corpus.open(made(name))) == expected
 
 
+@pytest.mark.full
 def test_results_are_written_and_are_no_unexpected_file(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("verify", out, "--statistics") == 0
     assert f"{out}/_verify.json: " in capsys.readouterr().out

@@ -28,7 +28,7 @@ TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.
 WORKLOAD = Workload(topics=(TOPIC,), size=512 * KIB, segment_bytes=128 * KIB)
 
 
-@pytest.fixture(params=["directory", "memory", "s3"])
+@pytest.fixture(params=["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A new place on each kind of file system."""
     if request.param == "directory":

@@ -117,6 +117,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> list[Mutate]:
     return [loaded(library), loaded(Path(shutil.copy(library, folder / "two.so")))]
 
 
+@pytest.mark.full
 def test_mutants_are_the_same_for_the_same_seeds_and_no_longer_than_they_may_be(hooks: list[Mutate]) -> None:
     made, again = ([mutate(TAGGED, 90, seed) for seed in range(300)] for mutate in hooks)
     assert made == again

@@ -196,6 +196,7 @@ def everything(batches: Iterable[RecordBatch]) -> tuple[Any, ...]:
     return records.to_json(batches), left_out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", counts(200, 2500))
 def test_nothing_reported_means_nothing_lost(count: int) -> None:
     """Down to magic 1 and up again without a loss gives the batch that there was."""

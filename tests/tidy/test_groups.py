@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,8 +31,8 @@ def test_the_slowest_group_is_first(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     assert [item.nodeid[-1] for item in items] == ["c", "d", "b", "a"]
 
 
-def test_a_shared_fixture_outside_its_group_is_refused() -> None:
-    items: Any = [SimpleNamespace(nodeid="tests/new.py::test_a", fixturenames=["broker"])]
-    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=""))
-    with pytest.raises(pytest.UsageError, match=r"tests/new\.py::test_a uses 'broker'"):
-        conftest.pytest_collection_modifyitems(config, items)
+@pytest.mark.parametrize("own", [{}, {"broker": None}], ids=["shared", "own"])
+def test_a_shared_fixture_outside_its_group_is_refused(own: dict[str, None]) -> None:
+    item = SimpleNamespace(nodeid="tests/new.py::test_a", fixturenames=["broker"], module=SimpleNamespace(**own))
+    with nullcontext() if own else pytest.raises(pytest.fail.Exception, match=r"'broker'.*GROUPS"):
+        conftest.pytest_runtest_setup(item)

@@ -224,6 +224,7 @@ def change(source: str, where: str, text: str) -> Change:
     return found
 
 
+@pytest.mark.full
 def test_a_tested_change_is_noticed_and_an_untested_one_survives(checkout: Path, tmp_path: Path) -> None:
     told: list[str] = []
     with copies(checkout, 1, FAST) as free:

@@ -50,6 +50,7 @@ def test_such_code_would_be_seen() -> None:
     assert list(used_again(lines)) == ["kernel"]
 
 
+@pytest.mark.full
 def test_upper_halves_stay_clear() -> None:
     require_tool("objdump", "apt-get install binutils")
     if "x86_64" not in sysconfig.get_platform():
