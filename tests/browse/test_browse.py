@@ -203,7 +203,7 @@ def test_long_documents_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("4", 1, "batch[1]", id="offset"),
         pytest.param(f"@{len(GOOD) + 8}", 1, "batch_length", id="byte"),
-        pytest.param(f"{len(GOOD) + 8:#x}", 1, "batch_length", id="byte-hex"),
+        pytest.param(f"{len(GOOD) + 8:#x}", 1, "batch_length", id="byte-hex", marks=pytest.mark.full),
         pytest.param("crc", BAD_ROWS[0], "crc", id="finding"),
     ],
 )
@@ -253,6 +253,7 @@ def test_e_explains_the_finding() -> None:
     assert browse(Batches("a.log", SEGMENT), ["n", "e", "escape"]).page == ""
 
 
+@pytest.mark.full
 def test_the_keys_are_explained_and_escape_ends_a_search() -> None:
     assert "the batch with this offset" in browse(Batches("a.log", SEGMENT), ["question_mark"]).page
     seen = browse(Batches("a.log", SEGMENT), ["slash", "'9'", "escape", "down"])

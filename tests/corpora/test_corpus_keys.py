@@ -133,6 +133,7 @@ def test_draws_are_seldom_thrown_away_though_there_are_four_billion_keys() -> No
     assert sum(block_of(last)) == MANY + 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("cardinality", "exponent"), [(50, 1.0), (20_000, 1.0), (5000, 1.5), (5000, 2.0)])
 def test_generated_keys_pass_a_chi_square_test_against_zipfs_law(cardinality: int, exponent: float) -> None:
     workload = workload_of(Keys(kind="zipf", cardinality=cardinality, exponent=exponent), size=4 * MIB)

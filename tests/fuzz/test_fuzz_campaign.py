@@ -415,7 +415,8 @@ KFUZZ_WITHOUT_CLANG = [
 ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_fuzzer(
     atheris_here: None, tmp_path: Path, number: int
 ) -> None:

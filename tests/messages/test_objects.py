@@ -318,6 +318,7 @@ def test_a_repeated_tag_leaves_the_last_one_and_nothing_behind() -> None:
     assert left < 100_000
 
 
+@pytest.mark.full
 def test_decoded_structs_are_freed_with_their_last_reference() -> None:
     definition = parse_definition(
         """{ "name": "Short", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [

@@ -66,9 +66,8 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
     return write
 
 
-@pytest.mark.parametrize(
-    "deadly", [pytest.param(False, id="raises"), pytest.param(True, marks=pytest.mark.full, id="killed")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("deadly", [pytest.param(False, id="raises"), pytest.param(True, id="killed")])
 def test_failed_attempts_change_no_byte_and_leave_no_file(
     spark: Any, expected: dict[str, str], tmp_path: Path, deadly: bool
 ) -> None:
@@ -92,9 +91,8 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
     assert digests(tmp_path / "out") == expected
 
 
-@pytest.mark.parametrize(
-    "named", [pytest.param(False, marks=pytest.mark.full, id="bare"), pytest.param(True, id="sentence")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("named", [pytest.param(False, id="bare"), pytest.param(True, id="sentence")])
 def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_success(
     spark: Any, tmp_path: Path, named: bool
 ) -> None:
