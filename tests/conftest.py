@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
 import tomllib
@@ -57,8 +58,9 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/fuzz/test_planted.py",
     ),
 }
-# In these files, each testee is a group: ``[NAME@VERSION-…]``.
+# In these files, each testee is a group: ``[NAME@VERSION-PERCENT]``, and some have no version.
 BY_TESTEE: Final = ("tests/conformance/test_matrix.py",)
+TESTEE: Final = re.compile(r"\[(.+?)(@[^@]*)?-\d+\]$")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,8 +70,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def group_of(nodeid: str) -> str:
     """The group of a test. Only its id counts, for the process that shares out the tests has nothing else."""
     file, _, test = nodeid.partition("::")
-    if file in BY_TESTEE:
-        return f"{file} {test.partition('[')[2].partition('@')[0]}".rstrip()
+    if file in BY_TESTEE and (found := TESTEE.search(test)):
+        return f"{file} {found[1]}"
     return next((name for name, starts in GROUPS.items() if file.startswith(starts)), file)
 
 

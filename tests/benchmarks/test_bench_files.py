@@ -36,7 +36,7 @@ def test_a_corpus_is_made_in_memory_and_on_the_disk(tmp_path: Path, capsys: pyte
     assert min(float(row[8]) for row in cells) > 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_path_without_a_process_has_a_line(tmp_path: Path) -> None:
     measured(tmp_path, IN_MEMORY)
 

@@ -85,7 +85,7 @@ def test_a_look_at_a_bomb_takes_bounded_memory(bomb: Bomb, words: tuple[str, ...
     require_bounded(done)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_every_look_at_every_bomb_of_the_suite_takes_bounded_memory(tmp_path: Path) -> None:
     bombs = [vector for vector in load_suite("*bomb*") if isinstance(vector.source, BombSource)]
     assert len(bombs) > 8

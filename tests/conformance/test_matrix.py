@@ -38,10 +38,14 @@ def runs() -> Iterator[Any]:
         if testee.name == "kcat":
             continue
         marks = [pytest.mark.java] if testee.language == "java" else []
-        # The testees in other languages have a test each; all of them together take minutes.
-        if testee.language in ("", "python", "java") and testee.name not in SLOW and testee.version != KAFKA_3:
+        is_quick = testee.language in ("", "python", "java") and testee.name not in SLOW
+        if is_quick and testee.version != KAFKA_3:
             yield pytest.param(testee, 4, id=f"{testee.label}-4", marks=marks)
-        yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*marks, pytest.mark.full])
+        # All vectors take minutes in other languages, which have a test of their own for each testee.
+        if not is_quick:
+            yield pytest.param(testee, 10, id=f"{testee.label}-10", marks=[*marks, pytest.mark.full])
+        whole = pytest.mark.full if is_quick else pytest.mark.nightly
+        yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*marks, whole])
 
 
 @pytest.mark.parametrize(("testee", "percent"), list(runs()))

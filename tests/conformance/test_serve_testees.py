@@ -50,14 +50,8 @@ def test_some_families_are_as_expected(testee: Testee) -> None:
     assert "not-asked" not in found.totals()
 
 
-@pytest.mark.parametrize(
-    "testee",
-    [
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("librdkafka", "kafka-consumer")),
-        pytest.param("kcat", marks=pytest.mark.nightly),
-    ],
-    indirect=True,
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("testee", ["librdkafka", "kafka-consumer", "kcat"], indirect=True)
 def test_the_chosen_vectors_are_as_expected(testee: Testee) -> None:
     cases = cases_of(load_suite(kinds=KINDS), ("consumer",))
     found = judged(testee, cases, choose=True)

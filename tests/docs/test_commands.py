@@ -26,7 +26,7 @@ SHOWN: Final = list(commands())
 TABLE: Final[dict[str, Any]] = {
     entry["is"]: entry for entry in tomllib.loads(Path(__file__).with_name("commands.toml").read_text())["command"]
 }
-KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test", "traceback"}
+KEYS: Final = {"is", "run", "exit", "needs", "slow", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
 # Characters that a shell would do something with, outside of quotes or even inside.
 SHELL: Final = set("|&;<>$`*?~#(){}\\\n")
@@ -101,13 +101,15 @@ def _problem(command: Command, place: Path) -> str | None:
 
 
 def _pages() -> list[Any]:
-    """Each page; ``make test`` has the README alone, without its slow commands."""
+    """Each page. ``make test`` has the README alone; slow commands are left to ``make test-nightly``."""
     made = []
     for page in dict.fromkeys(command.page for command in SHOWN):
         run = [command for command in SHOWN if command.page == page and "skip" not in TABLE.get(command.text, {})]
-        if page == "README.md":
-            made.append(pytest.param([one for one in run if not TABLE.get(one.text, {}).get("full")], id=page))
-        made.append(pytest.param(run, id=f"{page}-all", marks=pytest.mark.full))
+        quick = [command for command in run if "slow" not in TABLE.get(command.text, {})]
+        if quick:
+            made.append(pytest.param(quick, id=page, marks=[] if page == "README.md" else pytest.mark.full))
+        if len(quick) < len(run):
+            made.append(pytest.param(run, id=f"{page}-all", marks=pytest.mark.nightly))
     return made
 
 

@@ -271,7 +271,7 @@ def test_two_that_need_a_build_at_the_same_time_make_it_once(
 
 
 @pytest.mark.clang
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_change_compiles_the_modules_that_depend_on_it_alone_and_each_state_once(
     clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -211,7 +211,7 @@ def test_a_hang_is_placed_by_its_outermost_function_a_crash_by_its_innermost_lin
 
 
 @pytest.mark.clang
-@pytest.mark.full
+@pytest.mark.nightly
 def test_each_kind_of_fault_in_a_planted_peer_is_found(
     clang_here: None, planted: Peer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import counts, releases, require_tool
+from conftest import require_tool
 from release_counts import COUNTS
 
 from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_messages
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report.differences import keep, sentences
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.catalogues import RECORDS
 
 # The number of mutants of each version, and the number of samples that are written and read.
@@ -22,9 +23,16 @@ GROUPS = {"clients": KINDS, "client_records": RECORD_KINDS, "records": RECORD_KI
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("release", releases())
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("mutants_of_each", counts(4, MUTANTS))
+@pytest.mark.parametrize(
+    ("release", "mutants_of_each"),
+    [
+        (LATEST, 4),
+        pytest.param(LATEST, MUTANTS, marks=pytest.mark.full),
+        pytest.param(KAFKA_3, 4, marks=pytest.mark.full),
+        pytest.param(KAFKA_3, MUTANTS, marks=pytest.mark.nightly),
+    ],
+)
 def test_every_message_kind_and_version_agrees(release: str, group: str, mutants_of_each: int, tmp_path: Path) -> None:
     name = RECORDS[release] if group == "records" else release
     versions, mutants, rewritten, ruled = COUNTS[release]["agreement"][group]

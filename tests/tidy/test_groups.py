@@ -16,6 +16,7 @@ def test_a_group_is_a_file_or_those_that_share_a_fixture_or_a_testee_of_the_matr
     assert conftest.group_of("tests/cli/test_a.py::test_b[x@y]") == "tests/cli/test_a.py"
     matrix = "tests/conformance/test_matrix.py"
     assert conftest.group_of(f"{matrix}::test_a[kafka-go@1.2-100]") == f"{matrix} kafka-go"
+    assert conftest.group_of(f"{matrix}::test_a[kafka-python-4]") == f"{matrix} kafka-python"
     assert conftest.group_of(f"{matrix}::test_b") == matrix
 
 
