@@ -37,7 +37,7 @@ class Address:
         )
 
     @staticmethod
-    def told(host: str | None, port: int) -> Address:
+    def advertised(host: str | None, port: int) -> Address:
         """The address that a broker names. It may have a :attr:`flaw`."""
         return Address(foreign_text(host or "", bytes_max=HOST_CHARACTERS_MAX + 1), port)
 

@@ -237,7 +237,7 @@ class Cluster:
 
         async def ask() -> Message:
             link = await self._any()
-            answer = await link.ask("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
+            answer = await link.call("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
             # Somebody else may have been faster.
             answer["topics"] = [one for one in answer["topics"] if one["errorCode"] != TOPIC_EXISTS]
             return answer
@@ -253,7 +253,7 @@ class Cluster:
         """Delete topics, once. ``ConnectionLost``, ``BrokerError`` or ``UsageError`` if that cannot be done."""
         link = await self._any()
         values = {"topicNames": list(names), "timeoutMs": self.settings.timeout_ms}
-        code, message = first_error(await link.ask("DeleteTopics", values))
+        code, message = first_error(await link.call("DeleteTopics", values))
         if code:
             raise BrokerError("the topics cannot be deleted", code, message)
 
@@ -262,7 +262,7 @@ class Cluster:
         resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": [name]}
         try:
             link = await self._any()
-            answer = await link.ask("DescribeConfigs", {"resources": [resource]})
+            answer = await link.call("DescribeConfigs", {"resources": [resource]})
         except (UsageError, ConnectionLost):
             return None
         found = (one["value"] for result in answer["results"] for one in result["configs"] or () if one["name"] == name)
@@ -274,7 +274,7 @@ class Cluster:
 
         async def ask() -> Message:
             link = await self._any()
-            return await link.ask("Metadata", values)
+            return await link.call("Metadata", values)
 
         attempt = 0
         while True:
@@ -309,16 +309,16 @@ class Cluster:
         """Remember where a broker is. The user's own address has a number below 0."""
         if broker < 0:
             return
-        self._addresses[broker] = Address.told(host, port)
+        self._addresses[broker] = Address.advertised(host, port)
         if len(self._addresses) > BROKERS_MAX:
             raise ClusterFailed(f"{self.settings.bootstrap} names more than {BROKERS_MAX} brokers; look at it")
 
     @property
     def generation(self) -> int:
-        """How often the leaders were asked for; for :meth:`look_again`."""
+        """How often the leaders were asked for; for :meth:`refresh_leaders`."""
         return self._generation
 
-    async def look_again(self, topic: str, generation: int) -> None:
+    async def refresh_leaders(self, topic: str, generation: int) -> None:
         """Ask for the leaders of a topic, unless somebody has done so since ``generation``."""
         async with self._metadata:
             if self._generation == generation:
@@ -368,7 +368,7 @@ class Cluster:
 
         async def ask() -> Message:
             link = await self._any() if id is None else await self.link(await self._coordinator(id))
-            return await link.ask(api, values)
+            return await link.call(api, values)
 
         def moved() -> None:
             if id is not None:
@@ -381,7 +381,7 @@ class Cluster:
 
             async def ask() -> Message:
                 link = await self._any()
-                return await link.ask("FindCoordinator", {"key": id, "keyType": TRANSACTION})
+                return await link.call("FindCoordinator", {"key": id, "keyType": TRANSACTION})
 
             answer = await self.until_done("FindCoordinator", ask, moved=lambda: None)
             if answer["nodeId"] < 0:

@@ -213,7 +213,7 @@ class Link:
     async def _learn(self) -> None:
         us = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": __version__}
         for version, values in ((3, us), (0, {})):
-            answer = await self._asked(API_VERSIONS, version, values)
+            answer = await self._answer_bytes(API_VERSIONS, version, values)
             # A broker that is too old for this version answers in version 0.
             is_old = int.from_bytes(answer[4:6], "big", signed=True) == UNSUPPORTED_VERSION
             if is_old and version:
@@ -225,13 +225,13 @@ class Link:
             return
 
     async def _log_in(self, user: str) -> None:
-        said = await self.ask("SaslHandshake", {"mechanism": SASL})
+        said = await self.call("SaslHandshake", {"mechanism": SASL})
         if said["errorCode"]:
             offered = foreign_text(", ".join(said["mechanisms"][:OFFERS_MAX])) or "none"
             raise UsageError(f"{self.address} does not offer SASL/{SASL}, which --user needs; it offers {offered}")
         # Python keeps the bytes of a word that is not UTF-8 as surrogates.
         words = f"\0{user}\0{self.security.password}".encode("utf-8", "surrogateescape")
-        said = await self.ask("SaslAuthenticate", {"authBytes": words})
+        said = await self.call("SaslAuthenticate", {"authBytes": words})
         if said["errorCode"]:
             why_not = foreign_text(said["errorMessage"] or error_name(said["errorCode"]))
             raise UsageError(f"{self.address} refuses the user {user}: {why_not}; check the password")
@@ -245,10 +245,10 @@ class Link:
             raise UsageError(f"{self.address} offers no version of {api} that kfuzz knows; take another broker")
         return known.highest
 
-    async def ask(self, api: str, values: Message, version: int | None = None) -> Message:
+    async def call(self, api: str, values: Message, version: int | None = None) -> Message:
         """The values of the answer; ``ConnectionLost`` if there is none. Errors in it are for the caller."""
         version = self.version(api) if version is None else min(version, self.version(api))
-        return self.read(api, version, await self._asked(api, version, values))
+        return self.read(api, version, await self._answer_bytes(api, version, values))
 
     def read(self, api: str, version: int, answer: bytes) -> Message:
         """The values of an answer; the link is lost, with ``ConnectionLost``, if it cannot be read."""
@@ -258,14 +258,14 @@ class Link:
             self.lose(f"the answer to {api} cannot be read: {error}", GARBLED)
             raise ConnectionLost(f"{self.address}: {self.lost}") from None
 
-    async def _asked(self, api: str, version: int, values: Message) -> bytes:
+    async def _answer_bytes(self, api: str, version: int, values: Message) -> bytes:
         number = self.next_number()
         return await self.answer(number, [request(api, version, number, values)])
 
     async def answer(self, number: int, pieces: list[Any]) -> bytes:
         """Send a request of several buffers, and wait for its answer. ``ConnectionLost`` if there is none."""
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
-        self.send(number, pieces, lambda data: _give(answer, data))
+        self.send(number, pieces, lambda data: _set_answer(answer, data))
         # If no answer comes in time, the link is closed and this raises.
         if (data := await answer) is None:
             raise ConnectionLost(f"{self.address}: {self.lost}")
@@ -402,7 +402,7 @@ class Link:
                     self.lose("the broker closed the connection")
                     return
                 self._in += data
-                self._take_answers()
+                self._read_answers()
                 # A TLS socket may hold more than the loop can see.
                 if len(data) < RECEIVE_BYTES and not isinstance(self._socket, ssl.SSLSocket):
                     return
@@ -411,7 +411,7 @@ class Link:
         except OSError as error:
             self.lose(why(error))
 
-    def _take_answers(self) -> None:
+    def _read_answers(self) -> None:
         at = 0
         while len(self._in) - at >= SIZE.size and self.lost is None:
             [size] = SIZE.unpack_from(self._in, at)
@@ -435,7 +435,7 @@ def _set(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def _give(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
+def _set_answer(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
     if not answer.done():
         answer.set_result(data)
 

@@ -573,7 +573,7 @@ class _Campaign:
             own = Deviation(
                 self._truth.label,
                 harm_of(item),
-                error=self._truth.told(item),
+                error=self._truth.described(item),
                 role=item.role,
                 size_bytes=len(data),
                 data=data,

@@ -87,7 +87,7 @@ class Truth:
             return selector(definition, item.request["version"]) + item.data
         return unpack(item.data) if self._target.compresses else item.data
 
-    def told(self, item: Deviation) -> str:
+    def described(self, item: Deviation) -> str:
         """The fault of kfuzz's reading, if the testee is right. A deviation states the fault of the testee's."""
         rest = item.reason.removeprefix(f"{item.error}; ")
         if rest == item.reason or item.harm in SWAPPED:
@@ -157,13 +157,13 @@ class Truth:
             is_last = self._last_look.is_set()
             if is_last or time.monotonic() - looked_at >= PAUSE_S:
                 looked_at = time.monotonic()
-                yield from self._until_told(self._new())
+                yield from self._as_answered(self._new())
             sample = self._samples.take(PAUSE_S)
-            yield from self._until_told(sample)
+            yield from self._as_answered(sample)
             if self._at_once.is_set() or (is_last and not sample):
                 return
 
-    def _until_told(self, inputs: Iterable[bytes]) -> Iterator[bytes]:
+    def _as_answered(self, inputs: Iterable[bytes]) -> Iterator[bytes]:
         return takewhile(lambda data: not self._at_once.is_set(), inputs)
 
     def _new(self) -> Iterator[bytes]:

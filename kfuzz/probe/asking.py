@@ -68,7 +68,7 @@ async def _leader(cluster: Cluster, place: Place) -> Link | None:
     link = await cluster.leader(*place, BATCHES)
     if link is None:
         await asyncio.sleep(PAUSE_S)
-        await cluster.look_again(place.topic, generation)
+        await cluster.refresh_leaders(place.topic, generation)
     return link
 
 
@@ -97,7 +97,7 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
         code = said["errorCode"]
         if code in NOT_READY and time.monotonic() < deadline:
             await asyncio.sleep(PAUSE_S)
-            await cluster.look_again(place.topic, cluster.generation)
+            await cluster.refresh_leaders(place.topic, cluster.generation)
             continue
         text = foreign_text(said.get("errorMessage") or "")
         if code:
@@ -150,7 +150,7 @@ async def _fetched(cluster: Cluster, place: Place, offset: int) -> Any:
         "topics": [{"topic": place.topic, "partitions": [partition]}],
     }
     try:
-        answer = await link.ask("Fetch", values)
+        answer = await link.call("Fetch", values)
         said = answer["responses"][0]["partitions"][0] if not answer.get("errorCode") else answer
     except ConnectionLost:
         return link.lost_how

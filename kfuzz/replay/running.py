@@ -211,7 +211,7 @@ async def _drained(cluster: Cluster, report: Report) -> None:
         try:
             if link.lost is not None:
                 raise ConnectionLost(f"{link.address}: {link.lost}")
-            await link.ask(API_VERSIONS, {}, 0)
+            await link.call(API_VERSIONS, {}, 0)
         except ConnectionLost as error:
             report.failure = report.failure or f"{error}: not everything may have arrived"
 

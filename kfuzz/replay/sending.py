@@ -224,7 +224,7 @@ class Sender:
                         f"{self.topic}-{self.partition} has no leader that can be reached{reason}; look at the brokers"
                     )
                 await asyncio.sleep(backoff_s(attempt))
-                await self.cluster.look_again(self.topic, generation)
+                await self.cluster.refresh_leaders(self.topic, generation)
         return None
 
     def _transmit(self, link: Link, sent: Sent) -> None:
@@ -351,7 +351,7 @@ class Sender:
             if error in MOVED:
                 if error != LOST:
                     self._link = None
-                await self.cluster.look_again(self.topic, self.cluster.generation)
+                await self.cluster.refresh_leaders(self.topic, self.cluster.generation)
             try:
                 if producer is not None:
                     await self._ready(producer)

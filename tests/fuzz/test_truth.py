@@ -86,7 +86,7 @@ def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, lia
     item = cause.smallest
     # If the other reader is right, kfuzz accepts what it must refuse.
     assert (cause.count, item.data, harm_of(item)) == (2, GOOD, "accepts")
-    assert truth.told(item) == "kfuzz: accepted; liar@1: rejected"
+    assert truth.described(item) == "kfuzz: accepted; liar@1: rejected"
     assert truth.differences == 2
 
 
@@ -100,9 +100,9 @@ def test_other_contents_are_reported_as_the_reader_s() -> None:
     truth = Truth(Testee("liar", "1", ()), TARGETS["record-batch"], Path())
     wrong = "batch[0].base_offset is 1; expected 2"
     item = deviation(f"{wrong}; kfuzz: accepted; liar@1: accepted", harm="loses", error=wrong)
-    assert truth.told(item) == f"as liar@1 reads it, {item.reason}"
+    assert truth.described(item) == f"as liar@1 reads it, {item.reason}"
     item = deviation("liar@1 died of SIGSEGV", harm="kills", error="died of SIGSEGV")
-    assert truth.told(item) == item.reason
+    assert truth.described(item) == item.reason
 
 
 def test_a_sample_of_the_inputs_is_asked_too(tmp_path: Path, liar: Testee) -> None:

@@ -84,11 +84,11 @@ class Changes:
     def sentences(self) -> list[str]:
         """One sentence per change, worst first, then a count."""
         said = [*self.notes, *self.alone]
-        said += [f"new: {_told(cause)}" for cause in self.appeared]
-        said += [f"gone: {_told(cause)}" for cause in self.gone]
+        said += [f"new: {_described(cause)}" for cause in self.appeared]
+        said += [f"gone: {_described(cause)}" for cause in self.gone]
         for old, new, changed in self.moved:
             is_same = _inputs(old) == _inputs(new)
-            said.append(f"{'other outcomes' if is_same else f'other vectors, {old.count} before'}: {_told(new)}")
+            said.append(f"{'other outcomes' if is_same else f'other vectors, {old.count} before'}: {_described(new)}")
             said += _listed(changed)
         for label, changed in self.others.items():
             said.append(f"{printable(label)}: {counted(len(changed), 'other outcome')} without a cause")
@@ -240,7 +240,7 @@ def _listed(changed: Sequence[Change]) -> list[str]:
     return [*said, f"  … and {more} more; --json has them all"] if more > 0 else said
 
 
-def _told(cause: Cause) -> str:
+def _described(cause: Cause) -> str:
     one = cause.smallest
     words = f"{cause.harm}: {cause.what}; {counted(cause.count, 'vector')}, smallest {_question((one.input, one.role))}"
     return f"{printable(one.implementation)} {words}"

@@ -241,13 +241,13 @@ class Contents:
                 pack["vectors"][vectors[case.vector.id]] = dumped(case.vector)
             given = []
             for testee in self.judged:
-                told = _told(testee, case)
+                told = _answers(testee, case)
                 text = json.dumps(told, sort_keys=True)
                 if text not in answers:
                     answers[text] = len(answers)
                     pack["answers"].append(told)
                 given.append(answers[text])
-            pack["cases"][i] = _asked(case) | self._meaning(case) | {"answers": given}
+            pack["cases"][i] = _question(case) | self._meaning(case) | {"answers": given}
         return packs
 
     def _meaning(self, case: Case) -> dict[str, str]:
@@ -292,7 +292,7 @@ def _finding(case: Case) -> str:
     return str(case.expectation.get("finding", "")) if case.role != ENCODE_ROLE else ""
 
 
-def _told(testee: Column, case: Case) -> list[Any]:
+def _answers(testee: Column, case: Case) -> list[Any]:
     """An implementation's outcome, its standing, its text, the reason, and its answer; none of it if it is withheld."""
     standing, cell = testee.standings[case.key], testee.cells[case.key]
     told: list[Any] = [testee.shown(case.key), standing.status]
@@ -312,7 +312,7 @@ _ACCEPT: Final = {
 }
 
 
-def _asked(case: Case) -> dict[str, Any]:
+def _question(case: Case) -> dict[str, Any]:
     """The question and the expected answer, without empty members."""
     expectation, options = case.expectation, case.vector.options
     settings = [f"{name.replace('_', ' ')}: {json.dumps(value)}" for name, value in options.items()]

@@ -90,12 +90,12 @@ def _causes(causes: Sequence[Cause], shown: int) -> Iterator[RenderableType]:
             harm = cause.harm
             about = harm_named(harm)
             yield Text.assemble("\n", (about.title, _STYLES.get(harm, "bold")), f": {about.why(cause.smallest.role)}")
-        yield Padding(Text("\n".join(map(printable, _told(cause)))), (0, 0, 0, 2), expand=False)
+        yield Padding(Text("\n".join(map(printable, _described(cause)))), (0, 0, 0, 2), expand=False)
     if len(causes) > shown:
         yield Text(f"\nand {len(causes) - shown} more; --causes N, --json or --html shows them")
 
 
-def _told(cause: Cause) -> tuple[str, str]:
+def _described(cause: Cause) -> tuple[str, str]:
     one = cause.smallest
     role = "" if one.role == "consumer" else f" [{one.role}]"
     mark = "!" if cause.is_new else " "

@@ -168,7 +168,7 @@ def read(
     cdef Reading reading = new_verdict(Reading.__new__(Reading))
     cdef Reader reader = reader_of(reading, data, profile, role, limits, topic, True)
     reading.batches = []
-    while reader.handle_stop(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.next_stop()):
         reading.batches.append(batch_of(reader.scan, reader.unreadable))
     reading.take_sums(reader.scan)
     return reading
@@ -198,7 +198,7 @@ def check(
     """
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_of(verdict, data, profile, role, limits, topic, False)
-    while reader.handle_stop(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.next_stop()):
         # Not after each finding: this copies the list.
         if len(verdict.findings) >> 1 > findings_max:
             verdict.leave_out(findings_max)
@@ -212,12 +212,12 @@ def check_with(data, Policy policy not None, *, profile="kafka", limits=DEFAULT_
     """As :func:`check` of a consumer; ``policy`` is asked about each batch that is not refused."""
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_with(policy, verdict, data, profile, "consumer", limits, False)
-    cdef int stop = reader.scan.go_on()
+    cdef int stop = reader.scan.next_stop()
     while reader.handle_stop(stop):
         if stop == AT_PAYLOAD:
             # Its records were not there when the scan came by.
             reader.scan.apply_policy()
-        stop = reader.scan.go_on()
+        stop = reader.scan.next_stop()
     verdict.take_sums(reader.scan)
     return verdict
 
@@ -241,7 +241,7 @@ def batches(
     """
     cdef Reader reader = reader_of(None, data, profile, role, limits, topic, True)
     cdef RecordBatch batch
-    while reader.handle_stop(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.next_stop()):
         reader.raise_fatal()
         batch = batch_of(reader.scan, reader.unreadable)
         yield batch
@@ -256,7 +256,7 @@ def readings(data, *, limits=DEFAULT_LIMITS):
     """
     cdef Reader reader = reader_with(None, None, data, "kafka", "consumer", limits, True)
     cdef Reading reading
-    while reader.handle_stop(reader.scan.go_on()):
+    while reader.handle_stop(reader.scan.next_stop()):
         reader.raise_fatal()
         reading = new_verdict(Reading.__new__(Reading))
         reading.batches = [batch_of(reader.scan, reader.unreadable)]
@@ -284,7 +284,7 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     cdef bint is_readable
     scan.each = True
     while True:
-        stop = scan.go_on()
+        stop = scan.next_stop()
         # Only callers that know the whole file say whether batches follow a cut.
         is_readable = stop != AT_END and reader.handle_stop(stop)
         findings = None
@@ -338,7 +338,7 @@ def chosen(data, Choice choice not None):
     cdef RecordBatch batch
     cdef int stop
     while True:
-        stop = reader.scan.go_on()
+        stop = reader.scan.next_stop()
         if not reader.handle_stop(stop):
             break
         reader.raise_fatal()

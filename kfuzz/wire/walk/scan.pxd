@@ -68,7 +68,7 @@ cdef class Scan:
     cdef int open(self, object data, bint with_rows, Policy policy, int64_t limit) except -1
     cdef void begin_at(self, const uint8_t *p, int64_t n, bint with_rows, int64_t limit) noexcept
     cdef int begin(self) except -1
-    cdef int go_on(self) except -1
+    cdef int next_stop(self) except -1
     cdef int require_memory(self) except -1
     cdef int advance(self) noexcept nogil
     cdef int one_batch(self) noexcept nogil
@@ -87,17 +87,17 @@ cdef class Scan:
 
 cdef class EachRecord:
     cdef Scan scan
-    cdef object look
+    cdef object handle_stop
     cdef int state
     # The rows of stop number `stops`: `i` of `count` have been returned.
     cdef int64_t stops
     cdef int64_t i
     cdef int64_t count
 
-    cdef void open(self, Scan scan, object look) noexcept
+    cdef void open(self, Scan scan, object handle_stop) noexcept
     cdef void begin(self) noexcept
     cdef object next_record(self)
     cdef int next_batch(self) except -1
 
-cdef EachRecord each_record(Scan scan, object look)
+cdef EachRecord each_record(Scan scan, object handle_stop)
 cdef Scan open_scan(object data, bint with_rows, Policy policy, int64_t limit)

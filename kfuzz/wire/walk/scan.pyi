@@ -126,11 +126,12 @@ class Scan:
 class EachRecord(Iterator[Record]):
     """Iterates over the records of all batches that ``scan`` reads.
 
-    The records of a batch without findings are returned at once. At any other stop, ``look`` is called with the result
-    that ``Scan.next`` would return. It returns True if the batch has records to return; otherwise the iteration ends.
+    The records of a batch without findings are returned at once. At any other stop, ``handle_stop`` is called with the
+    result that ``Scan.next`` would return. It returns True if the batch has records to return; otherwise the iteration
+    ends.
     ``RuntimeError`` if two threads use it at once, or if other code has moved the scan to another batch.
     """
 
-    def __init__(self, scan: Scan, look: Callable[[int], bool]) -> None: ...
+    def __init__(self, scan: Scan, handle_stop: Callable[[int], bool]) -> None: ...
     def __iter__(self) -> EachRecord: ...
     def __next__(self) -> Record: ...

@@ -193,9 +193,9 @@ cdef class Scan:
         return 0
 
     def next(self):
-        return self.go_on()
+        return self.next_stop()
 
-    cdef int go_on(self) except -1:
+    cdef int next_stop(self) except -1:
         cdef int state
         self.begin()
         # Releasing the GIL takes as long as reading a small buffer.
@@ -574,12 +574,12 @@ cdef enum:
 cdef class EachRecord:
     """Iterates over the records of all batches; the interface is described in scan.pyi."""
 
-    def __init__(self, Scan scan not None, look not None):
-        self.open(scan, look)
+    def __init__(self, Scan scan not None, handle_stop not None):
+        self.open(scan, handle_stop)
 
-    cdef void open(self, Scan scan, object look) noexcept:
+    cdef void open(self, Scan scan, object handle_stop) noexcept:
         self.scan = scan
-        self.look = look
+        self.handle_stop = handle_stop
         self.begin()
 
     def __iter__(self):
@@ -619,7 +619,7 @@ cdef class EachRecord:
 
     cdef int next_batch(self) except -1:
         """Continue to the next batch that has records to return; 0 if there is none."""
-        cdef int stop = self.scan.go_on()
+        cdef int stop = self.scan.next_stop()
         cdef PyObject *going
         if stop == AT_BATCH and self.scan.report.count == 0:
             return 1
@@ -628,7 +628,7 @@ cdef class EachRecord:
             return 0
         self.state = LOOKING
         # The exception goes to the caller uncaught: catching it needs memory, and there may be none.
-        going = PyObject_CallOneArg(self.look, stop)
+        going = PyObject_CallOneArg(self.handle_stop, stop)
         if going == NULL:
             self.state = FINISHED
             return -1
@@ -637,8 +637,8 @@ cdef class EachRecord:
         return self.state == READING
 
 
-cdef EachRecord each_record(Scan scan, object look):
+cdef EachRecord each_record(Scan scan, object handle_stop):
     """An iterator for compiled callers; calling the type takes three times as long."""
     cdef EachRecord records = EachRecord.__new__(EachRecord)
-    records.open(scan, look)
+    records.open(scan, handle_stop)
     return records

@@ -84,7 +84,7 @@ cdef class Search:
             stop = min(at + STEP_BYTES, last)
             with nogil:
                 while at < stop and found == NOWHERE:
-                    found = self.look(at, min(PLACES, stop - at))
+                    found = self.first_match(at, min(PLACES, stop - at))
                     at += PLACES
             PyErr_CheckSignals()
         if found == NO_MEMORY:
@@ -113,7 +113,7 @@ cdef class Search:
             at += message_size(self.held.p + at, end - at) or end
         return at == end
 
-    cdef int64_t look(self, int64_t at, int count) noexcept nogil:
+    cdef int64_t first_match(self, int64_t at, int count) noexcept nogil:
         """The first of ``count`` places from ``at`` on at which a batch begins; NOWHERE or NO_MEMORY."""
         cdef int64_t longest = self.held.n - at - LOG_OVERHEAD
         cdef uint64_t places = kfuzz_places(self.held.p + at, count, <uint8_t> min(longest >> 24, SIGN - 1))
