@@ -22,7 +22,7 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import RecordBatch
 
 T = TypeVar("T")
-EXAMPLES = 40
+EXAMPLES = 120
 WIDELY = settings(max_examples=EXAMPLES, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 SEARCH = settings(WIDELY, max_examples=2_000)
 
