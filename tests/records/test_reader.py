@@ -151,6 +151,44 @@ def test_iterate_gives_what_decode_gives_over_the_suite() -> None:
             assert outcome(records.iterate, vector.data) == outcome(decoded, vector.data), vector.id
 
 
+@pytest.mark.parametrize("kept_every", [1, 2, 3, 7])
+@pytest.mark.parametrize("reads", [True, False], ids=["read", "unread"])
+def test_a_record_and_its_parts_stay_as_they_are_while_a_loop_continues(kept_every: int, reads: bool) -> None:
+    """A record that nobody holds is used again; one that somebody holds never is, nor any bytes or tuple."""
+    data = records.encode(
+        [
+            RecordBatch(
+                at, at + 39, [Record(at + i, i, b"key-%d" % i, b"v" * i, ((b"h", b"%d" % i),)) for i in range(40)]
+            )
+            for at in (0, 40)
+        ]
+    )
+    kept, parts = [], []
+    for number, record in enumerate(records.iterate(data)):
+        if reads or number % 5 == 0:
+            parts.append((record.key, record.value, record.headers))
+        if number % kept_every == 0:
+            kept.append(record)
+    whole = [record for batch in records.decode(data) for record in batch.records]
+    assert kept == whole[::kept_every]
+    assert parts == [(one.key, one.value, one.headers) for one in whole[:: 1 if reads else 5]]
+
+
+def test_code_that_a_dropped_record_runs_may_use_the_iterator() -> None:
+    class Nested:
+        def __del__(self) -> None:
+            seen.append(next(found).offset)
+
+    data = records.encode([RecordBatch(0, 39, [Record(i, i, None, None) for i in range(40)])])
+    seen: list[int] = []
+    found = records.iterate(data)
+    for record in found:
+        seen.append(record.offset)
+        if record.offset % 10 == 0:
+            record.key = Nested()
+    assert sorted(seen) == list(range(40))
+
+
 def test_iterate_gives_the_records_before_the_batch_that_is_refused() -> None:
     good = records.encode([RecordBatch(0, 1, [Record(0, 1, b"k", b"v"), Record(1, 1, None, None)])])
     found = records.iterate(good + good[:-1] + bytes([good[-1] ^ 1]))

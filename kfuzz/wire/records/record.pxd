@@ -24,6 +24,12 @@ cdef class Record:
     cdef object get_value(self)
     cdef object get_headers(self)
 
+cdef inline void drop_parts(Record record) noexcept:
+    """Drop the objects of key, value and headers."""
+    record.c_key = None
+    record.c_value = None
+    record.c_headers = None
+
 cdef inline bint is_record(object given) noexcept:
     return type(given) is Record
 

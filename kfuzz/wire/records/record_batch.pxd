@@ -97,11 +97,12 @@ cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) 
     record.has_timestamp = not row.untimed
     record.c_attributes = row.attributes
 
-cdef inline Record new_record(const uint8_t *base, object source, const header_t *h, const row_t *row):
-    """A record of a row; its bytes stay in ``source``, where offsets count from ``base``. This runs no Python code."""
-    cdef Record record = Record.__new__(Record)
+cdef inline void fill_record(Record record, const uint8_t *base, object source, const header_t *h,
+                             const row_t *row) noexcept:
+    """Let a record without objects of its own be that of a row. This runs no Python code."""
     fill_fixed(record, h, row)
-    record.source = source
+    if record.source is not source:
+        record.source = source
     record.base = base
     record.key_at = row.key_at
     record.key_unread = row.key_length + 1
@@ -109,4 +110,9 @@ cdef inline Record new_record(const uint8_t *base, object source, const header_t
     record.value_unread = row.value_length + 1
     record.headers_at = row.headers_at
     record.headers_unread = row.header_count
+
+cdef inline Record new_record(const uint8_t *base, object source, const header_t *h, const row_t *row):
+    """A record of a row; its bytes stay in ``source``, where offsets count from ``base``. This runs no Python code."""
+    cdef Record record = Record.__new__(Record)
+    fill_record(record, base, source, h, row)
     return record

@@ -6,6 +6,7 @@ from kfuzz.wire.io.buffer cimport HeldBuffer
 from kfuzz.wire.io.report cimport report_t
 from kfuzz.wire.io.unpack cimport decompressor_t
 from kfuzz.wire.records.message_set cimport message_t
+from kfuzz.wire.records.record cimport Record
 from kfuzz.wire.records.record_batch cimport header_t, rows_t
 from kfuzz.wire.walk.policy cimport Policy
 
@@ -93,10 +94,14 @@ cdef class EachRecord:
     cdef int64_t stops
     cdef int64_t i
     cdef int64_t count
+    # The last two records that were returned.
+    cdef Record last
+    cdef Record before
 
     cdef void open(self, Scan scan, object handle_stop) noexcept
     cdef void begin(self) noexcept
     cdef object next_record(self)
+    cdef Record dropped(self)
     cdef int next_batch(self) except -1
 
 cdef EachRecord each_record(Scan scan, object handle_stop)
