@@ -158,7 +158,7 @@ def start_producers(port: int, transactional_ids: Sequence[str | None]) -> list[
     async def start(link: Link) -> list[tuple[int, int]]:
         given = []
         for id in transactional_ids:
-            said = await link.ask("InitProducerId", {"transactionalId": id, "transactionTimeoutMs": _TIMEOUT_MS})
+            said = await link.call("InitProducerId", {"transactionalId": id, "transactionTimeoutMs": _TIMEOUT_MS})
             assert not said["errorCode"]
             given.append((said["producerId"], said["producerEpoch"]))
         return given
