@@ -94,8 +94,8 @@ campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agre
 		$(BIN)/kfuzz fuzz canary --seed $$seed --seconds 60 --stop-at-first --out out/canary/$$seed; test $$? = 1 || exit 1; \
 	done
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
-	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m full tests/cli/test_looking_memory.py
-	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m full tests/corpora/test_corpus_verify.py
+	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m 'full or nightly' tests/cli/test_looking_memory.py
+	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m nightly tests/corpora/test_corpus_verify.py
 
 sanitize: build ## run every known input under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/kfuzz fuzz --replay --sanitize address

@@ -123,13 +123,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     DURATIONS.write_text(text)
 
 
-def counts(reduced: int, full: int) -> list[Any]:
-    """Two values for ``pytest.mark.parametrize`` or a fixture's ``params``.
+def counts(reduced: int, full: int, nightly: int | None = None) -> list[Any]:
+    """Two or three values for ``pytest.mark.parametrize`` or a fixture's ``params``.
 
-    ``make test`` runs the first. ``make test-full`` runs the second, which has the marker ``full``.
+    ``make test`` runs the first. ``make test-full`` runs the second, which has the marker ``full``, and
+    ``make test-nightly`` the third.
     """
-    assert reduced < full
-    return [pytest.param(reduced), pytest.param(full, marks=pytest.mark.full)]
+    assert reduced < full < (nightly or full + 1)
+    made = [pytest.param(reduced), pytest.param(full, marks=pytest.mark.full)]
+    return made if nightly is None else [*made, pytest.param(nightly, marks=pytest.mark.nightly)]
 
 
 def releases() -> list[Any]:

@@ -214,7 +214,7 @@ def test_a_field_is_the_same_after_it_was_kept() -> None:
     assert str(field) == "batch[0].payload.records[1].key at byte 12 (1 byte)"
 
 
-@pytest.mark.parametrize("inputs", counts(60, 1000))
+@pytest.mark.parametrize("inputs", counts(60, 1000, 4000))
 def test_any_bytes_can_be_searched(inputs: int) -> None:
     """The answers are as good as random, so every kind of change is made."""
 

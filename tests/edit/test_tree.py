@@ -36,7 +36,7 @@ def nodes(tree: Node) -> list[Node]:
     return [node for part in tree.parts for node in (part, *nodes(part))]
 
 
-@pytest.mark.parametrize("mutants", counts(100, 5_000))
+@pytest.mark.parametrize("mutants", counts(100, 5_000, 20_000))
 def test_a_tree_is_the_same_bytes_whatever_they_are(mutants: int) -> None:
     inputs: list[tuple[bytes, Message | None]] = [(Mutator(7).input_at(i), None) for i in range(mutants)]
     step = 1 if mutants > 100 else 5

@@ -154,7 +154,7 @@ def test_iterate_gives_what_decode_gives_over_the_suite() -> None:
 @pytest.mark.parametrize("kept_every", [1, 2, 3, 7])
 @pytest.mark.parametrize("reads", [True, False], ids=["read", "unread"])
 def test_a_record_and_its_parts_stay_as_they_are_while_a_loop_continues(kept_every: int, reads: bool) -> None:
-    """A record that nobody holds is used again; one that somebody holds never is, nor any bytes or tuple."""
+    """`iterate` fills only those records again that nobody holds any more, and no bytes or tuple."""
     data = records.encode(
         [
             RecordBatch(
