@@ -51,7 +51,7 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
-# An entry that is no cause raises one of these.
+# Reading an entry of causes.json raises one of these, if the entry is not the form of a cause.
 ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError)
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
@@ -197,8 +197,9 @@ def truth_of(item: Deviation, implementation: str) -> str:
 
 
 def load(path: Path) -> list[Cause]:
-    """The causes in the file ``causes.json`` of a campaign; none if there is no such file. ``UsageError`` for a file
-    that no campaign wrote.
+    """Read the causes in ``causes.json`` of a campaign. Without that file there are none.
+
+    ``UsageError`` if no campaign of this kfuzz wrote the file.
     """
     if not path.is_file():
         return []

@@ -176,7 +176,7 @@ def as_differential(kept: KeptInput) -> KeptInput:
 
 
 def as_it_is(kept: KeptInput) -> KeptInput:
-    """The input after another run: under the oracle that found it, with the code as it is now.
+    """Run the input again, with today's code and the oracle that found it, and return it with the result.
 
     A deviation in record batches becomes one of ``DIFFERENTIAL``, with the testee's answer. ``UsageError`` if
     nothing fails any more, or if the testee is missing.

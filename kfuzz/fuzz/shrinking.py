@@ -81,7 +81,7 @@ def _may_walk(target: Target, cause: Cause) -> bool:
 
 
 def _smaller(trier: Trier, target: Target, cause: Cause) -> Find | None:
-    """Look for a smaller input of ``cause``. Returns what it breaks, or None if there is none."""
+    """Look for a smaller input with the same cause, and return its find; None if no smaller input has it."""
     best: dict[bytes, Find] = {}
     asking = _Asking(trier, target, cause)
 

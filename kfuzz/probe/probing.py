@@ -221,9 +221,9 @@ class ProbedBroker:
     async def _learn_limit(self) -> None:
         """Ask the broker once for its ``max.message.bytes``, which judgements depend on."""
         self._knows_limit = True
-        told = await self._cluster.config(self._topic, MAX_MESSAGE_BYTES) or ""
-        if told.isascii() and told.isdigit() and len(told) <= len(str(INT32_MAX)) and 0 < int(told) <= INT32_MAX:
-            self.max_message_bytes = int(told)
+        value = await self._cluster.config(self._topic, MAX_MESSAGE_BYTES) or ""
+        if value.isascii() and value.isdigit() and len(value) <= len(str(INT32_MAX)) and 0 < int(value) <= INT32_MAX:
+            self.max_message_bytes = int(value)
 
     async def _place(self, config: Config, wanted: int) -> Place:
         """A free partition. It is taken when it is used."""

@@ -280,17 +280,17 @@ class Sender:
             self._failed.append(sent)
 
     def _acknowledged(self, sent: Sent, now_ns: int | None) -> None:
-        told, batch = self.topic_report, sent.batch
+        topic, batch = self.topic_report, sent.batch
         if sent.producer is not None:
             sent.producer.known = True
-        told.sent.add(1, batch.records, len(batch.data))
+        topic.sent.add(1, batch.records, len(batch.data))
         if batch.converted:
-            told.converted.add(1, batch.records, len(batch.data))
+            topic.converted.add(1, batch.records, len(batch.data))
         if sent.number < self._latest:
-            told.reordered += batch.records
+            topic.reordered += batch.records
         self._latest = max(self._latest, sent.number)
         if now_ns is not None:
-            told.latency.record_value(max(1, (now_ns - sent.began_ns) // 1000))
+            topic.latency.record_value(max(1, (now_ns - sent.began_ns) // 1000))
 
     async def _changed(self) -> None:
         """Wait for the next answer."""

@@ -241,11 +241,11 @@ class Contents:
                 pack["vectors"][vectors[case.vector.id]] = dumped(case.vector)
             given = []
             for testee in self.judged:
-                told = _answers(testee, case)
-                text = json.dumps(told, sort_keys=True)
+                answer = _answers(testee, case)
+                text = json.dumps(answer, sort_keys=True)
                 if text not in answers:
                     answers[text] = len(answers)
-                    pack["answers"].append(told)
+                    pack["answers"].append(answer)
                 given.append(answers[text])
             pack["cases"][i] = _question(case) | self._meaning(case) | {"answers": given}
         return packs
