@@ -51,7 +51,9 @@ def drawn(strategy: st.SearchStrategy[T], examples: int = EXAMPLES) -> list[T]:
     return made
 
 
-@pytest.mark.parametrize("magics", [(2,), (0,), (1,), (0, 1, 2)])
+@pytest.mark.parametrize(
+    "magics", [(2,), (0, 1, 2), *(pytest.param(one, marks=pytest.mark.full) for one in ((0,), (1,)))]
+)
 def test_valid_bytes_have_no_findings(magics: tuple[int, ...]) -> None:
     counts: Counter[Any] = Counter()
     for data in drawn(strategies.batch_bytes(magics=magics)):

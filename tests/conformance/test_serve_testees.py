@@ -38,9 +38,10 @@ def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Column:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "testee",
-    ["librdkafka", *(pytest.param(name, marks=pytest.mark.full) for name in ("kcat", "kafka-consumer"))],
+    ["librdkafka", "kcat", "kafka-consumer"],
     indirect=True,
 )
 def test_some_families_are_as_expected(testee: Testee) -> None:

@@ -43,7 +43,9 @@ def test_a_testee_that_dies_is_one_crash() -> None:
     assert cell.text == "died of SIGSEGV: wild pointer"
 
 
-@pytest.mark.parametrize("how", [[], ["sleep"]], ids=["burning", "sleeping"])
+@pytest.mark.parametrize(
+    "how", [pytest.param([], id="burning"), pytest.param(["sleep"], id="sleeping", marks=pytest.mark.full)]
+)
 def test_a_testee_that_hangs_is_one_timeout(how: list[str]) -> None:
     cell = outcome_of(wicked("hangs", *how)).cells[TRAP]
     assert cell.outcome == "timeout"

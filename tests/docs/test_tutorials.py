@@ -104,7 +104,7 @@ def programs(made: list[Step], folder: Path) -> Iterator[Callable[[str], str]]:
         yield lambda block: block.replace(BROKER, f"127.0.0.1:{broker.port}")
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_works_word_for_word(page: Path, tmp_path: Path) -> None:
     made = steps(page)

@@ -167,6 +167,7 @@ def test_messages_come_without_the_mutator(tmp_path: Path, capsys: pytest.Captur
     assert document["dictionary"].endswith("kfuzz.dict")
 
 
+@pytest.mark.full
 def test_without_a_compiler_there_is_a_sentence_and_no_half_of_a_library(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

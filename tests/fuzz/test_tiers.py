@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, cast
 
 import pytest
+from conftest import counts
 from typing_extensions import Buffer
 
 from kfuzz import records
@@ -44,7 +45,7 @@ def counted(first: First, inputs: Iterator[bytes], *, all_twice: bool = False) -
 
 
 @pytest.mark.parametrize("role", ["consumer", "broker", "log"])
-@pytest.mark.parametrize("count", [pytest.param(20_000), pytest.param(500_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", counts(20_000, 200_000, 500_000))
 def test_mutants_of_batches_pass(role: Role, count: int) -> None:
     known = seeds(TARGETS["record-batch"])
     twice, there = counted(Records(role), islice(Mutator(3, seeds=known, role=role), count))

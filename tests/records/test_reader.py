@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 import pytest
+from conftest import counts
 
 from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
@@ -142,12 +143,13 @@ def outcome(read: Callable[[bytes], Iterable[Record]], data: bytes) -> list[Reco
         return error.finding
 
 
-def test_iterate_gives_what_decode_gives_over_the_suite() -> None:
+@pytest.mark.parametrize("bytes_max", counts(1 << 13, 1 << 20))
+def test_iterate_gives_what_decode_gives_over_the_suite(bytes_max: int) -> None:
     def decoded(data: bytes) -> list[Record]:
         return [record for batch in records.decode(data) for record in batch.records]
 
     for vector in load_suite():
-        if len(vector.data) <= 1 << 20:
+        if len(vector.data) <= bytes_max:
             assert outcome(records.iterate, vector.data) == outcome(decoded, vector.data), vector.id
 
 

@@ -118,10 +118,9 @@ def sent(broker: Broker, log: Path, prefix: str, **settings: Any) -> Report:
     return replay(parts, chosen)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@pytest.mark.parametrize(
-    "convert", [pytest.param(True, id="convert", marks=pytest.mark.full), pytest.param(False, id="as-is")]
-)
+@pytest.mark.parametrize("convert", [True, False], ids=["convert", "as-is"])
 def test_a_consumer_reads_the_sendable_part_of_the_log(
     broker: Broker, log: Path, convert: bool, isolation: str, request: pytest.FixtureRequest
 ) -> None:

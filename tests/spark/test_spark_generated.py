@@ -124,6 +124,7 @@ def test_a_wrong_option_is_answered_in_one_sentence(
 # ------------------------------------------------------------------------------------------------ on Spark
 
 
+@pytest.mark.full
 def test_spark_makes_the_records_that_are_read_of_the_written_corpus(
     spark: Any,
     workload: tuple[Path, Workload],

@@ -52,6 +52,7 @@ def test_shares_divide_partitions_and_bounds(log: Path) -> None:
     assert shares([Part("t", 0, ())], settings, 4)[0].settings.records == 0
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, log: Path) -> None:
     from kfuzz.spark.replaying import replay

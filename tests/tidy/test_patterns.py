@@ -130,7 +130,7 @@ def the_patterns() -> Iterator[tuple[str, str, re.Pattern[Any], Iterable[str]]]:
         yield "kfuzz.fuzz.causes", name, causes._pattern(getattr(causes, name), "kfuzz"), ("match",)
 
 
-@pytest.mark.parametrize("size", counts(20_000, 300_000, 1_000_000))
+@pytest.mark.parametrize("size", counts(20_000, 100_000, 1_000_000))
 def test_each_pattern_is_linear(size: int, in_time: None) -> None:
     slow = []
     tried = 0
@@ -161,7 +161,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("size", counts(20_000, 300_000, 1_000_000))
+@pytest.mark.parametrize("size", counts(20_000, 100_000, 1_000_000))
 @pytest.mark.parametrize("letters", HOSTILE, ids=repr)
 def test_a_long_text_of_any_letters_is_read_at_once(letters: str, size: int, in_time: None) -> None:
     text = letters * (size // len(letters))

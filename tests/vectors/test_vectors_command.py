@@ -70,6 +70,7 @@ def test_build_check_ends_with_1_where_files_are_missing_and_writes_nothing(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_build_check_of_the_committed_suite_ends_with_0() -> None:
     code, out, _ = outcome("vectors", "build", "--check")
     assert (code, out.rpartition(": ")[2]) == (0, "as built\n")
