@@ -389,6 +389,7 @@ def from_the_suite() -> list[tuple[bytes, bytes]]:
     return [(key, value) for key, value in found if len(key) >= 4 and int.from_bytes(key[2:4], "big") < 7]
 
 
+@pytest.mark.full
 @pytest.mark.java
 def test_kafka_reads_and_writes_the_same(kafka: RunningTestee) -> None:
     examples: list[ControlRecord] = [record_of(kind, value) for kind, value, _ in KNOWN]

@@ -134,9 +134,8 @@ def _aborts_later(segment: Segment, batch: records.RecordBatch) -> bool:
     return markers[batch.producer_id]
 
 
-@pytest.mark.parametrize(
-    "workload", [pytest.param(WORKLOAD, id="create", marks=pytest.mark.full), pytest.param(LOG_APPEND, id="log-append")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("workload", [WORKLOAD, LOG_APPEND], ids=["create", "log-append"])
 def test_cleaned_segments_have_what_kafkas_cleaner_leaves(workload: Workload) -> None:
     seen: Counter[str] = Counter()
     plain = list(Plan(before_of(workload)))

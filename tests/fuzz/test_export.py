@@ -55,12 +55,14 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_the_kit_has_every_seed_the_dictionary_and_the_mutator(kit: Path) -> None:
     assert {path.read_bytes() for path in (kit / "seeds").iterdir()} == set(seeds(TARGETS["record-batch"]))
     assert (kit / "kfuzz.dict").read_text().count("=") > 20
     assert sorted(path.name for path in kit.iterdir()) == ["kfuzz.dict", "libkfuzz_mutator.so", "seeds"]
 
 
+@pytest.mark.full
 def test_the_mutator_has_the_hooks_of_afl_and_of_libfuzzer(kit: Path) -> None:
     library = ctypes.CDLL(str(kit / "libkfuzz_mutator.so"))
     assert library.LLVMFuzzerCustomMutator
@@ -106,6 +108,7 @@ def run_libfuzzer(kit: Path, folder: Path, *link: str) -> tuple[int, int, int, s
     return int(calls[1]), int(calls[2]), int(calls[3]), done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_a_libfuzzer_of_c_calls_the_mutator_which_leaves_some_inputs_to_it(kit: Path, tmp_path: Path) -> None:
     calls, structured, crossed, said = run_libfuzzer(kit, tmp_path, EXPORTED)
@@ -115,6 +118,7 @@ def test_a_libfuzzer_of_c_calls_the_mutator_which_leaves_some_inputs_to_it(kit: 
     assert "LLVMFuzzerMutate" not in said
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_the_mutator_tells_how_to_link_a_libfuzzer_that_hides_its_own_mutations(kit: Path, tmp_path: Path) -> None:
     calls, structured, crossed, said = run_libfuzzer(kit, tmp_path)

@@ -157,7 +157,7 @@ def ahead(tmp_path: Path) -> Ahead:
     [
         (b"signal", "crash", "killed by SIGKILL"),
         (b"exit", "crash", "exit code 3 and no output"),
-        (b"loop", "timeout", "no end after 2 s"),
+        pytest.param(b"loop", "timeout", "no end after 2 s", marks=pytest.mark.full),
     ],
 )
 def test_an_input_that_ends_or_hangs_a_child_is_found_and_the_next_has_another_child(

@@ -240,6 +240,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[tuple[str, RunningTestee]]
         yield request.param, testee
 
 
+@pytest.mark.full
 @pytest.mark.java
 def test_kafkas_objects_have_the_same_defaults_after_they_held_other_values(kafka: tuple[str, RunningTestee]) -> None:
     release, testee = kafka

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from conftest import counts
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
@@ -84,9 +85,10 @@ def test_every_length_around_what_a_view_holds(count: int) -> None:
     assert rows_in(records.columns(data)) == rows_of(data)
 
 
-def test_the_suite_reads_the_same_in_columns_and_is_refused_with_the_same_finding() -> None:
+@pytest.mark.parametrize("bytes_max", counts(1 << 13, 1 << 20))
+def test_the_suite_reads_the_same_in_columns_and_is_refused_with_the_same_finding(bytes_max: int) -> None:
     for vector in load_suite():
-        if len(vector.data) > 1 << 20:
+        if len(vector.data) > bytes_max:
             continue
         fatal = records.read(vector.data).fatal
         if fatal is None:
