@@ -40,10 +40,13 @@ class _Group:
     is_assigned: bool = False
     offsets: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
 
-    def refusal(self, member_id: str, generation: int) -> int:
+    def refusal(self, caller: Caller, member_id: str, generation: int) -> int:
         """The error for a request that is not from a member of this generation; otherwise 0."""
-        if member_id not in self.members:
+        member = self.members.get(member_id)
+        if member is None:
             return CODES["UNKNOWN_MEMBER_ID"]
+        # A client may come back on another connection.
+        member.caller = caller
         return NO_ERROR if generation == self.generation else CODES["ILLEGAL_GENERATION"]
 
     def common(self, protocols: list[Values]) -> str | None:
@@ -112,7 +115,10 @@ class Groups:
 
     def gone(self, caller: Caller) -> None:
         """Remove the members that joined on a connection which is closed now."""
-        for group in self._groups.values():
+        for name, group in self._groups.items():
+            # A client leaves a coordinator that has moved, but not its group.
+            if self.cluster.coordinator(name) != caller.node_id:
+                continue
             group.drop([member_id for member_id, member in group.members.items() if member.caller is caller])
 
     def _group(self, asked: Asked, name: str) -> tuple[_Group, int]:
@@ -131,10 +137,6 @@ class Groups:
             error = error or CODES["INCONSISTENT_GROUP_PROTOCOL"]
         if error:
             return {"errorCode": error, "memberId": member_id}, 0
-        for each_id, each in list(group.members.items()):
-            # A static member that has started again takes the place of the one before.
-            if instance_id is not None and each.instance_id == instance_id and each_id != member_id:
-                del group.members[each_id]
         if not member_id:
             group.numbered += 1
             member_id = f"{asked.client_id}-member-{group.numbered}"
@@ -147,7 +149,7 @@ class Groups:
     def SyncGroup(self, asked: Asked) -> tuple[Values | Held, int]:
         values = asked.values
         group, error = self._group(asked, values["groupId"])
-        error = error or group.refusal(values["memberId"], values["generationId"])
+        error = error or group.refusal(asked.caller, values["memberId"], values["generationId"])
         if error or group.is_joining:
             return {"errorCode": error or CODES["REBALANCE_IN_PROGRESS"]}, 0
         group.members[values["memberId"]].sync = held = Held(group.rejoin)
@@ -171,21 +173,17 @@ class Groups:
     def Heartbeat(self, asked: Asked) -> tuple[Values, int]:
         values = asked.values
         group, error = self._group(asked, values["groupId"])
-        error = error or group.refusal(values["memberId"], values["generationId"])
+        error = error or group.refusal(asked.caller, values["memberId"], values["generationId"])
         return {"errorCode": error or (CODES["REBALANCE_IN_PROGRESS"] if group.is_joining else NO_ERROR)}, 0
 
     def LeaveGroup(self, asked: Asked) -> tuple[Values, int]:
         group, error = self._group(asked, asked.values["groupId"])
-        one = [{"memberId": asked.values["memberId"], "groupInstanceId": None}]
-        leaving = one if asked.version < 3 else asked.values["members"]
+        one = {"memberId": asked.values["memberId"], "groupInstanceId": None}
         members = []
-        for each in leaving:
-            [member_id, instance_id] = each["memberId"], each["groupInstanceId"]
-            if instance_id is not None and not member_id:
-                same = (key for key, member in group.members.items() if member.instance_id == instance_id)
-                member_id = next(same, "")
-            unknown = NO_ERROR if member_id in group.members else CODES["UNKNOWN_MEMBER_ID"]
-            members.append({"memberId": member_id, "groupInstanceId": instance_id, "errorCode": unknown})
+        for each in [one] if asked.version < 3 else asked.values["members"]:
+            unknown = NO_ERROR if each["memberId"] in group.members else CODES["UNKNOWN_MEMBER_ID"]
+            told = {"memberId": each["memberId"], "groupInstanceId": each["groupInstanceId"]}
+            members.append(told | {"errorCode": unknown})
         if not error:
             group.drop(one["memberId"] for one in members)
         if asked.version < 3:
@@ -218,7 +216,7 @@ class Groups:
         values = asked.values
         group, error = self._group(asked, values["groupId"])
         if not error and values["memberId"]:
-            error = group.refusal(values["memberId"], values["generationIdOrMemberEpoch"])
+            error = group.refusal(asked.caller, values["memberId"], values["generationIdOrMemberEpoch"])
         topics = []
         for one in values["topics"]:
             name = self.cluster.name_of(one)

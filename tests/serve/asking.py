@@ -51,11 +51,12 @@ def response(api: str, version: int, answer: bytes, number: int = 7) -> dict[str
 class Client:
     """A raw socket's side of the conversation."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, port: int | None = None) -> None:
         self.server = server
+        self.port = port or server.port
 
     async def __aenter__(self) -> Client:
-        self.reader, self.writer = await asyncio.open_connection(self.server.host, self.server.port)
+        self.reader, self.writer = await asyncio.open_connection(self.server.host, self.port)
         return self
 
     async def __aexit__(self, *error: object) -> None:

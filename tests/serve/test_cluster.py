@@ -242,14 +242,11 @@ def test_three_brokers_are_ready_at_once_and_each_answers_for_itself() -> None:
             name = next(iter(server.broker.cluster.topics)).name
             errors = []
             for node, port in ports.items():
-                reader, writer = await asyncio.open_connection(server.host, port)
-                client = Client(server)
-                client.reader, client.writer = reader, writer
-                told = await client.ask("Metadata", 12, {"topics": []})
-                assert {one["nodeId"]: one["port"] for one in told["brokers"]} == ports
-                fed_to(server, {"move": name, "to": node})
-                errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
-                writer.close()
+                async with Client(server, port) as client:
+                    told = await client.ask("Metadata", 12, {"topics": []})
+                    assert {one["nodeId"]: one["port"] for one in told["brokers"]} == ports
+                    fed_to(server, {"move": name, "to": node})
+                    errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
             assert errors == [0, 0, 0]
 
     asyncio.run(scenario())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from serve.asking import HERE, Client, asked, fed, request, run
 
-from kfuzz.serve import Broker, Server, Topics
+from kfuzz.serve import Broker, Server, Settings, Topics
 from kfuzz.serve import cluster as serving
 
 BOTH = [{"name": "range", "metadata": b"r"}, {"name": "sticky", "metadata": b"s"}]
@@ -91,12 +91,32 @@ def test_protocols_that_not_all_members_have_are_refused() -> None:
     assert run(scenario) == []
 
 
-def test_a_static_member_takes_its_own_place() -> None:
+def test_a_group_survives_the_move_of_its_coordinator() -> None:
+    async def scenario() -> None:
+        async with Server(Topics(), Settings(brokers=2)) as server:
+            old = Client(server)
+            async with old:
+                joined = await join(old)
+                server.broker.cluster.coordinators["g"] = 2
+                assert (await old.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 16
+            new = Client(server, port=server.broker.cluster.ports[2])
+            async with new:
+                while len(server._open) > 1:
+                    await asyncio.sleep(0)
+                assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
+
+    asyncio.run(scenario())
+
+
+def test_members_leave_one_by_one_or_several_at_a_time() -> None:
     broker = Broker(Topics())
-    values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH, "groupInstanceId": "i"}
-    assert [len(asked(broker, "JoinGroup", 5, values)["members"]) for _ in range(2)] == [1, 1]
-    left = {"groupId": "g", "members": [{"memberId": "", "groupInstanceId": "i"}, {"memberId": "x"}]}
+    values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
+    member_id = asked(broker, "JoinGroup", 5, values)["memberId"]
+    left = {"groupId": "g", "members": [{"memberId": member_id}, {"memberId": "x"}]}
     assert [one["errorCode"] for one in asked(broker, "LeaveGroup", 3, left)["members"]] == [0, 25]
+    member_id = asked(broker, "JoinGroup", 5, values)["memberId"]
+    one = {"groupId": "g", "memberId": member_id}
+    assert [asked(broker, "LeaveGroup", 2, one)["errorCode"] for _ in range(2)] == [0, 25]
 
 
 def test_commits_are_kept_while_the_group_has_members() -> None:
