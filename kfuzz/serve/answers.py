@@ -54,6 +54,7 @@ APIS: Final = (
     "Heartbeat",
     "LeaveGroup",
     "SyncGroup",
+    "ConsumerGroupHeartbeat",
     API_VERSIONS,
     "InitProducerId",
     "AddPartitionsToTxn",

@@ -1,4 +1,4 @@
-"""The coordinator of consumer groups of the classic kind.
+"""The coordinator of consumer groups.
 
 Members are known by the connections on which they join. Committed offsets are kept as long as a group has members, so
 a new consumer begins at the start.
@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from kfuzz.serve.cluster import CODES, NO_ERROR, Asked, Caller, Cluster, Held, Values, remember
 
 __all__ = ["Groups"]
+
+# How often members of the newer kind of group send a heartbeat.
+HEARTBEAT_MS: Final = 1000
 
 
 @dataclass
@@ -48,6 +52,11 @@ class _Group:
         # A client may come back on another connection.
         member.caller = caller
         return NO_ERROR if generation == self.generation else CODES["ILLEGAL_GENERATION"]
+
+    def new_id(self, asked: Asked) -> str:
+        """The id of another member."""
+        self.numbered += 1
+        return f"{asked.client_id}-member-{self.numbered}"
 
     def common(self, protocols: list[Values]) -> str | None:
         """The first of these protocols that all members have."""
@@ -138,8 +147,7 @@ class Groups:
         if error:
             return {"errorCode": error, "memberId": member_id}, 0
         if not member_id:
-            group.numbered += 1
-            member_id = f"{asked.client_id}-member-{group.numbered}"
+            member_id = group.new_id(asked)
         group.protocol_type = values["protocolType"]
         held = Held(group.expire)
         group.members[member_id] = _Member(asked.caller, instance_id, protocols, join=held)
@@ -189,6 +197,27 @@ class Groups:
         if asked.version < 3:
             return {"errorCode": error or members[0]["errorCode"]}, 0
         return {"errorCode": error, "members": members}, 0
+
+    def ConsumerGroupHeartbeat(self, asked: Asked) -> tuple[Values, int]:
+        """Groups of the newer kind (KIP-848). A member gets all partitions of its topics, also if there are others."""
+        values = asked.values
+        group, error = self._group(asked, values["groupId"])
+        member_id, epoch, names = values["memberId"], values["memberEpoch"], values["subscribedTopicNames"]
+        if epoch == 0 and not error:
+            member_id = member_id or group.new_id(asked)
+            group.generation = 1
+            group.members[member_id] = _Member(asked.caller, values["instanceId"], [])
+        error = error or (group.refusal(asked.caller, member_id, 1) if epoch >= 0 else NO_ERROR)
+        if error:
+            return {"errorCode": error}, 0
+        told: Values = {"memberId": member_id, "memberEpoch": min(epoch, 1) or 1, "heartbeatIntervalMs": HEARTBEAT_MS}
+        if epoch < 0:
+            group.drop([member_id])
+        elif names is not None:
+            topics = [self.cluster.topics.by_name[name] for name in names if name in self.cluster.topics.by_name]
+            given = [{"topicId": one.id, "partitions": list(range(len(one.partitions)))} for one in topics]
+            told["assignment"] = {"topicPartitions": given}
+        return told, 0
 
     # -- offsets
 

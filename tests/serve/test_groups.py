@@ -146,3 +146,21 @@ def test_groups_and_transactional_ids_of_a_hostile_client_are_bounded() -> None:
     for number in range(serving.KEPT_MAX + 5):
         broker.answer(request("Heartbeat", 3, {"groupId": f"g{number}", "memberId": "", "generationId": 0}), HERE)
     assert len(broker._groups._groups) == serving.KEPT_MAX
+
+
+def test_a_member_of_the_newer_kind_of_group_gets_all_partitions_of_its_topics() -> None:
+    broker = Broker(Topics())
+    fed(broker.cluster, {"topic": "t", "hex": ""}, {"topic": "t", "partition": 1, "hex": ""})
+    topic = broker.cluster.topics.by_name["t"]
+
+    def beat(epoch: int, member_id: str, names: list[str] | None = None) -> dict[str, Any]:
+        values = {"groupId": "g", "memberId": member_id, "memberEpoch": epoch, "subscribedTopicNames": names}
+        return asked(broker, "ConsumerGroupHeartbeat", 0, values)
+
+    joined = beat(0, "", ["t", "no"])
+    assert joined["assignment"] == {"topicPartitions": [{"topicId": topic.id, "partitions": [0, 1]}]}
+    member_id = joined["memberId"]
+    again = beat(joined["memberEpoch"], member_id)
+    assert (again["errorCode"], again["assignment"]) == (0, None)
+    assert beat(-1, member_id)["errorCode"] == 0
+    assert beat(1, member_id)["errorCode"] == 25
