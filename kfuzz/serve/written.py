@@ -10,11 +10,14 @@ from kfuzz import records
 from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker, encode_control
 from kfuzz.errors import RecordsError
 from kfuzz.records.appending import append
+from kfuzz.records.read.limits import Limits
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.topic import Topic as TopicSettings
 from kfuzz.records.stream import Append, ProducerState
 from kfuzz.serve.cluster import CODES
 from kfuzz.serve.topics import AbortedRange, Partition, Step
+from kfuzz.wire.io.layout import TRANSACTIONAL
+from kfuzz.wire.records.record_batch import parse_header
 
 __all__ = ["WrittenPartition"]
 
@@ -25,9 +28,12 @@ REFUSALS: Final = {
     "batch-length-too-large": "UNKNOWN_SERVER_ERROR",
     "compressed-offset-delta-not-index": "UNKNOWN_SERVER_ERROR",
     "batch-too-large": "MESSAGE_TOO_LARGE",
+    "decompressed-size-exceeded": "MESSAGE_TOO_LARGE",
     "log-append-time-produced": "INVALID_TIMESTAMP",
     "timestamp-out-of-range": "INVALID_TIMESTAMP",
 }
+# A batch of a MiB may hold far more; its records become objects for a moment.
+LIMITS: Final = Limits(decompressed_bytes=16 << 20)
 # What is kept of a batch beside its bytes.
 BATCH_BYTES: Final = 1000
 
@@ -84,7 +90,9 @@ class WrittenPartition(Partition):
         """Whole batches from the one with ``offset`` on, until they need more than ``room``."""
         limit = self.last_stable_offset if committed else self.end
         found, size, end = [], 0, offset
-        for one in self._stored[bisect_right(self._stored, offset, key=lambda one: one.last_offset + 1) :]:
+        first = bisect_right(self._stored, offset, key=lambda one: one.last_offset + 1)
+        for place in range(first, len(self._stored)):
+            one = self._stored[place]
             if one.base_offset >= limit or size > room:
                 break
             found.append(one.data)
@@ -100,11 +108,10 @@ class WrittenPartition(Partition):
         """Append a producer's batch as a broker does. Its base offset in the log and no error, or -1 and the error."""
         topic = TopicSettings(first_offset=self.end, leader_epoch=self.leader_epoch)
         try:
-            stored = append(data, topic).data
+            stored = append(data, topic, limits=LIMITS).data
         except RecordsError as error:
-            code = error.finding.code if error.finding is not None else ""
-            return -1, CODES[REFUSALS.get(code, "INVALID_RECORD")]
-        done = self._store(stored)
+            return -1, CODES[REFUSALS.get(error.finding.code, "INVALID_RECORD")]
+        done = self._store(stored, _headed(stored))
         return (-1, CODES[done.error]) if done.error else (done.base_offset or 0, 0)
 
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
@@ -121,14 +128,28 @@ class WrittenPartition(Partition):
             producer_epoch=epoch,
             partition_leader_epoch=self.leader_epoch,
         )
-        done = self._store(records.encode([batch]))
+        done = self._store(records.encode([batch]), batch)
         if done.completed is not None and done.completed.aborted:
             self.aborted.append(AbortedRange(*done.completed[:3]))
 
-    def _store(self, data: bytes) -> Append:
-        [batch] = records.decode(data)
+    def _store(self, data: bytes, batch: records.RecordBatch) -> Append:
         done = self.state.append(batch)
         if done.outcome == "appended":
             self._stored.append(_Stored(batch.base_offset, batch.last_offset, data))
             self.written_bytes += len(data) + BATCH_BYTES
         return done
+
+
+def _headed(data: bytes) -> records.RecordBatch:
+    """A batch with its header only: no more is needed to judge what a producer sends."""
+    base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, _ = parse_header(
+        data, 0
+    )
+    return records.RecordBatch(
+        base_offset,
+        base_offset + last_offset_delta,
+        transactional=bool(attributes & TRANSACTIONAL),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )

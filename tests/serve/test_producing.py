@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -214,3 +215,17 @@ def test_what_clients_write_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(produced(broker)) == 3
     fed(broker.cluster, {"topic": "t", "hex": None}, {"topic": "t", "produce": True})
     assert produce(broker, batch())[0] == 0
+
+
+def test_a_batch_that_decompresses_to_far_more_is_refused_in_little_memory() -> None:
+    bomb = records.encode(
+        [records.RecordBatch(0, 0, [records.Record(0, 1, None, bytes(40 << 20))], compression="zstd")]
+    )
+    assert len(bomb) < 100_000
+    broker = opened()
+    tracemalloc.start()
+    try:
+        assert produce(broker, bomb)[0] == CODES["MESSAGE_TOO_LARGE"]
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
