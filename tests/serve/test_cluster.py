@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import time
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from serve.asking import Client, asked, fed, fetch_of, request, run, topics
 
 from kfuzz import records
+from kfuzz.errors import UsageError
 from kfuzz.serve import Broker, Server, Settings, Topics
 from kfuzz.serve.cluster import CODES, Caller
 from kfuzz.serve.feeding import done
@@ -250,6 +253,22 @@ def test_three_brokers_are_ready_at_once_and_each_answers_for_itself() -> None:
             assert errors == [0, 0, 0]
 
     asyncio.run(scenario())
+
+
+def test_the_brokers_of_a_cluster_have_the_ports_after_the_given_one() -> None:
+    async def ports() -> dict[int, int]:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        async with Server(topics(), Settings(port=port, brokers=2)) as server:
+            assert server.broker.cluster.ports == {1: port, 2: port + 1}
+            return server.broker.cluster.ports
+
+    for _ in range(20):
+        # Another program may have one of the two.
+        with contextlib.suppress(UsageError):
+            assert asyncio.run(ports())
+            return
+    pytest.fail("no two ports are free")
 
 
 # -- epochs

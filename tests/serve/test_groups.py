@@ -108,6 +108,19 @@ def test_a_group_survives_the_move_of_its_coordinator() -> None:
     asyncio.run(scenario())
 
 
+def test_a_member_may_come_back_on_another_connection() -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as new:
+            async with Client(server) as old:
+                joined = await join(old)
+                await new.ask("Heartbeat", 3, _as(joined))
+            while len(server._open) > 1:
+                await asyncio.sleep(0)
+            assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
+
+    run(scenario)
+
+
 def test_members_leave_one_by_one_or_several_at_a_time() -> None:
     broker = Broker(Topics())
     values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}

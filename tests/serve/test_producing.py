@@ -63,8 +63,8 @@ def new_producer(broker: Broker, transactional_id: str | None = None, **more: An
     return got["producerId"], got["producerEpoch"]
 
 
-def add(broker: Broker, transactional_id: str, producer: tuple[int, int], version: int = 3, index: int = 0) -> int:
-    topics = [{"name": "t", "partitions": [index]}]
+def add(broker: Broker, transactional_id: str, producer: tuple[int, int], version: int = 3) -> int:
+    topics = [{"name": "t", "partitions": [0]}]
     if version < 4:
         names = ("TransactionalId", "ProducerId", "ProducerEpoch", "Topics")
         values = {
@@ -128,9 +128,9 @@ def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused() -> None:
     broker = opened()
     producer = new_producer(broker)
     assert new_producer(broker) != producer
-    sent = [produce(broker, batch(sequence, producer)) for sequence in (0, 2, 0, 9)]
-    assert sent == [(0, 0), (0, 2), (0, 0), (CODES["OUT_OF_ORDER_SEQUENCE_NUMBER"], -1)]
-    assert len(stored(broker)[0]) == 2
+    sent = [produce(broker, batch(sequence, producer)) for sequence in (0, 2, 0, 4, 9)]
+    assert sent == [(0, 0), (0, 2), (0, 0), (0, 4), (CODES["OUT_OF_ORDER_SEQUENCE_NUMBER"], -1)]
+    assert [one.base_offset for one in stored(broker)[0]] == [0, 2, 4]
 
 
 @pytest.mark.parametrize(("error", "offset"), [("NOT_LEADER_OR_FOLLOWER", 0), ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", 0)])
@@ -204,7 +204,13 @@ def test_a_second_producer_with_the_same_id_aborts_and_fences_the_first() -> Non
 def test_partitions_that_are_not_there_are_not_added() -> None:
     broker = opened()
     producer = new_producer(broker, "x")
-    assert add(broker, "x", producer, index=7) == CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+    topics = [{"name": "t", "partitions": [0, 7]}]
+    one = {"transactionalId": "x", "producerId": producer[0], "producerEpoch": producer[1], "topics": topics}
+    got = asked(broker, "AddPartitionsToTxn", 4, {"transactions": [one]})["resultsByTransaction"][0]["topicResults"]
+    codes = [each["partitionErrorCode"] for each in got[0]["resultsByPartition"]]
+    assert codes == [CODES["OPERATION_NOT_ATTEMPTED"], CODES["UNKNOWN_TOPIC_OR_PARTITION"]]
+    data = batch(0, producer, transactional=True)
+    assert produce(broker, data, transactional_id="x")[0] == CODES["INVALID_TXN_STATE"]
 
 
 def test_what_clients_write_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
