@@ -45,7 +45,9 @@ def _versions(text: str) -> Versions:
 @click.option(
     "--fetch-versions", type=Word("low-high", _versions), help="Offer only these versions of Fetch.  [default: all]"
 )
-@click.option("--cluster", "brokers", type=click.IntRange(1, NODES_MAX), default=1, help="Run so many brokers.")
+@click.option(
+    "--cluster", "brokers", type=click.IntRange(1, NODES_MAX), default=1, metavar="N", help="Run N brokers, up to 9."
+)
 @click.option("--fetch-sessions", is_flag=True, help="Offer fetch sessions.")
 @click.option("--api-versions-fallback", is_flag=True, help="Refuse versions of ApiVersions as an older broker does.")
 @click.option("--from-stdin", is_flag=True, help="Take topics from standard input instead of the suite.")
@@ -67,7 +69,8 @@ def command(
     """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
 
     A topic has the name of its vector, with dots for slashes, and one partition. A fetch returns exactly the bytes of
-    the vector. Give each vector a fresh consumer, and a fresh process after a crash or a hang.
+    the vector. Give each vector a fresh consumer, and a fresh process after a crash or a hang. With --from-stdin, another
+    program gives the topics; clients can write to some of them.
 
     The first line has the broker's address. After Ctrl-C it prints what clients requested. docs/serve.md has the rules,
     and the form of the lines for --from-stdin.
@@ -79,7 +82,7 @@ def command(
       kfuzz serve
       kfuzz serve "records/v2/count/*" --port 9092
       kfuzz serve "records/v2/*" --fetch-versions 4-11 --json
-      kfuzz serve --from-stdin --json
+      kfuzz serve --from-stdin --cluster 3 --json
     """
     if from_stdin and (globs or root):
         raise UsageError("--from-stdin serves only what it is given; leave out the globs and --vectors")

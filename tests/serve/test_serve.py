@@ -479,10 +479,14 @@ def _by_name(output: str) -> str:
 
 
 def test_the_verb_ends_with_its_standard_input() -> None:
-    with started("--from-stdin") as (process, ready):
+    with started("--from-stdin", "--cluster", "3") as (process, ready):
         assert ready["topics"] == {}
-        out, _ = process.communicate('{"topic": "t1", "hex": ""}\n', timeout=SECONDS_MAX)
-        added, summary = map(json.loads, out.splitlines())
+        assert [one["node_id"] for one in ready["brokers"]] == [1, 2, 3]
+        assert ready["port"] == ready["brokers"][0]["port"]
+        lines = '{"topic": "t1", "hex": ""}\n{"move": "t1", "to": 3}\n'
+        out, _ = process.communicate(lines, timeout=SECONDS_MAX)
+        added, moved, summary = map(json.loads, out.splitlines())
+        assert moved == {"topic": "t1", "leader": 3, "leader_epoch": 1}
         assert (added, summary["requests"]) == ({"topic": "t1", "next_offset": "0"}, {})
         assert process.returncode == 0
 
