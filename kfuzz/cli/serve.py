@@ -69,8 +69,8 @@ def command(
     """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
 
     A topic has the name of its vector, with dots for slashes, and one partition. A fetch returns exactly the bytes of
-    the vector. Give each vector a fresh consumer, and a fresh process after a crash or a hang. With --from-stdin, another
-    program gives the topics; clients can write to some of them.
+    the vector. Give each vector a fresh consumer, and a fresh process after a crash or a hang. With --from-stdin,
+    another program gives the topics; clients can write to some of them.
 
     The first line has the broker's address. After Ctrl-C it prints what clients requested. docs/serve.md has the rules,
     and the form of the lines for --from-stdin.
