@@ -98,4 +98,10 @@ def produce(
 
 
 if __name__ == "__main__":
-    kfuzz_driver.drive({"version": kafka.__version__}, Consumer, produce, rejections=(KafkaError,), package="kafka")
+    kfuzz_driver.drive(
+        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaError,),
+        package="kafka",
+    )
