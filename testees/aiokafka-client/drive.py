@@ -16,7 +16,7 @@ from kfuzz_driver import Failed
 try:
     import aiokafka
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import KafkaError, RecordTooLargeError
 except ImportError as error:
     sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
 
@@ -33,9 +33,10 @@ class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
-        run(self._start(address, TopicPartition(topic, 0), isolation, offset))
+        self.partition = TopicPartition(topic, 0)
+        run(self._start(address, isolation, offset))
 
-    async def _start(self, address: str, partition: TopicPartition, isolation: str, offset: int) -> None:
+    async def _start(self, address: str, isolation: str, offset: int) -> None:
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=address,
             enable_auto_commit=False,
@@ -45,11 +46,16 @@ class Consumer:
             retry_backoff_ms=1,
         )
         await self.consumer.start()
-        self.consumer.assign([partition])
-        self.consumer.seek(partition, offset)
+        self.consumer.assign([self.partition])
+        self.consumer.seek(self.partition, offset)
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        found = run(self.consumer.getmany(timeout_ms=round(timeout_s * 1000)))
+        try:
+            found = run(self.consumer.getmany(timeout_ms=round(timeout_s * 1000)))
+        except RecordTooLargeError as error:
+            # It wants larger fetches, as for a batch that is cut.
+            at = run(self.consumer.position(self.partition))
+            raise Failed("rejected", kfuzz_testee.describe(error), at) from error
         return [
             kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers)
             for records in found.values()
