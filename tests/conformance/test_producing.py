@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from referee_tools import make_vector
+from referee_tools import WICKED, make_vector
 
 from kfuzz import records
 from kfuzz.conformance.judge.compare import (
@@ -19,6 +20,7 @@ from kfuzz.conformance.judge.compare import (
     judge,
     request,
 )
+from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.lines import PRODUCE, Handshake, parse_answer
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
@@ -200,3 +202,19 @@ def test_every_vector_for_producers_is_asked_also_of_brokers_and_encoders() -> N
     assert {role: roles.count(role) for role in set(roles)} == dict.fromkeys(
         ("broker", "encode", "produce"), len(vectors)
     )
+
+
+def test_a_run_says_what_a_producer_loses() -> None:
+    vectors = load_suite(
+        ["produce/contents/header-value-null", "produce/contents/header-value-empty"], kinds=["produce"]
+    )
+    command = [sys.executable, str(WICKED / "forgets.py")]
+    cells = run_cases(command, cases_of(vectors, [PRODUCE_ROLE])).cells
+    assert {name: (cell.outcome, cell.harm, cell.text) for (name, _), cell in cells.items()} == {
+        "produce/contents/header-value-empty": ("pass", "", ""),
+        "produce/contents/header-value-null": (
+            "fail",
+            "loses",
+            "sent other contents: records[0].headers[0].value is empty; expected null",
+        ),
+    }
