@@ -106,5 +106,9 @@ def produce(
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
-        {"version": aiokafka.__version__}, Consumer, produce, rejections=(KafkaError,), package="aiokafka"
+        {"version": aiokafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaError,),
+        package="aiokafka",
     )

@@ -9,6 +9,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_driver
 import kfuzz_testee
+from kfuzz_driver import Failed
 
 try:
     import kafka
@@ -49,6 +50,21 @@ class Consumer:
         self.consumer.close()
 
 
+def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+    try:
+        return producer.send(
+            topic,
+            partition=0,
+            timestamp_ms=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+    except (TypeError, AssertionError) as error:
+        # This is how it says that it does not take such a value.
+        raise Failed("rejected", kfuzz_testee.describe(error)) from error
+
+
 def produce(
     address: str,
     topic: str,
@@ -77,17 +93,7 @@ def produce(
         if transactional_id is not None:
             producer.init_transactions()
             producer.begin_transaction()
-        sent = [
-            producer.send(
-                topic,
-                partition=0,
-                timestamp_ms=record.timestamp,
-                key=record.key,
-                value=record.value,
-                headers=record.headers,
-            )
-            for record in records
-        ]
+        sent = [send(producer, topic, record) for record in records]
         producer.flush(PRODUCE_S_MAX)
         for one in sent:
             one.get(PRODUCE_S_MAX)
@@ -98,4 +104,10 @@ def produce(
 
 
 if __name__ == "__main__":
-    kfuzz_driver.drive({"version": kafka.__version__}, Consumer, produce, rejections=(KafkaError,), package="kafka")
+    kfuzz_driver.drive(
+        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaError,),
+        package="kafka",
+    )

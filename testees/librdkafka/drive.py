@@ -138,4 +138,9 @@ def produce(
 if __name__ == "__main__":
     # Each thread of a consumer would map 64 MiB for its own allocations, and the referee limits what is mapped.
     ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
-    kfuzz_driver.drive({"version": confluent_kafka.libversion()[0]}, Consumer, produce, rejections=(KafkaException,))
+    kfuzz_driver.drive(
+        {"version": confluent_kafka.libversion()[0], "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaException,),
+    )

@@ -66,6 +66,10 @@ class Given(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
+# What a producer can do besides sending records, in the words of the handshake.
+ALL_PRODUCES = ("idempotent", "transactions")
+
+
 def drive(
     hello: dict[str, Any],
     consumer: Callable[[str, str, str, int], Consumer],
@@ -76,8 +80,8 @@ def drive(
 ) -> None:
     """Answer lines until the input ends.
 
-    ``hello`` has the library's version, and may have other fields of the handshake. ``produce`` takes the broker's
-    address, the topic, a list of :class:`Given`, and as keywords ``compression``, ``idempotent`` and
+    ``hello`` has the library's version, and other fields of the handshake: ``produces`` if it has ``produce``. That
+    takes the broker's address, the topic, a list of :class:`Given`, and as keywords ``compression``, ``idempotent`` and
     ``transactional_id``; it returns when all records are acknowledged. ``rejections`` are the exceptions that the
     library documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
     """
@@ -94,9 +98,8 @@ def drive(
             for one in open_one:
                 one.close()
             open_one.clear()
-        elif produce is None:
-            return {"outcome": "unsupported", "error": "does not produce"}
         else:
+            assert produce
             records = [_given(record) for record in line["records"]]
             how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
             produce(line["address"], line["topic"], records, **how)
@@ -113,8 +116,7 @@ def drive(
         except BaseException as error:  # a panic in a Rust extension is not an Exception
             return _failure(error, rejections, package)
 
-    operations = ["decode-records", "decode-stream", *(["produce-records"] if produce else [])]
-    print(json.dumps({"operations": operations} | hello), file=out, flush=True)
+    print(json.dumps(hello), file=out, flush=True)
     for line in sys.stdin:
         print(json.dumps(answered(json.loads(line))), file=out, flush=True)
 

@@ -317,8 +317,7 @@ class Kit:
             idempotent=request.get("idempotent", False),
             transactional_id=request.get("transactional_id"),
         )
-        arrived = self.broker.ask(topic=topic)["produced"]
-        answer = {"outcome": "accepted", "produced": [one["hex"] for one in arrived]}
+        answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
         if end is None:
             return answer
         return answer | {"outcome": end.outcome, "error": end.text} | ({"at": end.at} if end.at else {})
@@ -547,7 +546,8 @@ def main() -> None:
     name, language, *command = sys.argv[1:]
     driver, broker = Driver(command), Broker()
     driver.make_ready(broker.address)
-    serve({"name": name, "language": language} | driver.hello, driver.open, produce=driver.produce, broker=broker)
+    produce = driver.produce if "produces" in driver.hello else None
+    serve({"name": name, "language": language} | driver.hello, driver.open, produce=produce, broker=broker)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ package kfuzz.testee;
 import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.sun.management.ThreadMXBean;
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -57,7 +58,9 @@ public final class Drive {
         System.setOut(System.err);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Drive drive = new Drive();
-        out.println(MAPPER.createObjectNode().put("version", version()));
+        ObjectNode hello = MAPPER.createObjectNode().put("version", version());
+        hello.putArray("produces").add("idempotent").add("transactions");
+        out.println(hello);
         out.flush();
         String line = in.readLine();
         while (line != null) {
