@@ -16,6 +16,7 @@ const library = "github.com/twmb/franz-go"
 
 func main() {
 	hello := testee.Object{
+		"produces": []string{"idempotent", "transactions"},
 		// A time.Time is made from nanoseconds in 64 bits, so other milliseconds do not survive.
 		"timestamps": testee.Object{
 			"low": testee.Long(math.MinInt64 / 1_000_000), "high": testee.Long(math.MaxInt64 / 1_000_000),
@@ -88,15 +89,12 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func produce(sending testee.Sending) error {
-	options := append(hurry(sending.Address),
+	options := append(hurry(sending.Address), // idempotent, as it always is if nobody says otherwise
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[sending.Compression]),
 	)
-	switch {
-	case sending.TransactionalID != nil:
+	if sending.TransactionalID != nil {
 		options = append(options, kgo.TransactionalID(*sending.TransactionalID))
-	case !sending.Idempotent:
-		options = append(options, kgo.DisableIdempotentWrite())
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {

@@ -22,6 +22,7 @@ const most = 100
 
 func main() {
 	hello := testee.Object{
+		"produces":   []string{},
 		"checks_crc": false,
 		// Every timestamp up to 0 becomes Go's zero time.
 		"timestamps": testee.Object{"low": "1", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},

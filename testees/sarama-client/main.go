@@ -24,6 +24,7 @@ func main() {
 	settings.Producer.Retry.Backoff = time.Millisecond
 	settings.Producer.Transaction.Retry.Backoff = time.Millisecond
 	hello := testee.Object{
+		"produces": []string{"idempotent", "transactions"},
 		// Every timestamp below 0 becomes Go's zero time.
 		"timestamps": testee.Object{"low": "0", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},
 	}
