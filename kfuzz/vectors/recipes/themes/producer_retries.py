@@ -30,7 +30,6 @@ LASTING = (
     "UNKNOWN_SERVER_ERROR",
 )
 THREE = [Record(value=b"1"), Record(value=b"2"), Record(value=b"3")]
-TRANSACTION = "kfuzz"
 
 
 def theme() -> Theme:
@@ -128,6 +127,7 @@ def _idempotent(made: Theme) -> None:
 
 
 def _transactional(made: Theme) -> None:
+    # Each vector has an id of its own, so that no transaction of an earlier one matters.
     requirements = ["RB-PRODUCER-1", "TXN-BATCH-1"]
     made.produce(
         "transaction",
@@ -135,7 +135,7 @@ def _transactional(made: Theme) -> None:
         sent([Record()]),
         requirements=requirements,
         idempotent=True,
-        transactional_id=TRANSACTION,
+        transactional_id="kfuzz-transaction",
     )
     made.produce(
         "transaction-100",
@@ -143,7 +143,7 @@ def _transactional(made: Theme) -> None:
         of_records(100),
         requirements=[*requirements, "SEQ-ORDER-1"],
         idempotent=True,
-        transactional_id=TRANSACTION,
+        transactional_id="kfuzz-transaction-100",
     )
     made.produce(
         "transaction-lz4",
@@ -151,7 +151,7 @@ def _transactional(made: Theme) -> None:
         of_records(99),
         requirements=[*requirements, "RB-CODEC-2"],
         idempotent=True,
-        transactional_id=TRANSACTION,
+        transactional_id="kfuzz-transaction-lz4",
         compression="lz4",
     )
     made.produce(
@@ -160,7 +160,7 @@ def _transactional(made: Theme) -> None:
         of_records(22),
         requirements=[*requirements, "SEQ-ORDER-1"],
         idempotent=True,
-        transactional_id=TRANSACTION,
+        transactional_id="kfuzz-transaction-not-leader-or-follower",
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER"],
     )
