@@ -37,7 +37,7 @@ __all__ = ["Problem", "lint"]
 
 FILE_BYTES_MAX = 8_000_000
 # The minimum shares of the suite, in percent.
-SMALLEST_SHARES = {"valid": 20, "not valid": 60}
+SMALLEST_SHARES = {"valid": 20, "not valid": 50}
 # In these roles, only the latest release is asked.
 APPENDING = ("broker", "log")
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})

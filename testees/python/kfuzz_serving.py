@@ -81,7 +81,8 @@ END = Stopped("end")
 class Client(Protocol):
     """A consumer of one topic's partition 0.
 
-    It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``.
+    It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it may
+    also have ``allocated_at``: the library's line of source that allocated most of it.
     """
 
     # Whether something happened that could harm the next client, so that this one's process must end.
@@ -297,7 +298,10 @@ class Kit:
         answer: dict[str, Any] = {"outcome": end.outcome, "records": records}
         answer |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
         if (allocated := getattr(client, "allocated_bytes", None)) is not None:
-            answer["allocated_bytes"] = allocated
+            # A stalled client may have fetched the same bytes many times.
+            fetches = self.broker.asked(topic)[1] if end.outcome == "stalled" else 1
+            answer["allocated_bytes"] = allocated // max(fetches, 1)
+            answer |= {"allocated_at": client.allocated_at} if getattr(client, "allocated_at", "") else {}
         client.is_odd |= end.outcome not in ("accepted", "rejected")
         try:
             client.close()
@@ -472,6 +476,7 @@ class Driven:
         self.waiting: list[Record] = []
         self.is_odd = False
         self.allocated_bytes: int | None = None
+        self.allocated_at = ""
         self.failed = self._ask(do="open", address=address, topic=topic, isolation=isolation, offset=str(offset))
 
     def _ask(self, **line: Any) -> dict[str, Any]:
@@ -485,6 +490,7 @@ class Driven:
             said = self.failed or self._ask(do="poll", timeout_ms=round(timeout_s * 1000))
             if "allocated_bytes" in said:
                 self.allocated_bytes = max(self.allocated_bytes or 0, said["allocated_bytes"])
+                self.allocated_at = said.get("allocated_at", self.allocated_at)
             if "outcome" in said:
                 return _stopped(said, self.address, self.topic)
             if said.get("end"):

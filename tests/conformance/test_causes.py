@@ -10,6 +10,7 @@ from referee_tools import SMALL_LIMITS, toy_cases, wicked
 from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of, deviation, masked
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.harm import HARMS
+from kfuzz.conformance.judge.producing import GAVE_UP
 from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.stacks import headline, library_line
 from kfuzz.vectors import load_suite
@@ -105,6 +106,16 @@ def test_a_crash_is_told_by_its_headline_and_its_line() -> None:
     found = deviation("toy@1", trap, cell, "unexpected")
     assert found is not None
     assert (found.harm, found.at) == ("kills", "example.org/Acme/kafka/protocol/reader.go:214")
+
+
+def test_a_producer_that_gives_up_has_one_cause_whatever_the_error_is() -> None:
+    gave_up = {"harm": "differs", "finding": "", "role": "produce"}
+    [cause] = causes(
+        gave_up | {"error": f"{GAVE_UP}: REQUEST_TIMED_OUT", "at": "a.go:1"},
+        gave_up | {"error": f"{GAVE_UP}: CORRUPT_MESSAGE", "at": "a.go:7"},
+    )
+    assert (cause.count, cause.harm) == (2, "differs")
+    assert len(causes(gave_up | {"error": "refused to send valid records: x"}, gave_up | {"error": GAVE_UP})) == 2
 
 
 def test_a_missing_check_is_one_cause_for_each_finding() -> None:

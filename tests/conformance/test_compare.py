@@ -134,12 +134,22 @@ def test_an_outcome_that_the_handshake_does_not_declare_breaks_the_protocol(outc
 
 @pytest.mark.parametrize(
     ("want", "have", "right"),
-    [(1500, 1000, True), (1500, 2000, True), (1500, 2500, False), (10**15, 3, True), (-1, 5, True)],
+    [
+        (1500, 1000, True),
+        (1500, 2000, True),
+        (1500, 2500, False),
+        (1500, None, False),
+        (10**15, 3, True),
+        (-1, 5, True),
+        (-1, None, True),
+    ],
 )
-def test_timestamps_are_compared_within_the_declared_range_and_resolution(want: int, have: int, right: bool) -> None:
+def test_timestamps_are_compared_within_the_declared_range_and_resolution(
+    want: int, have: int | None, right: bool
+) -> None:
     case = case_of(batch(records.Record(0, want, None, b"v")))
     shown = json.loads(json.dumps(case.expectation["batches"]))
-    shown[0]["records"][0]["timestamp"] = str(have)
+    shown[0]["records"][0]["timestamp"] = None if have is None else str(have)
     coarse = changed(timestamps={"low": "0", "high": "100000", "resolution_ms": 1000})
     assert (accepted(case, handshake=coarse, batches=shown).outcome == "pass") is right
     assert accepted(case, batches=shown).harm == "loses"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from referee_tools import make_vector
+from referee_tools import WICKED, make_vector
 
 from kfuzz import records
 from kfuzz.conformance.judge.compare import (
@@ -19,6 +20,7 @@ from kfuzz.conformance.judge.compare import (
     judge,
     request,
 )
+from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.lines import PRODUCE, Handshake, parse_answer
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
@@ -80,6 +82,7 @@ def in_turn(*sequences: int, error: int = 0) -> list[tuple[bytes, int]]:
 
 NO_ERROR, RETRIED = case_of(), case_of(errors=["NOT_LEADER_OR_FOLLOWER"])
 SEQUENCED = case_of(idempotent=True, errors=["NOT_LEADER_OR_FOLLOWER"])
+PLAIN = Case(replace(NO_ERROR.vector, requirements=("RB-PRODUCER-1",)), PRODUCE_ROLE)
 GZIP = case_of(compression="gzip")
 TRANSACTION = case_of(idempotent=True, transactional_id="t")
 TRANSACTIONAL = {**IDEMPOTENT, "transactional": True}
@@ -92,6 +95,8 @@ SAME_TWICE = batch(FIRST, SECOND, SECOND, THIRD)
         judged(NO_ERROR, batch()),
         judged(NO_ERROR, batch(FIRST), batch(SECOND, THIRD)),
         judged(NO_ERROR, batch(**IDEMPOTENT)),
+        # Only a vector about these fields says that they are -1 without a producer id.
+        judged(NO_ERROR, batch(producer_epoch=0)),
         judged(RETRIED, (batch(), 6), batch()),
         # A repeated batch may arrive after a later one that was in flight.
         judged(RETRIED, (batch(FIRST, SECOND), 6), batch(THIRD), batch(FIRST), batch(SECOND)),
@@ -141,8 +146,9 @@ def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
         (judged(GZIP, batch()), "differs", "sent records uncompressed that gzip makes smaller"),
         (judged(NO_ERROR, batch() + b"\0"), "differs", "request[0] has 1 bytes after the batch"),
         (judged(NO_ERROR, batch()[:-1] + b"!"), "refuses", "request[0] has records that a broker refuses: batch"),
-        (judged(NO_ERROR, batch(producer_epoch=0)), "differs", "request[0] departs from the documents: batch[0].produ"),
+        (judged(PLAIN, batch(producer_epoch=0)), "differs", "request[0] departs from the documents: batch[0].produ"),
         (judged(NO_ERROR, outcome="rejected", error="no"), "refuses", "refused to send valid records: no"),
+        (judged(RETRIED, outcome="rejected", error="no"), "refuses", "gave up after an error that a producer should"),
         (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),
         (judged(NO_ERROR, handshake=STALLS, outcome="stalled"), "hangs", ""),
     ],
@@ -200,3 +206,19 @@ def test_every_vector_for_producers_is_asked_also_of_brokers_and_encoders() -> N
     assert {role: roles.count(role) for role in set(roles)} == dict.fromkeys(
         ("broker", "encode", "produce"), len(vectors)
     )
+
+
+def test_a_run_says_what_a_producer_loses() -> None:
+    vectors = load_suite(
+        ["produce/contents/header-value-null", "produce/contents/header-value-empty"], kinds=["produce"]
+    )
+    command = [sys.executable, str(WICKED / "forgets.py")]
+    cells = run_cases(command, cases_of(vectors, [PRODUCE_ROLE])).cells
+    assert {name: (cell.outcome, cell.harm, cell.text) for (name, _), cell in cells.items()} == {
+        "produce/contents/header-value-empty": ("pass", "", ""),
+        "produce/contents/header-value-null": (
+            "fail",
+            "loses",
+            "sent other contents: records[0].headers[0].value is empty; expected null",
+        ),
+    }

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, PAYLOAD_AT, Case, Cell, lacks_headers
 from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, PANICS, RANK, REFUSES, worst
+from kfuzz.conformance.judge.producing import GAVE_UP
 from kfuzz.kafka import CODECS
 from kfuzz.text import printable
 from kfuzz.units import counted
@@ -175,6 +176,9 @@ class Deviation:
         if self.harm == MEMORY.name or (self.harm == KILLS.name and _ALLOCATION.search(self.error)):
             # Whether a line takes much memory or ends the process depends only on the size that the input claims.
             return self.owner, MEMORY.name, self.at or self.form
+        if self.error.startswith(GAVE_UP):
+            # A producer has one list of the errors that it survives.
+            return self.implementation, REFUSES.name, GAVE_UP
         if self.at:
             is_error = self.harm in (KILLS.name, PANICS.name, REFUSES.name, DIFFERS.name)
             return self.owner, PANICS.name if is_error else self.harm, self.at

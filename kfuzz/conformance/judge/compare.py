@@ -368,8 +368,7 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
     elif case.operation in (ENCODE_MESSAGE, ENCODE_PRIMITIVE):
         wrong = _wrong_message_bytes(case, answer)
     elif case.operation == PRODUCE:
-        may_refuse = case.expectation["verdict"] == "acceptable"
-        wrong = wrong_sending(_given(case), case.vector.options, may_refuse, handshake, answer)
+        wrong = wrong_sending(_given(case), case.vector, handshake, answer)
     else:
         wrong = _wrong_appends(case.expectation, answer)
     if wrong is None:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.conformance.judge.differing import Wrong, because, records_differ
 from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
+from kfuzz.vectors.kinds import MAY_REFUSE
+from kfuzz.vectors.model import Vector
 
-__all__ = ["wrong_sending"]
+__all__ = ["GAVE_UP", "wrong_sending"]
 
 Json = Mapping[str, Any]
 
+# How the referee says that a producer does not send a batch again.
+GAVE_UP: Final = "gave up after an error that a producer should survive"
+# A library that departs from these does so in each batch. So they count only for vectors that cite them, or no other
+# fault of the library would change an outcome.
+IN_EACH_BATCH: Final = frozenset({"RB-PRODUCER-1"})
 # Shorter payloads may not get smaller by compression.
 COMPRESSED_FROM_BYTES: Final = 1024
 
@@ -29,15 +36,14 @@ class _Arrival(NamedTuple):
     left: int
 
 
-def wrong_sending(
-    given: Sequence[Json], options: Json, may_refuse: bool, shows: Handshake, answer: Answer
-) -> Wrong | None:
-    """The fault of a producer that was ``given`` these records; None if there is none.
-
-    ``options`` are those of the vector; with ``may_refuse``, the producer may also refuse to send the records.
-    """
+def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answer: Answer) -> Wrong | None:
+    """The fault of a producer that was ``given`` these records of the vector; None if there is none."""
+    options, may_refuse = vector.options, MAY_REFUSE in vector.options
+    if answer.outcome == "rejected" and may_refuse:
+        return None
     if answer.outcome == "rejected":
-        return None if may_refuse else Wrong("refused to send valid records" + because(answer.error), "refuses")
+        text = GAVE_UP if options.get("errors") else "refused to send valid records"
+        return Wrong(text + because(answer.error), "refuses")
     arrivals: list[_Arrival] = []
     for number, sent in enumerate(answer.produced or ()):
         reading = records.read(sent.data, role="broker")
@@ -53,7 +59,7 @@ def wrong_sending(
                 _wrong_producer(arrivals, options),
                 _wrong_records(given, accepted, options, shows),
                 _wrong_request(arrivals, options),
-                _wrong_form(arrivals),
+                _wrong_form(arrivals, IN_EACH_BATCH - set(vector.requirements)),
             )
             if wrong
         ),
@@ -141,11 +147,11 @@ def _wrong_request(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
     return None
 
 
-def _wrong_form(arrivals: Sequence[_Arrival]) -> Wrong | None:
-    """What a broker takes, but the documents do not allow."""
+def _wrong_form(arrivals: Sequence[_Arrival], but_for: Set[str]) -> Wrong | None:
+    """What a broker takes, but the documents do not allow. ``but_for``: the requirements that do not count."""
     for number, (_, _, findings, left) in enumerate(arrivals):
-        if findings:
-            return Wrong(f"request[{number}] departs from the documents: {findings[0]}", "differs")
+        if found := next((one for one in findings if one.requirement not in but_for), None):
+            return Wrong(f"request[{number}] departs from the documents: {found}", "differs")
         if left:
             return Wrong(f"request[{number}] has {left} bytes after the batch", "differs")
     return None

@@ -514,7 +514,7 @@ function bytesPart(one, bytes) {
       copy.replaceWith(el("pre", { class: "wrap", tabindex: "0" }, bytes.hex));
     }
   });
-  return part("bytes", "Bytes", el("p", {}, counted(bytes.size, "byte"), one.role === "encode" ? ", which hold the contents " : " ", copy),
+  return part("bytes", "Bytes", el("p", {}, counted(bytes.size, "byte"), ["encode", "produce"].includes(one.role) ? ", which hold the contents " : " ", copy),
     el("ol", { class: "parts", tabindex: "0", "aria-label": "The bytes, part by part" }, bytes.parts.map(partRow)),
     bytes.more ? el("p", { class: "soft" }, `… and ${counted(bytes.more, "part")} more:`) : "",
     el("pre", { tabindex: "0" }, `kfuzz show ${one.id}`));

@@ -267,16 +267,21 @@ class Theme:
         document |= {"may_refuse": True} if may_refuse else {}
         self.recipes.append(Recipe(document, raw.data, raw.by_content, bomb))
 
-    def message(self, slug: str, summary: str, body: Body, *, annotate: bool = True, **options: Any) -> None:
+    def message(
+        self, slug: str, summary: str, body: Body, *, annotate: bool = True, bomb: str | None = None, **options: Any
+    ) -> None:
         """A vector of kind ``message``; the body holds its verdict, finding and contents.
 
         Without ``annotate`` the layout has one place, the whole message: for right messages with hundreds of elements.
+        ``bomb``: the name of the recipe of a body that is too large for a file.
         """
         contents = {} if body.contents is None else {"message": body.contents, "consumed": body.consumed}
+        if bomb is not None:
+            contents["message"] = contents_digest(body.contents)
         which = {"message": body.definition.name, "version": body.version}
         whole = {"at": 0, "size": len(body.data), "field": "message"}
         layout = [place.to_json() for place in body.places] if annotate else [whole]
-        self._read_by_one(slug, summary, body, which, contents, layout, **options)
+        self._read_by_one(slug, summary, body, which, contents, layout, bomb=bomb, **options)
 
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
         """A vector of kind ``primitive``; ``single`` holds its verdict, finding and value."""
@@ -298,6 +303,7 @@ class Theme:
         flags: Sequence[str] = (),
         canonical: bool = False,
         budget: Json | None = None,
+        bomb: str | None = None,
     ) -> None:
         """Add a vector whose only role is ``reader``. ``which`` names its type; ``contents`` is empty for a refusal."""
         finding = {"finding": made.finding} if made.finding is not None else {}
@@ -313,4 +319,4 @@ class Theme:
             "expect": {"reader": {"verdict": made.verdict, **finding, **contents}},
         }
         document |= {"budget": budget} if budget else {}
-        self.recipes.append(Recipe(document, made.data, False))
+        self.recipes.append(Recipe(document, made.data, False, bomb))

@@ -18,8 +18,8 @@ POWERS_TOGETHER = range(5, 14)
 POWERS_ALONE = range(14, 20)
 NEAR = 20
 # A record of one value in a batch of its own: the record's attributes and deltas, null key, and header count. The
-# lengths of the record and of its value have four bytes each near the limit of a batch.
-LARGEST_VALUE_BYTES = BATCH_BYTES_MAX - BATCH_HEADER_SIZE - 4 - 4 - 5
+# lengths of the record and of its value have three bytes each near the limit of a batch.
+LARGEST_VALUE_BYTES = BATCH_BYTES_MAX - BATCH_HEADER_SIZE - 3 - 3 - 5
 
 
 def incompressible(size: int) -> bytes:

@@ -46,6 +46,7 @@ THEMES = (
     "message_responses",
     "message_headers",
     "message_oldest",
+    "message_versions",
     "message_counts",
     "message_lengths",
     "message_claims",

@@ -24,6 +24,12 @@ def theme() -> Theme:
         "An encoder that measures the value before it looks for null throws; others send an empty value.",
         links=["kafkajs #1789", "kafka-backup #155"],
     )
+    made.produce(
+        "plain",
+        "one record of a producer without an id, which sends -1 as id, epoch and sequence",
+        sent([Record()]),
+        requirements=["PRO-MAGIC-1", "RB-PRODUCER-1"],
+    )
     _nulls(made)
     _headers(made)
     _timestamps(made)
