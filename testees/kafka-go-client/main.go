@@ -24,6 +24,7 @@ func main() {
 	hello := testee.Object{
 		"produces":   []string{},
 		"checks_crc": false,
+		"control":    "shown",
 		// Every timestamp up to 0 becomes Go's zero time.
 		"timestamps": testee.Object{"low": "1", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},
 	}
