@@ -215,7 +215,7 @@ class Server:
             await asyncio.sleep(wait_ms / 1000)
             self._hold(one, len(data or b""))
             if data is not None:
-                # In one piece: TCP may hold the second of two back until the client has confirmed the first, 40 ms later.
+                # In one piece: TCP may hold back a second one for 40 ms, until the client has confirmed the first.
                 writer.writelines((SIZE.pack(len(data)), data))
             del data
             with one.in_time("an answer is not taken"):

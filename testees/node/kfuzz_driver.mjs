@@ -1,7 +1,6 @@
-// A driver is a program that runs one whole client as its users do. testees/python/kfuzz_serving.py starts it, and asks
-// it with lines of JSON to open a consumer, to poll it, to close it, and to produce.
+// Kit for drivers in JavaScript: programs that drive one whole client, for testees/python/kfuzz_serving.py.
 //
-// The client's program gives two functions (see `drive`). Nothing here does a step of the library: a consumer pushes
+// testees/README.md describes the lines that a driver reads and writes. The client's program gives two functions (see `drive`). Nothing here does a step of the library: a consumer pushes
 // what it hands out into an `Inbox`, and polling only takes it from there.
 
 import { Unsupported, outcomeOf, say } from './kfuzz_testee.mjs'
@@ -57,13 +56,13 @@ class Inbox {
 }
 
 /**
- * Answer lines until the input ends.
+ * Answer lines until the input ends. `hello` has the library's version, and other fields of the handshake.
  *
  * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox, and returns a function
  * that closes it. `produce(request)` sends the records, and returns how many were acknowledged. Both may throw.
  */
-export async function drive(version, { open, produce }, about) {
-  say({ version })
+export async function drive(hello, { open, produce }, about) {
+  say(hello)
   let inbox
   let opened
   const tasks = {

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use kfuzz_testee::contents::Record as Given;
 use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
 use kfuzz_testee::{record_json, rejected, unsupported};
-use rskafka::chrono::{LocalResult, TimeZone, Utc};
+use rskafka::chrono::{DateTime, LocalResult, TimeZone, Utc};
 use rskafka::client::consumer::{StartOffset, StreamConsumerBuilder};
 use rskafka::client::error::Error;
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
@@ -24,7 +24,15 @@ const WAIT_MS: i32 = 5;
 const RETRY: Duration = Duration::from_millis(1);
 
 fn main() -> io::Result<()> {
-    drive(("rskafka", env!("LIBRARY_VERSION")), Driver { runtime: Runtime::new()?, consumer: None })
+    let hello = json!({
+        "produces": [], "magic": [2], "headers": "map",
+        "timestamps": {
+            "low": DateTime::<Utc>::MIN_UTC.timestamp_millis().to_string(),
+            "high": DateTime::<Utc>::MAX_UTC.timestamp_millis().to_string(),
+            "resolution_ms": 1,
+        },
+    });
+    drive(("rskafka", env!("LIBRARY_VERSION")), hello, Driver { runtime: Runtime::new()?, consumer: None })
 }
 
 struct Driver {
@@ -54,7 +62,6 @@ impl Client for Driver {
             Err(reason) => return unsupported(reason),
         };
         let compression = match asked.compression.as_str() {
-            _ if asked.idempotent || asked.transactional_id.is_some() => return unsupported("an id of the producer"),
             "none" => Compression::NoCompression,
             "gzip" => Compression::Gzip,
             "snappy" => Compression::Snappy,

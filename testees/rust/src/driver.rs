@@ -1,7 +1,6 @@
-//! A driver is a program that runs one whole client as its users do. testees/python/kfuzz_serving.py starts it, and asks
-//! it with lines of JSON to open a consumer, to poll it, to close it, and to produce.
+//! Kit for drivers in Rust: programs that drive one whole client, for testees/python/kfuzz_serving.py.
 //!
-//! The client's program implements [`Client`]. Nothing here does a step of the library: a consumer hands out its
+//! testees/README.md describes the lines that a driver reads and writes. The client's program implements [`Client`]. Nothing here does a step of the library: a consumer hands out its
 //! records through an [`Inbox`], and polling only takes them from there.
 
 use crate::contents::{self, Record};
@@ -59,9 +58,11 @@ pub trait Client {
 }
 
 /// Answers lines until the input ends. `library` is the crate's name and version, which name its folder of sources.
-pub fn drive(library: (&str, &str), mut client: impl Client) -> io::Result<()> {
+/// `hello` has other fields of the handshake.
+pub fn drive(library: (&str, &str), mut hello: Value, mut client: impl Client) -> io::Result<()> {
     watch_panics(library);
-    say(json!({"version": library.1}))?;
+    hello["version"] = library.1.into();
+    say(hello)?;
     let mut given = Given { records: None, end: None };
     for line in io::stdin().lines() {
         let line = line?;

@@ -44,7 +44,6 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
 }
 
 async function produce({ address, topic, compression, idempotent, transactional_id: transactionalId, records }) {
-  if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
   const sent = {
     topic,
     compression: CompressionTypes[TYPE_OF_CODEC[compression]],
@@ -82,7 +81,13 @@ function headersOf(pairs) {
 }
 
 await drive(
-  installedVersion(import.meta.url, 'kafkajs'),
+  {
+    version: installedVersion(import.meta.url, 'kafkajs'),
+    produces: ['idempotent', 'transactions'],
+    codecs: Object.keys(TYPE_OF_CODEC),
+    checks_crc: false,
+    headers: 'map'
+  },
   { open, produce },
   { library: 'kafkajs', isRejection: error => error instanceof KafkaJSError }
 )
