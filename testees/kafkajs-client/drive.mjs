@@ -44,6 +44,7 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
 }
 
 async function produce({ address, topic, compression, idempotent, transactional_id: transactionalId, records }) {
+  if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
   const sent = {
     topic,
     compression: CompressionTypes[TYPE_OF_CODEC[compression]],
