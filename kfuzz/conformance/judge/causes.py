@@ -55,8 +55,8 @@ _ALLOCATION = re.compile(r"out of memory|memory allocation|MiB of memory")
 _NO_MEMORY = re.compile(r"\A[\w.]*(?:OutOfMemory|NegativeArraySize|Memory)(?:Error|Exception)\b")
 # The type of an exception, as the kits print it before its text.
 _EXCEPTION = re.compile(r"\A[\w.]*[a-z](?:Error|Exception)\b")
-# How the referee says that an encoder wrote other contents.
-_ENCODED = re.compile(r"encoded .*")
+# How the referee says that an encoder or a producer wrote other contents.
+_WRITTEN = re.compile(r"(?:encoded|sent) .*")
 
 # The values of ``Deviation.holds``.
 NO_RECORDS: Final = "no records"
@@ -278,7 +278,7 @@ class Deviation:
             kinds = [one if one in ("null", "empty") else "#" for one in (difference.got, difference.wanted)]
             place = _INDEX.sub("[#]", difference.place)
             # A writer has one function for a value of all formats.
-            form = "" if _ENCODED.match(self.error) else self.form
+            form = "" if _WRITTEN.match(self.error) else self.form
             return form, f"{difference.before}{place}{_IS}{kinds[0]}{_EXPECTED}{kinds[1]}"
         return self.form, masked(self.error)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kfuzz.conformance.judge.causes import Cause
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case, shortened
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, PRODUCE_ROLE, Case, shortened
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.conformance.protocol.testees import TESTEE_KINDS
@@ -332,6 +332,7 @@ _ACCEPT: Final = {
     "broker": "append, and store these contents",
     "log": "keep a segment with these contents",
     "reader": "accept, and read these contents",
+    PRODUCE_ROLE: "send exactly these contents",
 }
 
 
