@@ -73,7 +73,7 @@ async function produce({ address, topic, compression, idempotent, transactional_
 }
 
 function headersOf(pairs) {
-  const headers = {}
+  const headers = Object.create(null)
   for (const [name, hex] of pairs) {
     if (typeof name !== 'string') throw new Unsupported('a header key that is not UTF-8')
     headers[name] = Object.hasOwn(headers, name) ? [headers[name], bytesOf(hex)].flat() : bytesOf(hex)
