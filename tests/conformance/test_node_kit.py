@@ -85,7 +85,8 @@ const open = async ({ topic, offset }, inbox) => {
   return () => console.log('closed')
 }
 const produce = async ({ records }) => { if (!records.length) throw new RangeError('nothing'); return records.length }
-await drive({ version: '7' }, { open, produce }, { library: 'toy', isRejection: error => error instanceof AggregateError })
+const about = { library: 'toy', isRejection: error => error instanceof AggregateError }
+await drive({ version: '7' }, { open, produce }, about)
 """
 
 
