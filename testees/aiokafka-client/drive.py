@@ -11,6 +11,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_driver
 import kfuzz_testee
+from kfuzz_driver import Failed
 
 try:
     import aiokafka
@@ -59,6 +60,21 @@ class Consumer:
         run(self.consumer.stop())
 
 
+async def send(producer: AIOKafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+    try:
+        return await producer.send(
+            topic,
+            partition=0,
+            timestamp_ms=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+    except (TypeError, ValueError, AssertionError) as error:
+        # This is how it says that it does not take such a value.
+        raise Failed("rejected", kfuzz_testee.describe(error)) from error
+
+
 def produce(
     address: str,
     topic: str,
@@ -68,7 +84,7 @@ def produce(
     idempotent: bool,
     transactional_id: str | None,
 ) -> None:
-    async def send() -> None:
+    async def send_all() -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=address,
             acks="all",
@@ -84,24 +100,14 @@ def produce(
         try:
             if transactional_id is not None:
                 await producer.begin_transaction()
-            sent = [
-                await producer.send(
-                    topic,
-                    partition=0,
-                    timestamp_ms=record.timestamp,
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                )
-                for record in records
-            ]
+            sent = [await send(producer, topic, record) for record in records]
             await asyncio.gather(*sent)
             if transactional_id is not None:
                 await producer.commit_transaction()
         finally:
             await producer.stop()
 
-    run(asyncio.wait_for(send(), PRODUCE_S_MAX))
+    run(asyncio.wait_for(send_all(), PRODUCE_S_MAX))
 
 
 if __name__ == "__main__":

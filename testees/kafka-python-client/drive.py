@@ -60,7 +60,7 @@ def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any
             value=record.value,
             headers=record.headers,
         )
-    except (TypeError, AssertionError) as error:
+    except (TypeError, ValueError, AssertionError) as error:
         # This is how it says that it does not take such a value.
         raise Failed("rejected", kfuzz_testee.describe(error)) from error
 
