@@ -37,6 +37,9 @@ ASKED = {
     "platformatic-kafka-client": (BOTH_WAYS, 12),
     "rskafka-client": (BOTH_WAYS, 12),
     "krafka-client": (BOTH_WAYS, 12),
+    "franz-go-client": (BOTH_WAYS, 12),
+    "sarama-client": (BOTH_WAYS, 4),
+    "kafka-go-client": (BOTH_WAYS, 12),
 }
 # Others of their languages are quicker.
 SLOW = (
@@ -47,13 +50,9 @@ SLOW = (
     "platformatic-kafka-client",
     "rskafka-client",
     "krafka-client",
+    "sarama-client",
+    "kafka-go-client",
 )
-GO_MODULES = {
-    "franz-go": "github.com/twmb/franz-go",
-    "kafka-go": "github.com/segmentio/kafka-go",
-    "kafka-go-reader": "github.com/segmentio/kafka-go",
-    "sarama": "github.com/IBM/sarama",
-}
 
 
 def pinned(testee: Testee) -> str:
@@ -62,7 +61,7 @@ def pinned(testee: Testee) -> str:
         return version(testee.name)
     assert testee.folder
     if testee.language == "go":
-        line = rf"^\s*{re.escape(GO_MODULES[testee.name])} v(\S+)$"
+        line = rf"^\s*{re.escape(testee.library)} v(\S+)$"
         (found,) = re.findall(line, (testee.folder / "go.mod").read_text(), re.MULTILINE)
         return str(found)
     if testee.language == "rust":
