@@ -14,8 +14,8 @@ import (
 
 const library = "github.com/segmentio/kafka-go"
 
-// How long to look for what the Reader has in its queue. Without any time, it chooses at random what it looks at.
-const look = 2 * time.Millisecond
+// How long it may take to read what is in the Reader's queue already.
+const patience = time.Second
 
 // The most records of one poll: a Reader may have new ones without an end.
 const most = 100
@@ -24,6 +24,7 @@ func main() {
 	hello := testee.Object{
 		"produces":   []string{},
 		"checks_crc": false,
+		"control":    "shown",
 		// Every timestamp up to 0 becomes Go's zero time.
 		"timestamps": testee.Object{"low": "1", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},
 	}
@@ -48,10 +49,15 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 func (c consumer) Close() { c.Reader.Close() }
 
 func (c consumer) Poll(wait time.Duration) (records []testee.Object, _ error) {
-	for wait = max(wait, look); len(records) < most; wait = look {
+	for len(records) < most {
+		if c.Stats().QueueLength > 0 {
+			wait = patience
+		} else if len(records) > 0 || wait == 0 {
+			break // without any time, a Reader chooses at random between its queue and the end of the time
+		}
 		message, err := c.read(wait)
 		if errors.Is(err, context.DeadlineExceeded) {
-			return records, nil
+			break
 		} else if err != nil {
 			return records, err
 		}

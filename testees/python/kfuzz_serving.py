@@ -81,8 +81,8 @@ END = Stopped("end")
 class Client(Protocol):
     """A consumer of one topic's partition 0.
 
-    It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it may
-    also have ``allocated_at``: the library's line of source that allocated most of it.
+    It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it
+    may also have ``allocated_at``: the library's line of source that allocated most of it.
     """
 
     # Whether something happened that could harm the next client, so that this one's process must end.

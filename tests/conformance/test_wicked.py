@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ from referee_tools import SMALL_LIMITS, make_vector, toy_cases, wicked
 
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.runner import Outcome, run_cases
+from kfuzz.conformance.protocol import peer
 from kfuzz.conformance.protocol.session import MIB, NoHandshake, Session
 
 RUBBISH = ["text", "binary", "array", "deep", "number", "other-id", "no-contents", "misspelt", "twice"]
@@ -57,6 +59,22 @@ def test_a_stall_counts_only_if_it_is_seen_again_alone(tmp_path: Path) -> None:
     assert (cell.outcome, cell.harm, cell.text) == ("stall", "hangs", "no progress")
     once = outcome_of(wicked("stalls", str(tmp_path / "seen"))).cells[TRAP]
     assert once.outcome == "pass"
+
+
+def test_one_second_process_sees_all_stalls_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Session] = []
+
+    class Seen(Session):
+        def __init__(self, *words: Any, **how: Any) -> None:
+            super().__init__(*words, **how)
+            started.append(self)
+
+    monkeypatch.setattr(peer, "Session", Seen)
+    cases = [Case(make_vector(f"toy/trap-{number}"), "consumer") for number in range(3)]
+    outcome = run_cases(wicked("stalls"), cases, limits=SMALL_LIMITS)
+    assert {cell.outcome for cell in outcome.cells.values()} == {"stall"}
+    assert len(started) == 2
+    assert all(session._process.returncode is not None for session in started)
 
 
 def test_a_stall_that_happens_only_once_is_still_a_memory_fault(tmp_path: Path) -> None:
