@@ -9,7 +9,7 @@ import pytest
 from conftest import missing
 
 from kfuzz.conformance.judge.choice import chosen_keys
-from kfuzz.conformance.judge.compare import Case, cases_of
+from kfuzz.conformance.judge.compare import PRODUCE_ROLE, Case, cases_of
 from kfuzz.conformance.judge.matrix import Column, Places, run
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, all_testees
 from kfuzz.vectors import KINDS, default_root, load_suite
@@ -54,7 +54,7 @@ def test_some_families_are_as_expected(testee: Testee) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("testee", [one.name for one in all_testees() if one.kind == "client"], indirect=True)
 def test_the_chosen_vectors_are_as_expected(testee: Testee) -> None:
-    cases = cases_of(load_suite(kinds=KINDS), ("consumer",))
+    cases = cases_of(load_suite(kinds=KINDS), ("consumer", PRODUCE_ROLE))
     found = judged(testee, cases, choose=True)
     left_out = {case.key for case in cases if case.vector.kind == "records"} - chosen_keys(cases)
     assert found.totals()["not-asked"] == len(left_out)
