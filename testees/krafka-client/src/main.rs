@@ -106,7 +106,7 @@ async fn send(
     idempotent: bool,
     transactional_id: Option<String>,
 ) -> Result<()> {
-    let kafka = Kafka::builder(address).request_timeout(REQUEST).connect().await?;
+    let kafka = Kafka::builder(address).connect_timeout(REQUEST).request_timeout(REQUEST).connect().await?;
     let builder = kafka
         .producer()
         .compression(compression)
