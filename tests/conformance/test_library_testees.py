@@ -18,8 +18,6 @@ from kfuzz.vectors import KINDS, default_root, load_suite
 
 COUNTS = "records/v2/count/*"
 MESSAGES = ("messages/requests/heartbeat-request-*", "messages/responses/heartbeat-response-*")
-# For whole clients: a consumer and a producer.
-BOTH_WAYS = ("records/v2/count/of-*", "produce/contents/key-*")
 # The vectors that each testee is asked, and how many of them pass at least. No family needs seconds or a second start.
 ASKED = {
     "aiokafka": (("records/v2/produce/*",), 5),
@@ -33,27 +31,16 @@ ASKED = {
     "rskafka": ((COUNTS,), 1),
     "kafkajs": ((COUNTS,), 6),
     "platformatic-kafka": ((COUNTS,), 6),
-    "kafkajs-client": (BOTH_WAYS, 4),
-    "platformatic-kafka-client": (BOTH_WAYS, 12),
-    "rskafka-client": (BOTH_WAYS, 12),
-    "krafka-client": (BOTH_WAYS, 12),
 }
 # Others of their languages are quicker.
-SLOW = (
-    "kafka-go",
-    "kafka-protocol",
-    "kafkajs",
-    "kafkajs-client",
-    "platformatic-kafka-client",
-    "rskafka-client",
-    "krafka-client",
-)
+SLOW = ("kafka-go", "kafka-protocol", "kafkajs")
 GO_MODULES = {
     "franz-go": "github.com/twmb/franz-go",
     "kafka-go": "github.com/segmentio/kafka-go",
     "kafka-go-reader": "github.com/segmentio/kafka-go",
     "sarama": "github.com/IBM/sarama",
 }
+NPM_PACKAGES = {"kafkajs": "kafkajs", "platformatic-kafka": "@platformatic/kafka"}
 
 
 def pinned(testee: Testee) -> str:
@@ -66,11 +53,11 @@ def pinned(testee: Testee) -> str:
         (found,) = re.findall(line, (testee.folder / "go.mod").read_text(), re.MULTILINE)
         return str(found)
     if testee.language == "rust":
-        dependency = tomllib.loads((testee.folder / "Cargo.toml").read_text())["dependencies"][testee.library]
+        dependency = tomllib.loads((testee.folder / "Cargo.toml").read_text())["dependencies"][testee.name]
         text = dependency if isinstance(dependency, str) else dependency["version"]
         assert text.startswith("=")
         return str(text[1:])
-    return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][testee.library])
+    return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][NPM_PACKAGES[testee.name]])
 
 
 @pytest.mark.parametrize(
