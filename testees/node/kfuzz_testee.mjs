@@ -96,8 +96,9 @@ async function answer(line, operations, about) {
 export function outcomeOf(error, { library, isRejection }) {
   if (error instanceof Unsupported) return { outcome: 'unsupported', error: error.message }
   if (error instanceof Stalled) return { outcome: 'stalled', error: error.message }
-  const outcome = error instanceof WebAssembly.RuntimeError ? 'panic' : isRejection(error) ? 'rejected' : 'fault'
   const first = firstCause(error)
+  // A trap may leave a module's memory in any state, also if the library wraps it.
+  const outcome = first instanceof WebAssembly.RuntimeError ? 'panic' : isRejection(error) ? 'rejected' : 'fault'
   const at = sourceLine(first, library)
   const reason = first?.message === error?.message ? '' : ` (${describe(first)})`
   return { outcome, error: describe(error) + reason, ...(at && { at }) }

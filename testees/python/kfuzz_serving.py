@@ -58,6 +58,8 @@ WARM_UP_HEX = (
     "0000000110000000026b027600"
 )
 UNCOMMITTED = "read_uncommitted"
+# A record that every producer can send.
+PLAIN = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": []}
 
 Record = dict[str, Any]
 
@@ -313,15 +315,19 @@ class Kit:
     def _produce_records(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
         """What arrived at the broker, also of a producer that has failed."""
         assert self.produce
+        how = {
+            "compression": request.get("compression", "none"),
+            "idempotent": request.get("idempotent", False),
+            "transactional_id": request.get("transactional_id"),
+        }
+        if how["transactional_id"] is not None:
+            # The broker knows the id from here on, whatever was asked before: such an id outlives its producers.
+            before = f"{topic}-before"
+            self.broker.ask(topic=before, produce=True)
+            self.produce(self.broker.address, before, records=[PLAIN], **how)
+            self.broker.ask(topic=before, hex=None)
         self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
-        end = self.produce(
-            self.broker.address,
-            topic,
-            records=request["records"],
-            compression=request.get("compression", "none"),
-            idempotent=request.get("idempotent", False),
-            transactional_id=request.get("transactional_id"),
-        )
+        end = self.produce(self.broker.address, topic, records=request["records"], **how)
         answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
         if end is None:
             return answer

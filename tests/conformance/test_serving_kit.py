@@ -14,7 +14,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "testees" / "python"))
 import kfuzz_serving
-from kfuzz_serving import END, Driver, Hung, Stopped
+from kfuzz_serving import END, Driver, Hung, Kit, Stopped
 
 RECORD = {"offset": "0", "timestamp": "1", "key": None, "value": "61", "headers": []}
 # Does what the topic's name says, after each `open`. The topic is in the errors, as in those of real libraries.
@@ -195,3 +195,23 @@ def test_the_end_of_a_topic_is_no_stall_and_an_endless_loop_is_one(
     broker: Any = FakeBroker(*asked)
     said = kfuzz_serving.Promised(records_said, 3, True)
     assert kfuzz_serving.consume(client, broker, "t", said, []) == outcome
+
+
+@pytest.mark.parametrize(("name", "topics"), [("x", ["t1-before", "t1"]), (None, ["t1"])])
+def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | None, topics: list[str]) -> None:
+    """So a producer that cannot take the place of another fails in each run, also if it is asked one vector only."""
+    sent: list[tuple[str, Any]] = []
+
+    class Quiet:
+        address = "broker:1"
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            return {"produced": ["00"]}
+
+    def produce(address: str, topic: str, **how: Any) -> None:
+        sent.append((topic, how["transactional_id"]))
+
+    kit: Any = Kit(Quiet(), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
+    request = {"operation": "produce-records", "records": [RECORD], "transactional_id": name}
+    assert kit.answer(request, "t1") == {"outcome": "accepted", "produced": ["00"]}
+    assert sent == [(topic, name) for topic in topics]

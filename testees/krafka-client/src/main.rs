@@ -106,7 +106,7 @@ async fn send(
     idempotent: bool,
     transactional_id: Option<String>,
 ) -> Result<()> {
-    let kafka = Kafka::builder(address).request_timeout(REQUEST).connect().await?;
+    let kafka = Kafka::builder(address).connect_timeout(REQUEST).request_timeout(REQUEST).connect().await?;
     let builder = kafka
         .producer()
         .compression(compression)
@@ -124,7 +124,7 @@ async fn send(
             sent.push(producer.enqueue(record).await?);
         }
         for one in sent {
-            one.await?;
+            one.await.map(drop)?;
         }
         producer.commit().await?;
         return producer.close().await;
@@ -134,18 +134,20 @@ async fn send(
         sent.push(producer.enqueue(record).await?);
     }
     for one in sent {
-        one.await?;
+        one.await.map(drop)?;
     }
     producer.close().await
 }
 
 /// The record in the library's own type, or what this type cannot express.
 fn expressed(topic: &str, given: Given) -> std::result::Result<Record, &'static str> {
-    let mut headers = Vec::new();
+    let mut record = Record::new(topic, Vec::new()).partition(0);
+    record.key = given.key.map(Into::into);
+    record.value = given.value.map(Into::into);
+    record.timestamp = given.timestamp;
     for (key, value) in given.headers {
         let key = String::from_utf8(key).map_err(|_| "a header's key must be UTF-8")?;
-        headers.push((key, value.map(Into::into)));
+        record.headers.push((key, value.map(Into::into)));
     }
-    let record = Record::new(topic, Vec::new()).partition(0);
-    Ok(Record { key: given.key.map(Into::into), value: given.value.map(Into::into), timestamp: given.timestamp, headers, ..record })
+    Ok(record)
 }
