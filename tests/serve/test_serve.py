@@ -293,6 +293,20 @@ def test_damaged_requests_are_answered_or_refused() -> None:
         broker.answer(frame.replace(b"m" * 30_000, b"\xff" * 30_000), HERE)
 
 
+def test_an_answer_comes_in_one_piece() -> None:
+    """Otherwise its second piece waits until the client has confirmed the first one, which takes 40 ms."""
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as client:
+            frame = request("ApiVersions", 0, {})
+            for _ in range(10):
+                client.writer.write(struct.pack(">i", len(frame)) + frame)
+                piece = await client.reader.read(1 << 20)
+                assert len(piece) == 4 + int.from_bytes(piece[:4])
+
+    assert run(scenario) == []
+
+
 def test_a_client_may_go_away_in_the_middle_of_a_frame() -> None:
     async def scenario(server: Server) -> None:
         async with Client(server) as client:
