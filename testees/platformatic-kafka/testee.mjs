@@ -9,11 +9,27 @@ import { Unsupported, bytesOf, installedVersion, recordJson, serve } from '../no
 import { GenericError } from './node_modules/@platformatic/kafka/dist/errors.js'
 import { Reader } from './node_modules/@platformatic/kafka/dist/protocol/reader.js'
 import * as records from './node_modules/@platformatic/kafka/dist/protocol/records.js'
-import { OutOfBoundsError } from '@platformatic/dynamic-buffer'
-import { crc32c } from '@platformatic/wasm-utils'
+import { createRequire } from 'node:module'
 
-const { IS_CONTROL, createRecordsBatch, readRecordsBatches } = records
+const require = createRequire(import.meta.url)
+// Versions before 1.27 have neither package, and those before 1.16 not this error.
+const { OutOfBoundsError } = optional('@platformatic/dynamic-buffer') ?? { OutOfBoundsError: GenericError }
+const crc32c = optional('@platformatic/wasm-utils')?.crc32c
+const { createRecordsBatch } = records
+const readBatches = records.readRecordsBatches
+  ? data => records.readRecordsBatches(Reader.from(data))
+  : (await import('./older.mjs')).readBatches
+// Versions without this constant hand out control records.
+const IS_CONTROL = records.IS_CONTROL ?? 0
 const FROM_THE_START = -(2n ** 63n)
+
+function optional(name) {
+  try {
+    return require(name)
+  } catch {
+    return undefined
+  }
+}
 
 function decodeRecords({ hex }, said) {
   consume(Buffer.from(hex, 'hex'), FROM_THE_START, said)
@@ -29,8 +45,8 @@ function decodeStream({ steps, fetch_offset: fetchOffset = '0' }, said) {
 function consume(data, fetchOffset, said) {
   // When the codecs' memory grows, the library's view of it becomes invalid. A call with data renews the view, so
   // answers do not depend on earlier requests.
-  crc32c(Buffer.alloc(1))
-  const batches = readRecordsBatches(Reader.from(data))
+  crc32c?.(Buffer.alloc(1))
+  const batches = readBatches(data)
   let next = fetchOffset
   said.records = []
   for (const batch of batches) {

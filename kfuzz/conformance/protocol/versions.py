@@ -63,7 +63,7 @@ def prepared(
 
     It works in the folder ``place``, and raises ``BuildFailed``.
     """
-    return alone(folder.parent, place, partial(_prepare, recipe, place, folder, kit, builds))
+    return partial(_make_ready, recipe, place, folder, kit, builds)
 
 
 def order_of(version: str) -> tuple[tuple[int, ...], bool, str]:
@@ -74,13 +74,25 @@ def order_of(version: str) -> tuple[tuple[int, ...], bool, str]:
     return tuple(int(part) for part in numbers.split(".") if part), is_later, word
 
 
-def _prepare(recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]]) -> None:
-    """Build unless a whole build of the same sources and commands is there."""
-    state = place / "state"
+def _make_ready(recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]]) -> None:
+    """Build unless a whole build of the same sources and commands is there. Only a build waits for others."""
     wanted = f"built {_digest([folder, *([kit] if kit else [])], builds)}"
-    found = state.read_text() if state.is_file() else ""
+    if _state(place) != wanted:
+        alone(folder.parent, place, partial(_build, recipe, place, folder, kit, builds, wanted))()
+
+
+def _state(place: Path) -> str:
+    """What the last build left there when it came to its end; empty if none did."""
+    state = place / "state"
+    return state.read_text() if state.is_file() else ""
+
+
+def _build(
+    recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]], wanted: str
+) -> None:
+    state, found = place / "state", _state(place)
     if found == wanted:
-        return
+        return  # another process has built it in the meantime
     if found:
         # The tools came to their end, so what they left can be used again: dependencies that take minutes to compile.
         state.unlink()
