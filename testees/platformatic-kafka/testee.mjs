@@ -9,12 +9,11 @@ import { Unsupported, bytesOf, installedVersion, recordJson, serve } from '../no
 import { GenericError } from './node_modules/@platformatic/kafka/dist/errors.js'
 import { Reader } from './node_modules/@platformatic/kafka/dist/protocol/reader.js'
 import * as records from './node_modules/@platformatic/kafka/dist/protocol/records.js'
-import { createRequire } from 'node:module'
+import { existsSync } from 'node:fs'
 
-const require = createRequire(import.meta.url)
-// Versions before 1.27 have neither package, and those before 1.16 not this error.
-const { OutOfBoundsError } = optional('@platformatic/dynamic-buffer') ?? { OutOfBoundsError: GenericError }
-const crc32c = optional('@platformatic/wasm-utils')?.crc32c
+// Versions before 1.27 have neither package.
+const { OutOfBoundsError } = (await optional('@platformatic/dynamic-buffer')) ?? { OutOfBoundsError: GenericError }
+const crc32c = (await optional('@platformatic/wasm-utils'))?.crc32c
 const { createRecordsBatch } = records
 const readBatches = records.readRecordsBatches
   ? data => records.readRecordsBatches(Reader.from(data))
@@ -23,12 +22,9 @@ const readBatches = records.readRecordsBatches
 const IS_CONTROL = records.IS_CONTROL ?? 0
 const FROM_THE_START = -(2n ** 63n)
 
-function optional(name) {
-  try {
-    return require(name)
-  } catch {
-    return undefined
-  }
+/** A package that not all versions have. Without the first test, Node would find the pinned version's, further up. */
+async function optional(name) {
+  return existsSync(new URL(`node_modules/${name}`, import.meta.url)) ? import(name) : undefined
 }
 
 function decodeRecords({ hex }, said) {
