@@ -85,9 +85,10 @@ func batchOf(form batchForm) (*sarama.RecordBatch, error) {
 	batch := &sarama.RecordBatch{
 		FirstOffset: form.BaseOffset, LastOffsetDelta: int32(form.LastOffset - form.BaseOffset), Version: form.Magic,
 		CompressionLevel: sarama.CompressionLevelDefault, PartitionLeaderEpoch: form.PartitionLeaderEpoch,
-		LogAppendTime: form.TimestampType == "log-append", IsTransactional: form.Transactional, Control: form.Control,
+		LogAppendTime: form.TimestampType == "log-append", Control: form.Control,
 		ProducerID: form.ProducerID, ProducerEpoch: form.ProducerEpoch, FirstSequence: form.BaseSequence,
 	}
+	*isTransactional(batch) = form.Transactional
 	for testee.CodecName(int(batch.Codec)) != form.Compression {
 		batch.Codec++
 	}

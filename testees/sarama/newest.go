@@ -31,6 +31,8 @@ func connect(config *sarama.Config) (client, server net.Conn, broker *sarama.Bro
 // addBlock asks for the partition.
 func addBlock(request *sarama.FetchRequest) { request.AddBlock(topic, 0, 0, math.MaxInt32, -1) }
 
+func isTransactional(batch *sarama.RecordBatch) *bool { return &batch.IsTransactional }
+
 // response appends the body of a response to b.
 func response(b, data []byte, aborted []testee.Aborted) []byte {
 	big := binary.BigEndian

@@ -21,6 +21,7 @@ func connect(config *sarama.Config) (client, server net.Conn, broker *sarama.Bro
 	if field := reflect.ValueOf(config).Elem().FieldByName("ApiVersionsRequest"); field.IsValid() {
 		field.SetBool(false)
 	}
+	config.Version = sarama.V0_11_0_0
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -45,6 +46,14 @@ func addBlock(request *sarama.FetchRequest) {
 		given = append(given, reflect.ValueOf(value))
 	}
 	add.Call(given)
+}
+
+// isTransactional is a field that version 1.21 does not have.
+func isTransactional(batch *sarama.RecordBatch) *bool {
+	if field := reflect.ValueOf(batch).Elem().FieldByName("IsTransactional"); field.IsValid() {
+		return field.Addr().Interface().(*bool)
+	}
+	return new(bool)
 }
 
 // response appends the body of a response to b.
