@@ -155,7 +155,7 @@ def _print_history(name: str, files: Sequence[str], suite: Sequence[Vector], as_
     from kfuzz.conformance import report
 
     left_out: list[str] = []
-    found = report.history(name, [_run_of(_document(file), file, suite, left_out) for file in files])
+    found = report.history_of(name, [_run_of(_document(file), file, suite, left_out) for file in files])
     found = replace(found, notes=[*_left_out(left_out), *found.notes])
     if as_json:
         echo_json(found.to_json())

@@ -16,12 +16,12 @@ from kfuzz.conformance.judge import confirmation
 from kfuzz.conformance.judge.compare import (
     Case,
     Cell,
-    _batches_differ,
     cases_of,
     declared_unsupported,
     judge,
     request,
 )
+from kfuzz.conformance.judge.differing import batches_differ
 from kfuzz.conformance.protocol.lines import ENCODE, Handshake, parse_answer
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.vectors import load_suite
@@ -576,4 +576,4 @@ def test_canonical_bytes_of_the_suite_hold_the_contents_that_an_encoder_is_given
     for case in cases:
         reading = records.read(case.vector.data)
         assert (reading.fatal, reading.partial_tail, reading.consumed) == (None, False, case.vector.size), case.key
-        assert _batches_differ(case.expectation["batches"], records.to_json(reading.batches)) is None, case.key
+        assert batches_differ(case.expectation["batches"], records.to_json(reading.batches)) is None, case.key

@@ -9,7 +9,7 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
     the page as a folder for a web server; whether a folder can take it
 ``from_json``, ``changes``
     the run of such a document; what changed between two runs
-``history``
+``history_of``
     the causes of one implementation over its versions
 ``sentences``
     one sentence per reason why the run fails
@@ -19,7 +19,7 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
 
 from kfuzz.conformance.report.comparison import Changes, changes
 from kfuzz.conformance.report.document import FORMAT, from_json, notes_of, sentences, to_json
-from kfuzz.conformance.report.history import History, history
+from kfuzz.conformance.report.history import History, history_of
 from kfuzz.conformance.report.junit import to_junit
 from kfuzz.conformance.report.page import require_empty, to_html, write_site
 from kfuzz.conformance.report.terminal import to_terminal
@@ -30,7 +30,7 @@ __all__ = [
     "History",
     "changes",
     "from_json",
-    "history",
+    "history_of",
     "notes_of",
     "require_empty",
     "sentences",

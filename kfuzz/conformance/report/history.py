@@ -19,7 +19,7 @@ from kfuzz.units import counted
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["FORMAT", "History", "history"]
+__all__ = ["FORMAT", "History", "history_of"]
 
 FORMAT: Final = "kfuzz-history/1"
 # What a version does with the questions of a cause that it does not have.
@@ -149,7 +149,7 @@ class History:
         return table
 
 
-def history(name: str, runs: Sequence[Run]) -> History:
+def history_of(name: str, runs: Sequence[Run]) -> History:
     """The history of the testee ``name``; of two results of one version, the later one counts.
 
     ``UsageError`` if the runs do not have two versions of it that answer the same questions.

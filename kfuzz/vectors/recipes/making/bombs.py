@@ -13,6 +13,7 @@ from functools import cache
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, varint
 from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, stored, xerial, xxh32
+from kfuzz.vectors.recipes.making.sent import LARGE
 
 MIB = 1024 * 1024
 ZSTD_BLOCK_BYTES = 128 * 1024
@@ -226,7 +227,7 @@ def contents(name: str) -> list[Json]:
 @cache
 def raw_of(name: str) -> Raw:
     """The bomb ``name`` with its contents; built once and cached."""
-    return (RAWS | MANY_HEADERS)[name]()
+    return (RAWS | MANY_HEADERS | LARGE)[name]()
 
 
 def _maker(name: str) -> Callable[[], bytes]:
@@ -234,4 +235,4 @@ def _maker(name: str) -> Callable[[], bytes]:
 
 
 # The builder of a bomb's bytes, by the name in a vector's "recipe".
-BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS | MANY_HEADERS}
+BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS | MANY_HEADERS | LARGE}

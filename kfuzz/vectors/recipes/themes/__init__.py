@@ -57,6 +57,9 @@ THEMES = (
     "primitive_numbers",
     "primitive_lengths",
     "primitive_varints",
+    "producer_contents",
+    "producer_sizes",
+    "producer_retries",
 )
 
 
