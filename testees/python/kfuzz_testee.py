@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     StreamReader = Callable[[bytes, bool, "list[tuple[int, int]]", int, "list[dict[str, Any]]"], int]
     """Reads a fetch like a consumer. Takes the bytes, whether to read committed data only, the aborted transactions as
-    (producer id, first offset), the fetch offset, and a list. Appends each record that the consumer returns to the list.
-    Returns the offset of the next fetch."""
+    (producer id, first offset), the fetch offset, and a list. Appends each record that the consumer returns to the
+    list. Returns the offset of the next fetch."""
 
     Writer = Callable[["list[dict[str, Any]]"], bytes]
     """Encodes batches, which it gets in their JSON form."""
