@@ -87,6 +87,9 @@ def command(
     Without --testee and --command, all testees whose toolchain is installed take part, and so does kfuzz itself. GLOBs
     choose vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
 
+    NAME@VERSION may be any version of a library whose testee.toml says how to build it. It is built once, in a folder
+    of its own, and compared with nothing: no outcome fails the run. `kfuzz report --history NAME` compares versions.
+
     With --path, a testee is built with a working copy of its library, in a folder of its own. The report calls it
     NAME@path, and compares each outcome with that of the pinned version. Exit code 0: none is worse.
 
@@ -97,6 +100,7 @@ def command(
       kfuzz conform
       kfuzz conform --testee aiokafka --html out/aiokafka.html
       kfuzz conform --testee librdkafka --all
+      kfuzz conform --testee kafkajs@1.12.0 --testee kafkajs@2.2.4 --json versions.json
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
@@ -123,6 +127,8 @@ def command(
             f"{expected_file} has a `withheld` line, and --update-expected would list these outcomes for everybody; "
             "leave out --expected, or name another file"
         )
+    if update_expected and expected_file is None and (others := [one.label for one in testees if not one.is_pinned]):
+        raise UsageError(f"expected outcomes are those of pinned versions, and {others[0]} is not; add --expected FILE")
     # A person who names vectors wants answers about these.
     choose = not take_all and not globs
     if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):

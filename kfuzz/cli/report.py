@@ -18,6 +18,8 @@ from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kfuzz.conformance.judge.matrix import Run
     from kfuzz.conformance.report import Changes
     from kfuzz.vectors import Vector
@@ -28,8 +30,13 @@ SENTENCES_SHOWN = 20
 
 
 @click.command()
-@click.argument("result", metavar="RESULT.json")
-@click.argument("newer", metavar="[NEWER.json]", required=False)
+@click.argument("files", metavar="RESULT.json [NEWER.json]", nargs=-1, required=True)
+@click.option(
+    "--history",
+    "name",
+    metavar="NAME",
+    help="Show the causes of all versions of the testee NAME in one or more results.",
+)
 @options.html_file
 @click.option(
     "--site",
@@ -47,8 +54,8 @@ SENTENCES_SHOWN = 20
 @options.vectors
 @options.as_json
 def command(
-    result: str,
-    newer: str | None,
+    files: tuple[str, ...],
+    name: str | None,
     html_file: str | None,
     site: str | None,
     junit_file: str | None,
@@ -64,6 +71,11 @@ def command(
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
     only the changes are shown: causes that are new, causes that are gone, and outcomes that changed. It may be of
     another version of the implementation. Only questions that both results answer are compared.
+
+    With --history, the results are about versions of one implementation: any number of versions in each result, any
+    number of results. A table has a row for each cause and a column for each version, with the number of vectors. Below
+    it is what each version brought and mended. A cause that comes with something that no version before supports is
+    listed apart. The exit code is 0.
 
     With --html, the whole result is one page with filters and search, which needs no network. It shows everything,
     unless --publish is given. With --site, DIR gets the same page with its data in files of their own. A site is for
@@ -84,14 +96,18 @@ def command(
       kfuzz report result.json --site public/matrix
       kfuzz report monday.json tuesday.json
       kfuzz report library-1.0.json library-1.1.json
+      kfuzz report versions.json --history kafkajs
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
     require_reports(html_file, junit_file)
-    if newer and (html_file or site or junit_file or only_failures or publish or private):
+    if (name or len(files) > 1) and (html_file or site or junit_file or only_failures or publish or private):
         raise UsageError(
-            "--html, --site, --junit, --publish, --disclose and --only-failures are about one result; give only one"
+            "--html, --site, --junit, --publish, --disclose and --only-failures are about one result; give only one, "
+            "without --history"
         )
+    if len(files) > 2 and not name:
+        raise UsageError(f"{len(files)} results; give one, two to compare them, or add --history NAME")
     if publish and private:
         raise UsageError("--disclose writes to maintainers, and --publish hides what they must know; leave one out")
     from kfuzz.conformance import report
@@ -102,8 +118,12 @@ def command(
         report.require_empty(site)
     place = root or default_root()
     suite = load_suite("*", place, kinds=KINDS)
-    if newer:
-        changes = _changes(result, newer, suite)
+    if name:
+        _print_history(name, files, suite, as_json)
+        return 0
+    result = files[0]
+    if len(files) > 1:
+        changes = _changes(result, files[1], suite)
         if as_json:
             echo_json(changes.to_json())
         else:
@@ -129,6 +149,20 @@ def command(
             if testee.stopped:
                 say(f"{testee.label} was not asked to the end: {testee.stopped}")
     return 1 if run.failed else 0
+
+
+def _print_history(name: str, files: Sequence[str], suite: Sequence[Vector], as_json: bool) -> None:
+    from kfuzz.conformance import report
+
+    left_out: list[str] = []
+    found = report.history_of(name, [_run_of(_document(file), file, suite, left_out) for file in files])
+    found = replace(found, notes=[*_left_out(left_out), *found.notes])
+    if as_json:
+        echo_json(found.to_json())
+        return
+    _console().print(found.table())
+    for sentence in found.sentences():
+        click.echo(sentence)
 
 
 def _disclose(run: Run, directory: Path, root: Path | None) -> None:
@@ -163,10 +197,15 @@ def _changes(older: str, newer: str, suite: Sequence[Vector]) -> Changes:
     versions = [foreign_text(document["kfuzz"], bytes_max=200) for document in documents]
     if versions[0] != versions[1]:
         notes.append(f"kfuzz {versions[0]} judged {older}, kfuzz {versions[1]} {newer}: their vectors may differ too")
-    if gone := list(dict.fromkeys(left_out)):
-        others = " and others" if len(gone) > 1 else ""
-        notes.append(f"{counted(len(gone), 'vector')} not in this suite, left out: {gone[0]}{others}")
-    return replace(changes, notes=(*map(printable, notes), *changes.notes))
+    notes = [*map(printable, notes), *_left_out(left_out)]
+    return replace(changes, notes=(*notes, *changes.notes))
+
+
+def _left_out(vectors: Sequence[str]) -> list[str]:
+    """A sentence about the vectors of a result that the suite does not have; nothing if it has all."""
+    gone = list(dict.fromkeys(vectors))
+    others = " and others" if len(gone) > 1 else ""
+    return [printable(f"{counted(len(gone), 'vector')} not in this suite, left out: {gone[0]}{others}")] if gone else []
 
 
 def _document(file: str) -> Any:
@@ -190,15 +229,19 @@ def _run_of(document: Any, file: str, suite: Sequence[Vector], left_out: list[st
 
 def print_run(run: Run, *, causes_shown: int, only_new: bool) -> None:
     """Print the tables of a run to standard output."""
+    from kfuzz.conformance import report
+
+    console = _console()
+    for table in report.to_terminal(run, causes_shown=causes_shown, only_new=only_new):
+        console.print(table)
+
+
+def _console() -> Console:
     import shutil
 
     from rich.console import Console
 
-    from kfuzz.conformance import report
-
-    console = Console(width=shutil.get_terminal_size((120, 40)).columns, highlight=False)
-    for table in report.to_terminal(run, causes_shown=causes_shown, only_new=only_new):
-        console.print(table)
+    return Console(width=shutil.get_terminal_size((120, 40)).columns, highlight=False)
 
 
 def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:

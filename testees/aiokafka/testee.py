@@ -7,6 +7,7 @@ exposes almost nothing of a legacy batch. Batches are written with the builders 
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,15 @@ import kfuzz_testee
 
 try:
     import aiokafka
-    from aiokafka import codec
     from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
     from aiokafka.errors import CorruptRecordException, KafkaError, UnsupportedCodecError
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
     from aiokafka.structs import TopicPartition
+
+    # Before 0.9 it uses the codecs of kafka-python.
+    codec = importlib.import_module("aiokafka.codec" if importlib.util.find_spec("aiokafka.codec") else "kafka.codec")
 except ImportError as error:
     sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
 

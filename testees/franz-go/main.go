@@ -5,19 +5,21 @@
 package main
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	testee "kfuzz_testee"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const library = "github.com/twmb/franz-go"
 
 func main() {
+	answers := testee.Answers{"decode-message": decodeMessage, "encode-message": encodeMessage}
+	maps.Copy(answers, recordAnswers)
 	hello := testee.Object{
 		"name": "franz-go", "version": testee.Version(library),
-		"operations": []string{"decode-records", "decode-stream", "decode-message", "encode-message"},
+		"operations": slices.Sorted(maps.Keys(answers)),
 		"roles":      []string{"consumer"},
 		"magic":      []int{0, 1, 2},
 		"codecs":     []string{"none", "gzip", "snappy", "lz4", "zstd"},
@@ -29,19 +31,5 @@ func main() {
 		},
 		"messages": messageVersions(),
 	}
-	testee.Serve(hello, library, testee.Answers{
-		"decode-records": decodeRecords,
-		"decode-stream":  decodeStream,
-		"decode-message": decodeMessage,
-		"encode-message": encodeMessage,
-	})
-}
-
-func decodeRecords(request testee.Request) testee.Object {
-	// The lowest offset, so that the library skips no record.
-	got := fetch(request.Hex, kgo.ProcessFetchPartitionOpts{Offset: math.MinInt64, KeepControlRecords: true}, nil)
-	if batches := got.batches(); batches != nil {
-		return testee.Object{"outcome": got.outcome, "error": got.error, "batches": batches}
-	}
-	return testee.Object{"outcome": got.outcome, "error": got.error, "records": recordsJSON(got.records)}
+	testee.Serve(hello, library, answers)
 }

@@ -1,13 +1,18 @@
+//go:build !older
+
 package main
 
 import (
 	"fmt"
+	"math"
 
 	testee "kfuzz_testee"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+var recordAnswers = testee.Answers{"decode-records": decodeRecords, "decode-stream": decodeStream}
 
 // The decompressor of a client with default settings: it has the client's limit, which kgo.DefaultDecompressor lacks.
 var decompressor = func() kgo.Decompressor {
@@ -18,6 +23,15 @@ var decompressor = func() kgo.Decompressor {
 	defer client.Close()
 	return client.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
 }()
+
+func decodeRecords(request testee.Request) testee.Object {
+	// The lowest offset, so that the library skips no record.
+	got := fetch(request.Hex, kgo.ProcessFetchPartitionOpts{Offset: math.MinInt64, KeepControlRecords: true}, nil)
+	if batches := got.batches(); batches != nil {
+		return testee.Object{"outcome": got.outcome, "error": got.error, "batches": batches}
+	}
+	return testee.Object{"outcome": got.outcome, "error": got.error, "records": recordsJSON(got.records)}
+}
 
 // fetched is what a consumer gets from one fetch.
 type fetched struct {

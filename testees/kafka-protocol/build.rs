@@ -9,6 +9,7 @@ use std::process::Command;
 use std::{env, fs};
 
 const LIBRARY: &str = "kafka-protocol";
+const SINCE: [u32; 5] = [13, 14, 15, 16, 18];
 
 fn main() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());
@@ -20,6 +21,14 @@ fn main() {
     println!("cargo:rerun-if-changed={}", library.join("src/messages").display());
     let (_, version) = library.to_str().unwrap().rsplit_once('-').expect("cargo names the folder name-version");
     println!("cargo:rustc-env=LIBRARY_VERSION={version}");
+    // The sources ask since which version something is there.
+    let minor: u32 = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).expect("versions are numbers");
+    for since in SINCE {
+        println!("cargo:rustc-check-cfg=cfg(since_0_{since})");
+        if minor >= since || !version.starts_with("0.") {
+            println!("cargo:rustc-cfg=since_0_{since}");
+        }
+    }
     let made = Path::new(&env::var("OUT_DIR").unwrap()).join("structures.rs");
     fs::write(made, structures(&library.join("src/messages"))).unwrap();
 }

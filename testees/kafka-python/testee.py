@@ -11,10 +11,11 @@ dropped. The fields are found by the definitions that kafka-python carries: it h
 
 from __future__ import annotations
 
+import inspect
 import io
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,17 +27,22 @@ from kfuzz_testee import Unsupported, from_json, to_json
 try:
     import kafka
     from kafka import codec
-    from kafka.consumer.fetcher import Fetcher, IsolationLevel
-    from kafka.errors import CorruptRecordError, KafkaError
-    from kafka.protocol import admin, consumer, metadata, producer, sasl
-    from kafka.protocol.api_data import ApiData
-    from kafka.protocol.api_header import ApiHeader, RequestHeader, ResponseHeader
-    from kafka.protocol.api_message import ApiMessage
-    from kafka.protocol.schemas import BaseField, load_json
-    from kafka.record.default_records import DefaultRecordBatchBuilder
+    from kafka.consumer import fetcher
+    from kafka.errors import CorruptRecordException as CorruptRecordError
+    from kafka.errors import KafkaError
+    from kafka.record.default_records import DefaultRecord, DefaultRecordBatchBuilder
     from kafka.record.legacy_records import LegacyRecordBatchBuilder
     from kafka.record.memory_records import MemoryRecords
     from kafka.structs import TopicPartition
+
+    # Before that, each version of a message has a class of its own.
+    HAS_MESSAGES = int(kafka.__version__.partition(".")[0]) >= 3
+    if HAS_MESSAGES:
+        from kafka.protocol import admin, consumer, metadata, producer, sasl
+        from kafka.protocol.api_data import ApiData
+        from kafka.protocol.api_header import ApiHeader, RequestHeader, ResponseHeader
+        from kafka.protocol.api_message import ApiMessage
+        from kafka.protocol.schemas import BaseField, load_json
 except ImportError as error:
     sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
 
@@ -50,18 +56,22 @@ class AbortedTransaction(NamedTuple):
 
 # The exceptions that the library documents for bad records.
 REJECTIONS = (KafkaError,)
+# The consumer of version 2.0 checks no CRC, and knows nothing of transactions.
+CHECKS_CRC = hasattr(DefaultRecord, "validate_crc")
+PartitionRecords = fetcher.Fetcher.PartitionRecords
+HAS_STREAMS = "isolation_level" in inspect.signature(PartitionRecords).parameters
 
 
-def read(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
+def read(data: bytes) -> Iterator[tuple[dict[str, Any], int | None]]:
     memory = MemoryRecords(data)
     batch = memory.next_batch()
     while batch is not None:
-        if not batch.validate_crc():
+        if CHECKS_CRC and not batch.validate_crc():
             raise CorruptRecordError(f"Record batch at offset {batch.base_offset} failed crc check")
-        size_bytes = batch.size_in_bytes
+        size_bytes = getattr(batch, "size_in_bytes", None)
         records = []
         for record in batch:
-            if not record.validate_crc():
+            if CHECKS_CRC and not record.validate_crc():
                 raise CorruptRecordError(f"Record at offset {record.offset} failed crc check")
             records.append(
                 kfuzz_testee.record_json(record.offset, record.timestamp, record.key, record.value, record.headers)
@@ -74,11 +84,12 @@ def read_stream(
     data: bytes, committed: bool, aborted: list[tuple[int, int]], fetch_offset: int, records: list[dict[str, Any]]
 ) -> int:
     transactions = [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
-    fetch = Fetcher.PartitionRecords(
+    levels = getattr(fetcher, "IsolationLevel", fetcher)
+    fetch = PartitionRecords(
         fetch_offset,
         TopicPartition("kfuzz", 0),
         MemoryRecords(data),
-        isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
+        isolation_level=levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED,
         aborted_transactions=transactions,
     )
     while fetch and (taken := fetch.take(1)):
@@ -87,35 +98,41 @@ def read_stream(
     return int(fetch.next_fetch_offset)
 
 
+# The fields of a batch of magic 2: the protocol's name, the library's name, and how it is shown. Old versions have few.
+FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("magic", "magic", int),
+    ("base_offset", "base_offset", str),
+    ("last_offset", "last_offset", str),
+    ("next_offset", "next_offset", str),
+    ("transactional", "is_transactional", bool),
+    ("control", "is_control_batch", bool),
+    ("producer_id", "producer_id", str),
+    ("producer_epoch", "producer_epoch", int),
+    ("base_sequence", "base_sequence", int),
+    ("partition_leader_epoch", "leader_epoch", int),
+)
+
+
 def batch_json(batch: Any) -> dict[str, Any]:
     exposed = {
-        "magic": batch.magic,
         "compression": kfuzz_testee.codec_name(batch.compression_type),
         "timestamp_type": kfuzz_testee.TIMESTAMP_TYPES[batch.timestamp_type],
     }
-    if batch.magic < 2:  # its base_offset is the wrapper's own offset, which is not Kafka's base offset
-        return exposed
-    return exposed | {
-        "base_offset": str(batch.base_offset),
-        "last_offset": str(batch.last_offset),
-        "next_offset": str(batch.next_offset),
-        "transactional": batch.is_transactional,
-        "control": batch.is_control_batch,
-        "producer_id": str(batch.producer_id),
-        "producer_epoch": batch.producer_epoch,
-        "base_sequence": batch.base_sequence,
-        "partition_leader_epoch": batch.leader_epoch,
-    }
+    # A legacy batch's base_offset is the wrapper's own offset, which is not Kafka's base offset.
+    fields = FIELDS if getattr(batch, "magic", 0) == 2 else FIELDS[:1]
+    return exposed | {name: show(getattr(batch, own)) for name, own, show in fields if hasattr(batch, own)}
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
 
-MESSAGES: dict[str, Any] = {
-    name: value
-    for module in (admin, consumer, metadata, producer, sasl)
-    for name, value in vars(module).items()
-    if isinstance(value, type) and issubclass(value, (ApiMessage, ApiData)) and value not in (ApiMessage, ApiData)
-} | {"RequestHeader": RequestHeader, "ResponseHeader": ResponseHeader}
+MESSAGES: dict[str, Any] = {}
+if HAS_MESSAGES:
+    MESSAGES = {
+        name: value
+        for module in (admin, consumer, metadata, producer, sasl)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, (ApiMessage, ApiData)) and value not in (ApiMessage, ApiData)
+    } | {"RequestHeader": RequestHeader, "ResponseHeader": ResponseHeader}
 
 # Kafka's number for unknown operations. kafka-python uses None, otherwise a set of bit numbers.
 NOT_KNOWN = -(1 << 31)
@@ -242,29 +259,27 @@ class Form(NamedTuple):
 
 
 if __name__ == "__main__":
-    installed = {
-        "gzip": codec.has_gzip(),
-        "snappy": codec.has_snappy(),
-        "lz4": codec.has_lz4(),
-        "zstd": codec.has_zstd(),
+    installed = {name: getattr(codec, f"has_{name}", bool)() for name in ("gzip", "snappy", "lz4", "zstd")}
+    messages = kfuzz_testee.Codec(
+        decode_message, encode_message, rejections=(KafkaError, ValueError, struct.error), refusals=(ValueError,)
+    )
+    handshake = {
+        "name": "kafka-python",
+        "version": kafka.__version__,
+        "roles": ["consumer"],
+        "magic": [0, 1, 2],
+        "codecs": ["none", *(name for name, there in installed.items() if there)],
+        "checks_crc": CHECKS_CRC,
+        "control": "shown",
     }
+    if HAS_MESSAGES:
+        handshake["messages"] = {name: versions_of(message) for name, message in sorted(MESSAGES.items())}
     kfuzz_testee.serve(
-        {
-            "name": "kafka-python",
-            "version": kafka.__version__,
-            "roles": ["consumer"],
-            "magic": [0, 1, 2],
-            "codecs": ["none", *(name for name, there in installed.items() if there)],
-            "checks_crc": True,
-            "control": "shown",
-            "messages": {name: versions_of(message) for name, message in sorted(MESSAGES.items())},
-        },
+        handshake,
         read,
         rejections=REJECTIONS,
-        stream=read_stream,
+        stream=read_stream if HAS_STREAMS else None,
         write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
-        messages=kfuzz_testee.Codec(
-            decode_message, encode_message, rejections=(KafkaError, ValueError, struct.error), refusals=(ValueError,)
-        ),
+        messages=messages if HAS_MESSAGES else None,
         package="kafka",
     )

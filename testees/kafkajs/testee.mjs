@@ -5,6 +5,7 @@
 // Headers are an object of names. zstd is missing: the codec that kafkajs names cannot be compiled for Node 20.
 
 import { Stalled, Unsupported, bytesOf, installedVersion, recordJson, serve } from '../node/kfuzz_testee.mjs'
+import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 const require = createRequire(import.meta.url)
@@ -13,16 +14,23 @@ const LZ4 = require('kafkajs-lz4')
 const Batch = require('kafkajs/src/consumer/batch')
 const Decoder = require('kafkajs/src/protocol/decoder')
 const Record = require('kafkajs/src/protocol/recordBatch/record/v0')
-const Long = require('kafkajs/src/utils/long')
 const decodeMessages = require('kafkajs/src/protocol/requests/fetch/v4/decodeMessages')
 const { RecordBatch } = require('kafkajs/src/protocol/recordBatch/v0')
 const { KafkaJSError } = require('kafkajs/src/errors')
+
+// Versions before 1.14 take their integers from a package.
+const hasLongs = existsSync(new URL('node_modules/long', import.meta.url))
+const Long = require(hasLongs ? 'long' : 'kafkajs/src/utils/long')
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 CompressionCodecs[CompressionTypes.LZ4] = new LZ4().codec
 
 const TYPE_OF_CODEC = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4' }
 const FROM_THE_START = String(-(2n ** 63n))
+
+function int64(value) {
+  return Long.fromValue(String(value))
+}
 
 async function decodeRecords({ hex }, said) {
   await consume(Buffer.from(hex, 'hex'), FROM_THE_START, [], said)
@@ -45,7 +53,8 @@ async function consume(data, fetchOffset, abortedTransactions, said) {
     const batch = new Batch('kfuzz', offset, { partition: 0, highWatermark: '0', abortedTransactions, messages })
     for (const message of batch.messages) records.push(messageJson(message))
     said.records = records
-    if (batch.rawMessages.length === 0) {
+    // Version 1.11 has another name, for the messages that are not below the offset.
+    if ((batch.rawMessages ?? batch.unfilteredMessages).length === 0) {
       if (first) throw new Stalled('no message of a whole batch, so the next fetch has the same offset')
       return
     }
@@ -108,19 +117,19 @@ function recordBatch(batch) {
   const firstOffset = BigInt(batch.base_offset)
   return RecordBatch({
     compression: CompressionTypes[TYPE_OF_CODEC[batch.compression]],
-    firstOffset: Long.fromValue(firstOffset),
-    firstTimestamp: Long.fromValue(timestamps[0]),
-    maxTimestamp: Long.fromValue(timestamps.reduce((a, b) => (a > b ? a : b))),
+    firstOffset: int64(firstOffset),
+    firstTimestamp: int64(timestamps[0]),
+    maxTimestamp: int64(timestamps.reduce((a, b) => (a > b ? a : b))),
     partitionLeaderEpoch: batch.partition_leader_epoch,
     lastOffsetDelta: Number(BigInt(batch.last_offset) - firstOffset),
     transactional: batch.transactional,
-    producerId: Long.fromValue(batch.producer_id),
+    producerId: int64(batch.producer_id),
     producerEpoch: batch.producer_epoch,
     firstSequence: batch.base_sequence,
     records: records.map((record, index) =>
       Record({
         offsetDelta: Number(BigInt(record.offset) - firstOffset),
-        timestampDelta: Long.fromValue(timestamps[index] - timestamps[0]),
+        timestampDelta: int64(timestamps[index] - timestamps[0]),
         key: bytesOf(record.key),
         value: bytesOf(record.value),
         headers: headersOf(record.headers)

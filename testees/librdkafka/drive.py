@@ -19,6 +19,8 @@ CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaE
 M_ARENA_MAX = -8
 RECORDS_MAX = 1000
 PRODUCE_S_MAX = 5
+# 1.2.0; before that, a consumer sees everything.
+HAS_ISOLATION = 0x01020000
 
 
 class Consumer:
@@ -26,21 +28,22 @@ class Consumer:
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
         self.error: KafkaError | None = None
-        self.consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": "kfuzz",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "check.crcs": True,
-                "enable.partition.eof": True,
-                "isolation.level": isolation,
-                "fetch.wait.max.ms": 1,
-                "fetch.error.backoff.ms": 1,
-                "socket.nagle.disable": True,
-                "log_level": 0,
-            }
-        )
+        settings = {
+            "bootstrap.servers": address,
+            "group.id": "kfuzz",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            "fetch.wait.max.ms": 1,
+            "fetch.error.backoff.ms": 1,
+            "socket.nagle.disable": True,
+            "log_level": 0,
+        }
+        if confluent_kafka.libversion()[1] < HAS_ISOLATION:
+            del settings["isolation.level"]
+        self.consumer = confluent_kafka.Consumer(settings)
         self.consumer.assign([TopicPartition(topic, 0, offset)])
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
@@ -104,7 +107,8 @@ def produce(
         "log_level": 0,
     }
     if transactional_id is not None:
-        settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": PRODUCE_S_MAX * 1000}
+        settings["transactional.id"] = transactional_id
+        settings["transaction.timeout.ms"] = PRODUCE_S_MAX * 1000
     producer = Producer(settings)
     errors: list[KafkaError] = []
 

@@ -9,11 +9,23 @@ import { Unsupported, bytesOf, installedVersion, recordJson, serve } from '../no
 import { GenericError } from './node_modules/@platformatic/kafka/dist/errors.js'
 import { Reader } from './node_modules/@platformatic/kafka/dist/protocol/reader.js'
 import * as records from './node_modules/@platformatic/kafka/dist/protocol/records.js'
-import { OutOfBoundsError } from '@platformatic/dynamic-buffer'
-import { crc32c } from '@platformatic/wasm-utils'
+import { existsSync } from 'node:fs'
 
-const { IS_CONTROL, createRecordsBatch, readRecordsBatches } = records
+// Versions before 1.27 have neither package.
+const { OutOfBoundsError } = (await optional('@platformatic/dynamic-buffer')) ?? { OutOfBoundsError: GenericError }
+const crc32c = (await optional('@platformatic/wasm-utils'))?.crc32c
+const { createRecordsBatch } = records
+const readBatches = records.readRecordsBatches
+  ? data => records.readRecordsBatches(Reader.from(data))
+  : (await import('./older.mjs')).readBatches
+// Versions without this constant hand out control records.
+const IS_CONTROL = records.IS_CONTROL ?? 0
 const FROM_THE_START = -(2n ** 63n)
+
+/** A package that not all versions have. Without the first test, Node would find the pinned version's, further up. */
+async function optional(name) {
+  return existsSync(new URL(`node_modules/${name}`, import.meta.url)) ? import(name) : undefined
+}
 
 function decodeRecords({ hex }, said) {
   consume(Buffer.from(hex, 'hex'), FROM_THE_START, said)
@@ -29,8 +41,8 @@ function decodeStream({ steps, fetch_offset: fetchOffset = '0' }, said) {
 function consume(data, fetchOffset, said) {
   // When the codecs' memory grows, the library's view of it becomes invalid. A call with data renews the view, so
   // answers do not depend on earlier requests.
-  crc32c(Buffer.alloc(1))
-  const batches = readRecordsBatches(Reader.from(data))
+  crc32c?.(Buffer.alloc(1))
+  const batches = readBatches(data)
   let next = fetchOffset
   said.records = []
   for (const batch of batches) {

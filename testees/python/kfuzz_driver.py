@@ -3,7 +3,8 @@
 A driver calls ``drive`` with the version of its library, with a class of consumers, and with a function that produces.
 testees/README.md describes the lines that it reads and writes.
 
-Imports only the standard library, so that a driver can run in an interpreter of its own, without kfuzz.
+Imports only the standard library, so that a driver can run in an interpreter of its own, without kfuzz. Python 3.7 must
+do, because the oldest versions of a library have no wheels for newer ones.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kfuzz_testee import describe, from_json, place_of
 
-Answer = dict[str, Any]
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    Answer = dict[str, Any]
+else:
+    Protocol = object
 # librdkafka's message about a fetch that gives it nothing.
 TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
 
@@ -124,12 +130,12 @@ def drive(
 def _failure(error: BaseException, rejections: tuple[type[BaseException], ...], package: str) -> Answer:
     if isinstance(error, Failed):
         short = {} if error.short_at is None else {"short_at": str(error.short_at)}
-        return {"outcome": error.outcome, "error": str(error)} | short
+        return {"outcome": error.outcome, "error": str(error), **short}
     outcome = "rejected" if isinstance(error, rejections) else "fault"
     if type(error).__name__ == "PanicException":
         outcome = "panic"
     at = place_of(error, package)
-    return {"outcome": outcome, "error": describe(error)} | ({"at": at} if at else {})
+    return {"outcome": outcome, "error": describe(error), **({"at": at} if at else {})}
 
 
 def _given(record: dict[str, Any]) -> Given:

@@ -16,7 +16,7 @@ import struct
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 LARGEST_HEX_VALUE_BYTES = 64 * 1024
 # A builder never says that its batch is full.
@@ -30,16 +30,18 @@ NEWER_NAMES = {
     ("StreamsGroupHeartbeatResponse", "acceptableRecoveryLag"): "acceptableRecoveryLagLegacy",
 }
 
-Reader = Callable[[bytes], Iterator[tuple[dict[str, Any], "int | None"]]]
-"""Yields each batch in order: its JSON form, and its size in bytes (None if the library does not expose it)."""
+# The oldest Python that a driver runs in cannot evaluate these.
+if TYPE_CHECKING:
+    Reader = Callable[[bytes], "Iterator[tuple[dict[str, Any], int | None]]"]
+    """Yields each batch in order: its JSON form, and its size in bytes (None if the library does not expose it)."""
 
-StreamReader = Callable[[bytes, bool, "list[tuple[int, int]]", int, "list[dict[str, Any]]"], int]
-"""Reads a fetch like a consumer. Takes the bytes, whether to read committed data only, the aborted transactions as
-(producer id, first offset), the fetch offset, and a list. Appends each record that the consumer returns to the list.
-Returns the offset of the next fetch."""
+    StreamReader = Callable[[bytes, bool, "list[tuple[int, int]]", int, "list[dict[str, Any]]"], int]
+    """Reads a fetch like a consumer. Takes the bytes, whether to read committed data only, the aborted transactions as
+    (producer id, first offset), the fetch offset, and a list. Appends each record that the consumer returns to the
+    list. Returns the offset of the next fetch."""
 
-Writer = Callable[["list[dict[str, Any]]"], bytes]
-"""Encodes batches, which it gets in their JSON form."""
+    Writer = Callable[["list[dict[str, Any]]"], bytes]
+    """Encodes batches, which it gets in their JSON form."""
 
 
 class Codec(NamedTuple):

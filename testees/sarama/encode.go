@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"net"
 	"strings"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Versions of Produce for messages of magic 0 and 1, and for batches. In later versions the batches are the same.
-const produceLegacy, produceBatches = 2, 8
+// The version of Produce for messages of magic 0 and 1. Batches have a later one.
+const produceLegacy = 2
 
 var errCannotHold = errors.New("sarama's types cannot hold this")
 
@@ -86,11 +85,12 @@ func batchOf(form batchForm) (*sarama.RecordBatch, error) {
 	batch := &sarama.RecordBatch{
 		FirstOffset: form.BaseOffset, LastOffsetDelta: int32(form.LastOffset - form.BaseOffset), Version: form.Magic,
 		CompressionLevel: sarama.CompressionLevelDefault, PartitionLeaderEpoch: form.PartitionLeaderEpoch,
-		LogAppendTime: form.TimestampType == "log-append", IsTransactional: form.Transactional, Control: form.Control,
+		LogAppendTime: form.TimestampType == "log-append", Control: form.Control,
 		ProducerID: form.ProducerID, ProducerEpoch: form.ProducerEpoch, FirstSequence: form.BaseSequence,
 	}
-	if err := batch.Codec.UnmarshalText([]byte(form.Compression)); err != nil {
-		return nil, err
+	*isTransactional(batch) = form.Transactional
+	for testee.CodecName(int(batch.Codec)) != form.Compression {
+		batch.Codec++
 	}
 	first, largest := int64(-1), int64(-1)
 	for i, given := range form.Records {
@@ -176,8 +176,7 @@ func timeOf(milliseconds int64) time.Time {
 
 // produced is the records of the request, as the library sends them.
 func produced(request *sarama.ProduceRequest) ([]byte, error) {
-	client, server := net.Pipe()
-	broker, stop := open(client)
+	broker, server, stop := open()
 	defer stop()
 	sent := make(chan []byte, 1)
 	go func() {

@@ -131,7 +131,7 @@ func (r *reader) handOut(block *sarama.FetchResponseBlock) error {
 			}
 			continue
 		}
-		if r.committed && batch.IsTransactional && aborted[batch.ProducerID] {
+		if r.committed && *isTransactional(batch) && aborted[batch.ProducerID] {
 			continue
 		}
 		r.batches = append(r.batches, handed)
@@ -183,7 +183,7 @@ func (r *reader) batch(b *sarama.RecordBatch) testee.Object {
 	return testee.Object{
 		"records": records, "magic": b.Version, "compression": testee.CodecName(int(b.Codec)), "timestamp_type": kind,
 		"base_offset": testee.Long(b.FirstOffset), "last_offset": testee.Long(b.LastOffset()),
-		"transactional": b.IsTransactional, "control": b.Control,
+		"transactional": *isTransactional(b), "control": b.Control,
 		"producer_id": testee.Long(b.ProducerID), "producer_epoch": b.ProducerEpoch, "base_sequence": b.FirstSequence,
 		"partition_leader_epoch": b.PartitionLeaderEpoch,
 	}

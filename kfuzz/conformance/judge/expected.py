@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ __all__ = [
     "load_own",
     "parse",
     "stand",
+    "stand_alone",
     "stand_beside",
     "unsealed",
     "update",
@@ -119,9 +120,10 @@ class Expectations:
 class Standing:
     """How a cell compares with its expected outcome.
 
-    ``status``: ``ok`` (pass, declared unsupported, or not asked), ``listed`` (as its line or the seal says), ``miss``
-    (a missed vector of level recommended; yellow) or ``unexpected`` (fails the run). ``reason``: the line's reason, or
-    why the outcome is unexpected. A published report shows neither the outcome nor the reason if ``withheld`` is true.
+    ``status``: ``ok`` (pass, declared unsupported, or not asked), ``listed`` (as its line or the seal says, or compared
+    with nothing), ``miss`` (a missed vector of level recommended; yellow) or ``unexpected`` (fails the run).
+    ``reason``: the line's reason, or why the outcome is unexpected. A published report shows neither the outcome nor
+    the reason if ``withheld`` is true.
     """
 
     status: str
@@ -262,6 +264,12 @@ def stand_beside(case: Case, cell: Cell, expectations: Expectations, *, sealed: 
     if standing.status != "unexpected" or line is None or OUTCOMES.index(cell.outcome) > OUTCOMES.index(line.outcome):
         return standing
     return Standing("ok", f"better: {line.outcome} in {expectations.label}", standing.withheld)
+
+
+def stand_alone(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = False) -> Standing:
+    """Like :func:`stand`, for a version of which nothing is expected: no outcome is unexpected."""
+    standing = stand(case, cell, expectations, sealed=sealed)
+    return replace(standing, status="listed", reason="") if standing.status == "unexpected" else standing
 
 
 def same_outcome(one: str, other: str) -> bool:

@@ -240,11 +240,18 @@ def _column(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     pinned = "" if testee.pinned is None else _pinned(testee.pinned, handshake, places)
     # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned
+    # A file of the user's choice says what is expected of any version.
+    is_alone = not testee.is_pinned and places.own is None
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
-    column = column_of(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
+    notes = [*outcome.notes]
+    if not testee.is_pinned and handshake.version != testee.version:
+        notes.append(f"the library says that it is {handshake.version}")
+    column = column_of(
+        handshake, cells, cases, places=places, whole=whole, notes=notes, pinned=pinned, is_alone=is_alone
+    )
     column = replace(column, stopped=outcome.stopped, kind=testee.kind, of=testee.of, own=testee.own)
-    return replace(column, version=testee.version) if pinned else column
+    return replace(column, version=testee.version) if pinned or not testee.is_pinned else column
 
 
 def _pinned(testee: Testee, handshake: Handshake, places: Places) -> str:
@@ -267,11 +274,13 @@ def column_of(
     notes: Sequence[str] = (),
     publish: bool = False,
     pinned: str = "",
+    is_alone: bool = False,
 ) -> Column:
     """The column with these ``cells``, compared with the expected outcomes in ``places``.
 
     ``whole`` and ``publish`` as for :func:`run`. ``pinned`` is the label of the version that a working copy is compared
-    with. ``UsageError`` for a bad file of expected outcomes.
+    with. ``is_alone``: without expected outcomes, it is compared with nothing, and no outcome fails the run.
+    ``UsageError`` for a bad file of expected outcomes.
     """
     expectations = places.load(pinned or handshake.label)
     stale = expected.stale(cases, expectations) if whole else []
@@ -290,11 +299,14 @@ def column_of(
         notes.append(f"{left_out} vectors were not asked; --all asks them")
     if guessed:
         notes.append(f"{guessed} of the outcomes are taken for withheld ones; only a whole run can check that")
-    stand = expected.stand_beside if pinned else expected.stand
+    is_alone = is_alone and not expectations.exist
+    stand = expected.stand_alone if is_alone else expected.stand_beside if pinned else expected.stand
     standings = {case.key: stand(case, cells[case.key], expectations, sealed=sealed) for case in cases}
     if pinned:
         notes.append(_compared_with(handshake, pinned, expectations, places))
         notes += _beside(pinned, cells, standings, expectations)
+    elif is_alone:
+        notes.append("compared with nothing, because no file has expected outcomes of this version")
     elif not expectations.exist and (others := places.labels_of(handshake.name)):
         file = places.expected / f"{others[-1]}.txt"
         notes.append(f"no file has expected outcomes of this version; --expected {file} compares with {others[-1]}")

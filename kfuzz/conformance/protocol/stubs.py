@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kfuzz.conformance.protocol.testees import BUILT_FOLDERS
+from kfuzz.conformance.protocol.building import BUILT_FOLDERS
 from kfuzz.errors import UsageError
 from kfuzz.files import require_empty, whole_directory
 

@@ -9,7 +9,6 @@ import difflib
 import importlib.util
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import __version__
+from kfuzz.conformance.protocol.building import BuildFailed, run_build, sources
+from kfuzz.conformance.protocol.versions import Recipe, prepared, recipe_for
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
@@ -40,7 +41,6 @@ __all__ = [
     "select",
 ]
 
-BUILD_TIMEOUT_S: Final = 900
 # A testee of this repository may have to start a Java virtual machine on a busy computer. A silent --command is more
 # likely a testee under development that prints no handshake at all.
 START_TIMEOUT_MS: Final = 60_000
@@ -56,12 +56,6 @@ CHOICES: Final = (ALL, CHOSEN)
 DECODER: Final = "decoder"
 CLIENT: Final = "client"
 TESTEE_KINDS: Final = {DECODER: "decoders", CLIENT: "whole clients"}
-# Folders of build output, which never hold sources.
-BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
-
-
-class BuildFailed(KfuzzError):
-    """A testee's build failed; the text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,7 @@ class Reproducer:
         """Build the program; raises ``BuildFailed``."""
         if self.build:
             with locked(self.folder.parent):
-                _built(self.build, self.folder)
+                run_build(self.build, self.folder)
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The command that decodes a file; ``values`` has a text for each placeholder."""
@@ -138,7 +132,11 @@ class Testee:
     pinned: Testee | None = None
     # How `kfuzz fuzz --peer` gets the library; None if it cannot.
     fuzzed: Fuzzed | None = None
-    prepare: Callable[[], None] | None = None
+    prepare: Callable[[], None] | None = field(default=None, compare=False)
+    # How it is built with other versions of its library, those for the oldest first.
+    recipes: tuple[Recipe, ...] = ()
+    # False for such a version: kfuzz has no expected outcomes of it.
+    is_pinned: bool = True
 
     @property
     def label(self) -> str:
@@ -168,7 +166,7 @@ class Testee:
 
     def _build(self) -> None:
         assert self.folder
-        _built(self.build, self.folder)
+        run_build(self.build, self.folder)
         if self.product:
             if not self.product.exists():
                 raise BuildFailed(f"`{shlex.join(self.build)}` succeeded, but did not make {self.product}")
@@ -181,34 +179,8 @@ class Testee:
         assert self.folder
         folders = [self.folder, *([self.kit] if self.kit else [])]
         return all(
-            file.stat().st_mtime <= self.product.stat().st_mtime for folder in folders for file in _sources(folder)
+            file.stat().st_mtime <= self.product.stat().st_mtime for folder in folders for file in sources(folder)
         )
-
-
-def _built(build: Sequence[str], folder: Path) -> None:
-    """Run the command ``build`` in ``folder``; raises ``BuildFailed``."""
-    try:
-        done = subprocess.run(build, cwd=folder, capture_output=True, timeout=BUILD_TIMEOUT_S, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        raise BuildFailed(f"{build[0]} cannot be started: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise BuildFailed(f"`{shlex.join(build)}` did not finish within {BUILD_TIMEOUT_S} s") from None
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
-        # Go names the package in a line of its own before the first error.
-        said = [line for line in said if not line.startswith("# ")] or said
-        words = f": {said[0][:200]}" if said else ""
-        raise BuildFailed(f"`{shlex.join(build)}` in {folder} ended with {done.returncode}{words}")
-
-
-def _sources(folder: Path) -> Iterable[Path]:
-    for path in folder.iterdir():
-        if path.name in BUILT_FOLDERS or path.name.startswith("."):
-            continue
-        if path.is_dir():
-            yield from _sources(path)
-        elif path.is_file():
-            yield path
 
 
 # --- the known testees ----------------------------------------------------------------------------------------------
@@ -267,7 +239,7 @@ def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...
     """
     chosen = []
     for name in names:
-        fitting = [testee for testee in testees if name in (testee.name, testee.label)]
+        fitting = [testee for testee in testees if name in (testee.name, testee.label)] or _built_anew(testees, name)
         if not fitting:
             words = [word for testee in testees for word in dict.fromkeys((testee.label, testee.name))]
             near = difflib.get_close_matches(name, words, 1)
@@ -280,6 +252,41 @@ def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...
             if testee not in chosen:
                 chosen.append(testee)
     return tuple(chosen)
+
+
+def _built_anew(testees: Sequence[Testee], name: str) -> list[Testee]:
+    """The testee ``name@version`` of another version than the pinned ones, if it can be built."""
+    library, _, version = name.partition("@")
+    known = [testee for testee in testees if testee.name == library and testee.recipes]
+    if not known or not version:
+        return []
+    return [_with_version(known[0], version)]
+
+
+def _with_version(testee: Testee, version: str) -> Testee:
+    """The testee with another version of its library, built when :meth:`Testee.make_ready` is called."""
+    assert testee.folder
+    recipe = recipe_for(testee.recipes, testee.name, version)
+    place = testee.folder / "target" / "versions" / version
+    folder = place / "testee"
+
+    def words(given: Iterable[str]) -> tuple[str, ...]:
+        return tuple(_filled(word, folder, version).replace("{place}", str(place)) for word in given)
+
+    return replace(
+        testee,
+        version=version,
+        argv=words(recipe.run),
+        folder=folder,
+        requires=(*testee.requires, *recipe.requires),
+        modules=(),
+        build=(),
+        product=None,
+        prepare=prepared(recipe, place, testee.folder, testee.kit, [words(command) for command in recipe.build]),
+        reproducers={},
+        library="",
+        is_pinned=False,
+    )
 
 
 def chosen(names: Sequence[str], commands: Sequence[str], *, start_timeout_ms: int | None = None) -> tuple[Testee, ...]:
@@ -319,8 +326,10 @@ _TOP: Final = {
     "versions": list,
     "reproduce": dict,
     "fuzz": dict,
+    "any": list,
 }
 _VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
+_RECIPE: Final = {"before": str, "requires": list, "python": str, "build": list, "run": list}
 _REPRODUCER: Final = {"program": str, "shared": list, "build": list, "run": list}
 _FUZZED: Final = {"distribution": str, "compiled": bool}
 
@@ -374,7 +383,18 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
         of=document.get("of", document["name"]),
         own=tuple(document.get("own", ())),
         fuzzed=_fuzzed(f"{file}: fuzz", document["fuzz"]) if "fuzz" in document else None,
+        recipes=tuple(_recipe(f"{file}: any[{i}]", one) for i, one in enumerate(document.get("any", ()))),
     )
+
+
+def _recipe(place: str, table: Any) -> Recipe:
+    _check_table(place, table, _RECIPE, ("build", "run"))
+    for i, command in enumerate(table["build"]):
+        _check_words(f"{place}.build[{i}]", command)
+    _check_words(f"{place}.run", table["run"])
+    build = tuple(map(tuple, table["build"]))
+    requires = tuple(table.get("requires", ()))
+    return Recipe(table.get("before", ""), requires, table.get("python", ""), build, tuple(table["run"]))
 
 
 def _reproducer(place: str, table: Any, folder: Path, release: str) -> Reproducer:
@@ -397,12 +417,17 @@ def _fuzzed(place: str, table: Any) -> Fuzzed:
 
 
 def _argv(place: str, words: Any, folder: Path, version: str) -> tuple[str, ...]:
-    if not words or not all(isinstance(word, str) for word in words):
-        raise UsageError(f"{place} must be a list of words, the program first")
+    _check_words(place, words)
     return tuple(_filled(word, folder, version) for word in words)
 
 
+def _check_words(place: str, words: Any) -> None:
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise UsageError(f"{place} must be a list of words, the program first")
+
+
 def _filled(word: str, folder: Path, version: str) -> str:
+    """The word with a value for each placeholder that a testee's commands may have."""
     values = {"{version}": version, "{major}": major_of(version), "{python}": sys.executable, "{folder}": str(folder)}
     return _replaced(word, values)
 

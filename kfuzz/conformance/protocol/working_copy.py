@@ -6,21 +6,20 @@ where a package manager or a stack needs another place or name for it, a copy is
 
 from __future__ import annotations
 
-import filecmp
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kfuzz.conformance.protocol.testees import BUILT_FOLDERS, BuildFailed, Testee
+from kfuzz.conformance.protocol.building import BuildFailed, alone, link, link_to, mirror, write
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.documents import load_json, load_toml
 from kfuzz.errors import UsageError
-from kfuzz.files import locked, read_small
+from kfuzz.files import read_small
 
 __all__ = ["VERSION", "with_working_copy"]
 
@@ -62,6 +61,15 @@ def _no_copy(path: Path, why: str, library: str) -> UsageError:
     return UsageError(f"--path {path} {why}; name a working copy of {library}")
 
 
+def _moved(testee: Testee, folder: Path) -> Testee:
+    """The testee with another folder, also where its commands name it."""
+
+    def words_of(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(word.replace(str(testee.folder), str(folder)) for word in words)
+
+    return replace(testee, folder=folder, argv=words_of(testee.argv), build=words_of(testee.build))
+
+
 # --- Go -------------------------------------------------------------------------------------------------------------
 
 _MODULE: Final = re.compile(r"^module\s+\"?([^\s\"]+)", re.MULTILINE)
@@ -82,12 +90,12 @@ def _with_go(testee: Testee, path: Path) -> Testee:
     replacements = "".join(f"\nreplace {name} => {json.dumps(str(place))}\n" for name, place in found.items())
 
     def prepare() -> None:
-        _write(stage / "go.mod", own + replacements)
-        _write(stage / "go.sum", sums)
+        write(stage / "go.mod", own + replacements)
+        write(stage / "go.sum", sums)
 
     program = str(stage / "testee")
     build = ("go", "build", "-mod=mod", f"-modfile={stage / 'go.mod'}", "-o", program, ".")
-    return replace(testee, build=build, argv=(program,), prepare=_alone(testee, prepare))
+    return replace(testee, build=build, argv=(program,), prepare=alone(testee.folder.parent, stage, prepare))
 
 
 def _is_module(place: Path, name: str) -> bool:
@@ -116,17 +124,17 @@ def _with_rust(testee: Testee, path: Path) -> Testee:
         for old in stage.glob(f"{testee.library}-*"):
             if old.name != crate:
                 shutil.rmtree(old)
-        _mirror(path, stage / crate)
-        _mirror(folder, stage / "testee", but=("Cargo.toml",))
-        _link(stage, testee.kit)
+        mirror(path, stage / crate)
+        mirror(folder, stage / "testee", but=("Cargo.toml",))
+        link(stage, testee.kit)
         own = (folder / "Cargo.toml").read_text()
-        _write(stage / "testee" / "Cargo.toml", _with_path(own, testee.library, f"../{crate}"))
+        write(stage / "testee" / "Cargo.toml", _with_path(own, testee.library, f"../{crate}"))
         # Cargo finds the compiled dependencies in it, which take minutes to compile.
         compiled = stage / "testee" / "target"
         if (folder / "target" / "release").is_dir() and not compiled.exists():
             shutil.copytree(folder / "target" / "release", compiled / "release", copy_function=shutil.copy2)
 
-    return replace(_moved(testee, stage / "testee"), prepare=_alone(testee, prepare))
+    return replace(_moved(testee, stage / "testee"), prepare=alone(folder.parent, stage, prepare))
 
 
 def _with_path(manifest: str, crate: str, path: str) -> str:
@@ -155,22 +163,22 @@ def _with_node(testee: Testee, path: Path) -> Testee:
         raise _no_copy(path, f"has the package {name}", testee.library)
 
     def prepare() -> None:
-        _mirror(folder, stage / "testee")
-        _link(stage, testee.kit)
+        mirror(folder, stage / "testee")
+        link(stage, testee.kit)
         packages = stage / "testee" / "node_modules"
         for one in _packages(folder / "node_modules"):
             if one != testee.library:
-                _link_to(packages / one, folder / "node_modules" / one)
+                link_to(packages / one, folder / "node_modules" / one)
         # Dependencies that the pinned version does not have.
         dependencies = package.get("dependencies")
         for one in dependencies if isinstance(dependencies, dict) else ():
             if not (packages / one).exists() and (path / "node_modules" / one).exists():
-                _link_to(packages / one, path / "node_modules" / one)
-        _mirror(path, packages / testee.library, built=("node_modules",))
+                link_to(packages / one, path / "node_modules" / one)
+        mirror(path, packages / testee.library, built=("node_modules",))
 
     def ready() -> None:
         testee.make_ready()
-        _alone(testee, prepare)()
+        alone(folder.parent, stage, prepare)()
 
     return replace(_moved(testee, stage / "testee"), build=(), prepare=ready)
 
@@ -201,68 +209,3 @@ _LANGUAGES: Final[dict[str, Callable[[Testee, Path], Testee]]] = {
     "javascript": _with_node,
     "python": _with_python,
 }
-
-# --- files ----------------------------------------------------------------------------------------------------------
-
-
-def _alone(testee: Testee, prepare: Callable[[], None]) -> Callable[[], None]:
-    """``prepare`` while no other process prepares or builds the same testee; an error is a ``BuildFailed``."""
-    return partial(_run_alone, testee, prepare)
-
-
-def _run_alone(testee: Testee, prepare: Callable[[], None]) -> None:
-    assert testee.folder
-    try:
-        _stage(testee).mkdir(parents=True, exist_ok=True)
-        with locked(testee.folder.parent):
-            prepare()
-    except OSError as error:
-        raise BuildFailed(f"{error.filename} cannot be copied: {error.strerror}") from None
-
-
-def _moved(testee: Testee, folder: Path) -> Testee:
-    """The testee with another folder, also where its commands name it."""
-
-    def moved(words: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(word.replace(str(testee.folder), str(folder)) for word in words)
-
-    return replace(testee, folder=folder, argv=moved(testee.argv), build=moved(testee.build))
-
-
-def _mirror(
-    source: Path, target: Path, *, but: tuple[str, ...] = (), built: Iterable[str] = BUILT_FOLDERS - {"build", "bin"}
-) -> None:
-    """Make ``target`` like ``source``. Hidden files, folders in ``built`` and names in ``but`` are left as they are.
-
-    A file with equal contents stays untouched, and one that changes gets a new time: build tools go by that.
-    """
-    target.mkdir(parents=True, exist_ok=True)
-    kept = {*built, *but}
-    wanted = {path.name: path for path in source.iterdir() if path.name not in kept and not path.name.startswith(".")}
-    for path in target.iterdir():
-        if path.name not in wanted and path.name not in kept and path.name != "Cargo.lock":
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    for name, path in wanted.items():
-        copy = target / name
-        if path.is_dir():
-            _mirror(path, copy, built=built)
-        elif path.is_file() and not (copy.is_file() and filecmp.cmp(path, copy, shallow=False)):
-            shutil.copyfile(path, copy)
-
-
-def _write(file: Path, text: str) -> None:
-    if not file.is_file() or file.read_text() != text:
-        file.write_text(text)
-
-
-def _link(stage: Path, kit: Path | None) -> None:
-    """The kit, where a testee in ``stage`` looks for it."""
-    if kit:
-        _link_to(stage / kit.name, kit)
-
-
-def _link_to(link: Path, target: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if link.is_symlink():
-        link.unlink()
-    link.symlink_to(target.resolve())

@@ -9,6 +9,8 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
     the page as a folder for a web server; whether a folder can take it
 ``from_json``, ``changes``
     the run of such a document; what changed between two runs
+``history_of``
+    the causes of one implementation over its versions
 ``sentences``
     one sentence per reason why the run fails
 ``differences``
@@ -17,6 +19,7 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
 
 from kfuzz.conformance.report.comparison import Changes, changes
 from kfuzz.conformance.report.document import FORMAT, from_json, notes_of, sentences, to_json
+from kfuzz.conformance.report.history import History, history_of
 from kfuzz.conformance.report.junit import to_junit
 from kfuzz.conformance.report.page import require_empty, to_html, write_site
 from kfuzz.conformance.report.terminal import to_terminal
@@ -24,8 +27,10 @@ from kfuzz.conformance.report.terminal import to_terminal
 __all__ = [
     "FORMAT",
     "Changes",
+    "History",
     "changes",
     "from_json",
+    "history_of",
     "notes_of",
     "require_empty",
     "sentences",

@@ -19,13 +19,12 @@ from kfuzz.errors import UsageError
 from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["Change", "Changes", "changes"]
+__all__ = ["Change", "Changes", "Key", "changes", "inputs_of", "question", "staying", "unknown_in"]
 
 Key = tuple[str, str]
 
 # How many outcomes are listed under one cause.
 OUTCOMES_SHOWN: Final = 10
-# Outcomes that say nothing about what an implementation does.
 UNKNOWN: Final = (NOT_ASKED, "withheld")
 # The places of one fault in two versions differ in these parts: the lines, and the version in the name of a folder.
 _NUMBERS: Final = re.compile(r"[\d.]+")
@@ -40,7 +39,7 @@ class Change:
     new: str
 
     def __str__(self) -> str:
-        return f"{_question(self.key)} was {self.old}, is {self.new}"
+        return f"{question(self.key)} was {self.old}, is {self.new}"
 
     def to_json(self) -> dict[str, str]:
         """The change as a JSON object."""
@@ -87,7 +86,7 @@ class Changes:
         said += [f"new: {_described(cause)}" for cause in self.appeared]
         said += [f"gone: {_described(cause)}" for cause in self.gone]
         for old, new, changed in self.moved:
-            is_same = _inputs(old) == _inputs(new)
+            is_same = inputs_of(old) == inputs_of(new)
             said.append(f"{'other outcomes' if is_same else f'other vectors, {old.count} before'}: {_described(new)}")
             said += _listed(changed)
         for label, changed in self.others.items():
@@ -95,7 +94,7 @@ class Changes:
             said += _listed(changed)
         if not self:
             return [*said, "nothing changed"]
-        same = sum(_inputs(old) == _inputs(new) for old, new, _ in self.moved)
+        same = sum(inputs_of(old) == inputs_of(new) for old, new, _ in self.moved)
         count = f"{len(self.appeared)} new, {len(self.gone)} gone, {len(self.moved) - same} with other vectors"
         return [*said, f"{count}, {same} with other outcomes" if same else count]
 
@@ -159,7 +158,7 @@ def _compared(older: Run, newer: Run, old: Column, new: Column) -> tuple[Changes
     """The changes in one implementation, and whether there was anything to compare."""
     notes = [] if old.label == new.label else [f"{printable(old.label)} is compared with {printable(new.label)}"]
     keys = {case.key for case in older.cases} & old.cells.keys() & new.cells.keys()
-    both = {key for key in keys if not {old.shown(key), new.shown(key)} & set(UNKNOWN)}
+    both = {key for key in keys if not unknown_in(old, key) and not unknown_in(new, key)}
     if unknown := len(keys - both):
         words = f"{counted(unknown, 'question')} left out, because a result has no outcome (not asked, or withheld)"
         notes.append(f"{printable(new.label)}: {words}")
@@ -170,20 +169,25 @@ def _compared(older: Run, newer: Run, old: Column, new: Column) -> tuple[Changes
         for case in cases
         if not same_outcome(old.shown(case.key), new.shown(case.key))
     }
-    stays = _staying(before, now)
+    stays = staying(before, now)
     moved = []
     for one, other in stays:
-        of_both = _inputs(one) | _inputs(other)
-        if _inputs(one) != _inputs(other) or of_both & changed.keys():
+        of_both = inputs_of(one) | inputs_of(other)
+        if inputs_of(one) != inputs_of(other) or of_both & changed.keys():
             moved.append((one, other, [change for key, change in changed.items() if key in of_both]))
     gone = [cause for cause in before if not any(cause is one for one, _ in stays)]
     appeared = [cause for cause in now if not any(cause is other for _, other in stays)]
-    told = {key for cause in (*before, *now) for key in _inputs(cause)}
+    told = {key for cause in (*before, *now) for key in inputs_of(cause)}
     rest = [change for key, change in changed.items() if key not in told]
     return Changes(appeared, gone, moved, {new.label: rest} if rest else {}, [], notes), bool(both)
 
 
-def _staying(before: Sequence[Cause], now: Sequence[Cause]) -> list[tuple[Cause, Cause]]:
+def unknown_in(column: Column, key: Key) -> bool:
+    """Whether the outcome says nothing about what the implementation does: it was not asked, or is withheld."""
+    return column.shown(key) in UNKNOWN
+
+
+def staying(before: Sequence[Cause], now: Sequence[Cause]) -> list[tuple[Cause, Cause]]:
     """The causes that both have.
 
     A cause is the same if its key is, whatever the version. Another cause is the same if it does the same harm to the
@@ -206,12 +210,12 @@ def _has_same_key(one: Cause, other: Cause) -> bool:
 
 
 def _has_same_questions(one: Cause, other: Cause) -> bool:
-    return one.harm == other.harm and _inputs(one) == _inputs(other)
+    return one.harm == other.harm and inputs_of(one) == inputs_of(other)
 
 
 def _has_same_file(one: Cause, other: Cause) -> bool:
     files = [_NUMBERS.sub("", cause.at) for cause in (one, other)]
-    inputs = [_inputs(cause) for cause in (one, other)]
+    inputs = [inputs_of(cause) for cause in (one, other)]
     most = 2 * len(inputs[0] & inputs[1]) > min(map(len, inputs))
     return one.harm == other.harm and files[0] == files[1] != "" and most
 
@@ -221,16 +225,18 @@ def _questions(older: Run, newer: Run) -> Iterator[str]:
     old, new = (dict.fromkeys(case.key for case in run.cases) for run in (older, newer))
     for which, own, others in (("older", old, new), ("newer", new, old)):
         if only := [key for key in own if key not in others]:
-            yield f"{counted(len(only), 'question')} only in the {which} result, not compared: {_question(only[0])}" + (
+            yield f"{counted(len(only), 'question')} only in the {which} result, not compared: {question(only[0])}" + (
                 " and others" if len(only) > 1 else ""
             )
 
 
-def _inputs(cause: Cause) -> set[Key]:
+def inputs_of(cause: Cause) -> set[Key]:
+    """The questions to which the cause gives wrong answers."""
     return {(one.input, one.role) for one in cause.deviations}
 
 
-def _question(key: Key) -> str:
+def question(key: Key) -> str:
+    """The question for people: the vector's id, and the role unless it is the consumer's."""
     return key[0] if key[1] == "consumer" else f"{key[0]} [{key[1]}]"
 
 
@@ -242,5 +248,5 @@ def _listed(changed: Sequence[Change]) -> list[str]:
 
 def _described(cause: Cause) -> str:
     one = cause.smallest
-    words = f"{cause.harm}: {cause.what}; {counted(cause.count, 'vector')}, smallest {_question((one.input, one.role))}"
+    words = f"{cause.harm}: {cause.what}; {counted(cause.count, 'vector')}, smallest {question((one.input, one.role))}"
     return f"{printable(one.implementation)} {words}"

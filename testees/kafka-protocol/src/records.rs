@@ -5,9 +5,10 @@
 use bytes::{Buf, Bytes, BytesMut};
 use indexmap::IndexMap;
 use kafka_protocol::protocol::StrBytes;
+#[cfg(since_0_18)]
+use kafka_protocol::records::BatchDecodeInfo;
 use kafka_protocol::records::{
-    BatchDecodeInfo, Compression, Record, RecordBatchDecoder, RecordBatchEncoder, RecordEncodeOptions, RecordSet,
-    TimestampType,
+    Compression, Record, RecordBatchDecoder, RecordBatchEncoder, RecordEncodeOptions, RecordSet, TimestampType,
 };
 use kfuzz_testee::contents::{Batch, CODECS};
 use kfuzz_testee::{hex, place_in, record_json, rejected, unsupported, with_batches, with_place};
@@ -32,22 +33,34 @@ pub fn read(data: Bytes) -> Value {
     json!({"outcome": "accepted", "batches": batches, "consumed": data.len()})
 }
 
-fn batch_json(set: &RecordSet, mut bytes: Bytes) -> Value {
+fn batch_json(set: &RecordSet, bytes: Bytes) -> Value {
     let records = set.records.iter().map(|record| {
         let headers = record.headers.iter().map(|(key, value)| (key.as_str(), value.as_deref()));
         record_json(record.offset, record.timestamp, record.key.as_deref(), record.value.as_deref(), headers)
     });
-    let mut shown = json!({
-        "magic": set.version, "compression": CODECS[set.compression as usize], "records": records.collect::<Vec<_>>(),
-    });
-    // The library shows a batch's header by another function than its records.
-    if let Ok([info]) = RecordBatchDecoder::decode_batch_info(&mut bytes).as_deref() {
-        show_header(info, &mut shown);
+    let mut shown = json!({"magic": set.version, "records": records.collect::<Vec<_>>()});
+    #[cfg(since_0_16)]
+    {
+        shown["compression"] = CODECS[set.compression as usize].into();
     }
+    show_header(bytes, &mut shown);
     shown
 }
 
-fn show_header(info: &BatchDecodeInfo, shown: &mut Value) {
+/// Older versions do not show it.
+#[cfg(not(since_0_18))]
+fn show_header(_: Bytes, _: &mut Value) {}
+
+/// The library shows a batch's header by another function than its records.
+#[cfg(since_0_18)]
+fn show_header(mut bytes: Bytes, shown: &mut Value) {
+    if let Ok([info]) = RecordBatchDecoder::decode_batch_info(&mut bytes).as_deref() {
+        show_info(info, shown);
+    }
+}
+
+#[cfg(since_0_18)]
+fn show_info(info: &BatchDecodeInfo, shown: &mut Value) {
     shown["base_offset"] = info.min_offset.to_string().into();
     shown["timestamp_type"] = timestamp_type_name(info.timestamp_type).into();
     shown["transactional"] = info.transactional.into();
@@ -62,6 +75,7 @@ fn show_header(info: &BatchDecodeInfo, shown: &mut Value) {
     }
 }
 
+#[cfg(since_0_18)]
 fn timestamp_type_name(kind: TimestampType) -> &'static str {
     match kind {
         TimestampType::Creation => "create",
@@ -110,6 +124,7 @@ fn expressed(batch: &Batch) -> Result<Vec<Record>, &'static str> {
             Ok(Record {
                 transactional: batch.transactional,
                 control: batch.control,
+                #[cfg(since_0_18)]
                 delete_horizon: false,
                 partition_leader_epoch: batch.partition_leader_epoch,
                 producer_id: batch.producer_id,
