@@ -18,7 +18,7 @@ from kfuzz.cli import options
 from kfuzz.cli.console import Word, json_line, say, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
-from kfuzz.serve import Report, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve import Cluster, Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.server import shown_address, stopped_by
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
@@ -77,7 +77,7 @@ def command(
     if from_stdin and (globs or root):
         raise UsageError("--from-stdin serves only what it is given; leave out the globs and --vectors")
     given = standard_input() if from_stdin else None
-    suite = {} if from_stdin else topics_of(load_suite(globs or "*", root))
+    suite = {} if from_stdin else topics_of(load_suite(globs or "*", root, kinds=("records", "stream")))
     if not suite and not from_stdin:
         raise UsageError("none of these vectors is for a consumer; `kfuzz vectors list` shows all")
     topics = Topics()
@@ -98,7 +98,7 @@ async def _serve(
             else:
                 held = "the topics that standard input gives" if given else counted(len(names), "topic")
                 click.echo(f"kfuzz serves {held} at {shown_address(server.host, server.port)}")
-            feeding = asyncio.create_task(_fed(topics, given, ended)) if given else None
+            feeding = asyncio.create_task(_fed(server.broker.cluster, given, ended)) if given else None
             await ended.wait()
             if feeding is not None:
                 feeding.cancel()
@@ -106,7 +106,7 @@ async def _serve(
     _summary(server.report, as_json)
 
 
-async def _fed(topics: Topics, given: BinaryIO, ended: asyncio.Event) -> None:
+async def _fed(cluster: Cluster, given: BinaryIO, ended: asyncio.Event) -> None:
     """Take topics from ``given``; the server ends when a pipe does. A file is at its end at once, so Ctrl-C ends it."""
     mode = os.fstat(given.fileno()).st_mode
     try:
@@ -115,10 +115,10 @@ async def _fed(topics: Topics, given: BinaryIO, ended: asyncio.Event) -> None:
             loop = asyncio.get_running_loop()
             pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), given)
             with contextlib.closing(pipe):
-                await feed(topics, reader, _say)
+                await feed(cluster, reader, _say)
         else:
             # The event loop can watch pipes, sockets and terminals, but not files or /dev/null.
-            await feed(topics, _lines_of_file(given), _say)
+            await feed(cluster, _lines_of_file(given), _say)
     except ValueError:
         click.echo(f"a line has more than {LINE_BYTES_MAX} bytes; the server ends", err=True)
         ended.set()

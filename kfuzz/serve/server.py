@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
-from kfuzz.serve.answers import WRONG_SIZE, Broker, Place, Refused, Report
+from kfuzz.serve.answers import WRONG_SIZE, Broker
+from kfuzz.serve.cluster import Caller, Refused, Report
 from kfuzz.serve.topics import Topics
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
@@ -25,7 +26,7 @@ from kfuzz.units import counted
 __all__ = ["CONNECTIONS_MAX", "FRAME_BYTES_MAX", "Server", "Settings"]
 
 SIZE: Final = struct.Struct(">i")
-# Nothing can be written here, so no request is large.
+# A producer sends at most some MiB at a time.
 FRAME_BYTES_MAX: Final = 16 << 20
 CONNECTIONS_MAX: Final = 200
 # At the limit of connections, one that has asked nothing for so long makes room for a new one.
@@ -90,6 +91,8 @@ class Server:
         try:
             # asyncio would put words of its own around the system's.
             listening = socket.create_server(address, family=family)
+            # Connections inherit this. Without it, each answer waits 40 ms for the client to acknowledge its size.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._server = await asyncio.start_server(self._connected, sock=listening)
         except (OSError, OverflowError) as error:
             number = getattr(error, "errno", None)
@@ -193,7 +196,7 @@ class Server:
 
     async def _answer_all(self, one: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Return the address that the client connected to. It may differ from the one we listen on.
-        place = Place(*writer.get_extra_info("sockname")[:2])
+        caller = Caller(*writer.get_extra_info("sockname")[:2])
         while True:
             try:
                 async with asyncio.timeout(IDLE_S_MAX):
@@ -207,19 +210,22 @@ class Server:
                         raise Refused(WRONG_SIZE, f"a request of {size} bytes")
                     self._hold(one, size)
                     frame = await reader.readexactly(size)
-            data, wait_ms = self.broker.answer(frame, place)
+            data, wait_ms, mute_ms = self.broker.answer(frame, caller)
             one.has_asked = True
             del frame
             # A client may send many requests ahead; the others get their turn in between.
             await asyncio.sleep(wait_ms / 1000)
-            self._hold(one, len(data))
-            # In one piece: TCP may hold the second of two back until the client has confirmed the first, after 40 ms.
-            writer.writelines((SIZE.pack(len(data)), data))
+            self._hold(one, len(data or b""))
+            if data is not None:
+                # In one piece: TCP may hold the second of two back until the client has confirmed the first, after 40 ms.
+                writer.writelines((SIZE.pack(len(data)), data))
             del data
             with one.in_time("an answer is not taken"):
                 async with asyncio.timeout(SLOW_S_MAX):
                     await writer.drain()
             self._hold(one, 0)
+            # As a broker does with a client that it throttles.
+            await asyncio.sleep(mute_ms / 1000)
 
 
 @dataclass(eq=False)

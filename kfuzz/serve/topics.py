@@ -1,46 +1,99 @@
-"""Topics: what their one partition holds, and which offsets it has."""
+"""Topics: what their partitions hold, and which offsets these have."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
-from kfuzz.errors import UsageError
+from kfuzz import records
+from kfuzz.errors import RecordsError, UsageError
 from kfuzz.kafka import INT64_MAX
 from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
-from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.records.framing import frames, next_frame
+from kfuzz.wire.walk.transactions import ABORT, control_type
 
-__all__ = ["Topic", "Topics", "topics_of"]
+__all__ = ["AbortedRange", "Partition", "Topic", "Topics", "topics_of"]
 
 CONSUMER: Final = "consumer"
 # org.apache.kafka.common.internals.Topic
 NAME_LENGTH_MAX: Final = 249
+# A topic that a program feeds has at most so many partitions.
+PARTITIONS_MAX: Final = 100
 # The high watermark of bytes that must be refused. It is so high that a client which skips them asks for more.
 FAR: Final = 1_000_000_000_000
 OFFSET: Final = struct.Struct(">q")
+LEADER_EPOCH: Final = struct.Struct(">i")
+LEADER_EPOCH_AT: Final = 12
+ATTRIBUTES: Final = struct.Struct(">h")
+ATTRIBUTES_AT: Final = 21
+CONTROL_BIT: Final = 0x20
 LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 LAST_OFFSET_DELTA_AT: Final = 23
 
 
-class Topic:
-    """A topic with one partition. Every fetch below :attr:`end` gets all of its bytes.
+class Step(NamedTuple):
+    """The bytes that one fetch returns, and the offset after them."""
 
-    ``end`` is the offset after the last record. ``high_watermark`` is the value that clients get.
+    data: bytes
+    end: int
+
+
+class AbortedRange(NamedTuple):
+    """An aborted transaction. ``last_offset`` is that of its marker, or the largest offset if it has none."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class Header(NamedTuple):
+    """A whole batch in some bytes: its place, and the offsets of its header."""
+
+    at: int
+    size: int
+    magic: int
+    base_offset: int
+    last_offset: int
+
+
+class Partition:
+    """The log of a partition, from offset ``start`` to :attr:`end`, the offset after the last record.
+
+    :attr:`high_watermark` and :attr:`last_stable_offset` are the values that clients get. The first step whose end is
+    above the offset of a fetch answers it.
     """
 
-    name: str
     # The offset of the last fetch, and how many fetches in a row had it.
     fetch_offset: int = -1
     times: int = 0
+    start: int = 0
+    # How many bytes the answers take of memory that a client has filled.
+    written_bytes: int = 0
+    # The broker that leads the partition, and the leader's epoch.
+    leader: int = 1
+    leader_epoch: int = 0
+    # Whether the epochs of requests and batches are compared. Those of vectors are arbitrary.
+    has_epochs: bool = False
+    # Whether the limits of a request do not cut the first records.
+    is_exact: bool = True
+    # The next answer with records is cut after so many bytes.
+    cut_bytes: int | None = None
+    # Known aborted transactions, in the order in which they are listed.
+    aborted: Sequence[AbortedRange] = ()
+
+    def __init__(self) -> None:
+        # The errors of the next answers to Produce.
+        self.errors: deque[int] = deque()
 
     @property
-    def data(self) -> bytes:
-        """The bytes that a fetch returns."""
+    def steps(self) -> Iterable[Step]:
+        """What the fetches return, one after the other."""
         raise NotImplementedError
 
     @property
@@ -53,36 +106,94 @@ class Topic:
         """The high watermark in answers to Fetch and ListOffsets."""
         return self.end
 
-    @cached_property
-    def id(self) -> bytes:
-        """The topic's id: the same in each run."""
-        return hashlib.sha256(f"kfuzz topic {self.name}".encode()).digest()[:16]
-
-    def fetched(self, offset: int) -> bytes:
-        """The bytes for a fetch at ``offset``: all of them, or none if nothing is left from there on."""
-        self.times = self.times + 1 if offset == self.fetch_offset else 1
-        self.fetch_offset = offset
-        return self.data if offset < self.end else b""
-
-
-class VectorTopic(Topic):
-    """A vector as a topic. Bombs are built when a client first asks for them."""
-
-    def __init__(self, vector: Vector) -> None:
-        self.vector = vector
-        self.name = vector.id.replace("/", ".")
+    @property
+    def last_stable_offset(self) -> int:
+        """The last stable offset: nothing from there on is given to a fetch in read_committed."""
+        return self.high_watermark
 
     @property
     def data(self) -> bytes:
-        return self.vector.data
+        """The bytes of all steps."""
+        return b"".join(step.data for step in self.steps)
+
+    def fetched(self, offset: int, *, committed: bool = False, room: int = INT64_MAX) -> Step:
+        """What a fetch at ``offset`` returns. There are no bytes if nothing is left from there on.
+
+        ``committed`` leaves out what is not stable. ``room`` is the limit in bytes. The first batch ignores it, and
+        the last one may be cut.
+        """
+        self.times = self.times + 1 if offset == self.fetch_offset else 1
+        self.fetch_offset = offset
+        data, end = self._from(offset, committed, room)
+        if len(data) > room and not self.is_exact:
+            data, end = _limited(data, offset, room, end)
+        if data and self.cut_bytes is not None:
+            data, self.cut_bytes = data[: self.cut_bytes], None
+        return Step(data, end)
+
+    def _from(self, offset: int, committed: bool, room: int) -> Step:
+        stable = self.last_stable_offset
+        if offset < (min(self.end, stable) if committed else self.end):
+            for data, end in self.steps:
+                if committed and end > stable:
+                    return Step(_before(data, stable), stable)
+                if end > offset:
+                    return Step(data, end)
+        return Step(b"", offset)
+
+    def aborted_between(self, offset: int, end: int) -> list[AbortedRange]:
+        """The aborted transactions that a fetch from ``offset`` to ``end`` lists.
+
+        Mirrors ``org.apache.kafka.storage.internals.log.TransactionIndex.collectAbortedTxns``.
+        """
+        return [one for one in self.aborted if one.last_offset >= offset and one.first_offset < end]
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to ``epoch`` in the log, and the offset after it; -1 and -1 if it is unknown.
+
+        Mirrors ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.endOffsetFor``.
+        """
+        if not self.has_epochs:
+            return epoch, self.high_watermark
+        begun = self._epochs()
+        if not begun or epoch < 0 or epoch > max(begun[-1][0], self.leader_epoch):
+            return -1, -1
+        if epoch >= begun[-1][0]:
+            return epoch if epoch == self.leader_epoch else begun[-1][0], self.end
+        before = [one for one, _ in begun if one <= epoch]
+        after = next(first for one, first in begun if one > epoch)
+        return before[-1] if before else epoch, after
+
+    def _epochs(self) -> list[tuple[int, int]]:
+        """The leader epochs in the headers of the batches, each with its first offset."""
+        begun: list[tuple[int, int]] = []
+        for step in self.steps:
+            for frame in headers(step.data):
+                if frame.magic == 2:
+                    [epoch] = LEADER_EPOCH.unpack_from(step.data, frame.at + LEADER_EPOCH_AT)
+                    if not begun or epoch > begun[-1][0]:
+                        begun.append((epoch, frame.base_offset))
+        return begun
+
+
+class VectorPartition(Partition):
+    """A vector of kind ``records``. Bombs are built when a client first asks for them."""
+
+    def __init__(self, vector: Vector) -> None:
+        super().__init__()
+        self.vector = vector
+
+    @property
+    def steps(self) -> Iterable[Step]:
+        return (Step(self.vector.data, self.end),)
 
     @cached_property
     def end(self) -> int:
         batches = self.vector.expect[CONSUMER].get("batches")
         if batches is None:
-            return end_of(self.data)
+            return end_of(self.vector.data)
         # Batches may go backwards.
-        return _bounded(max((int(batch["next_offset"]) for batch in batches), default=0), self.data)
+        return _bounded(max((int(batch["next_offset"]) for batch in batches), default=0), self.vector.data)
 
     @cached_property
     def high_watermark(self) -> int:
@@ -90,21 +201,107 @@ class VectorTopic(Topic):
         return max(self.end, FAR) if refused else self.end
 
 
-class GivenTopic(Topic):
-    """Bytes that another program has given, with the offset after them if the program knows it."""
+class GivenPartition(Partition):
+    """Bytes in one or several steps, with the offset after them if it is known.
 
-    def __init__(self, name: str, data: bytes, next_offset: int | None) -> None:
-        self.name = name
-        self._data = data
-        self._end = end_of(data) if next_offset is None else _bounded(next_offset, data)
+    ``aborted`` has pairs of producer id and first offset.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[bytes],
+        next_offset: int | None = None,
+        *,
+        is_exact: bool = True,
+        start: int = 0,
+        aborted: Iterable[tuple[int, int]] = (),
+        last_stable_offset: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.is_exact, self.start = is_exact, start
+        self._steps: list[Step] = []
+        end = 0
+        for data in steps:
+            # An empty step is none: no fetch could pass it.
+            if data:
+                end = max(end, end_of(data))
+                self._steps.append(Step(data, end))
+        if next_offset is not None and self._steps:
+            end = _bounded(next_offset, self._steps[-1].data)
+            self._steps[-1] = Step(self._steps[-1].data, end)
+        self._end = end
+        self._last_stable_offset = end if last_stable_offset is None else last_stable_offset
+        self._listed = tuple(aborted)
 
     @property
-    def data(self) -> bytes:
-        return self._data
+    def steps(self) -> Iterable[Step]:
+        return self._steps
 
     @property
     def end(self) -> int:
         return self._end
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._last_stable_offset
+
+    @cached_property
+    def aborted(self) -> Sequence[AbortedRange]:  # type: ignore[override]
+        if not self._listed:
+            return ()
+        markers = [one for step in self._steps for one in _abort_markers(step.data)]
+        return [
+            AbortedRange(
+                producer_id,
+                first_offset,
+                min((at for who, at in markers if who == producer_id and at >= first_offset), default=INT64_MAX),
+            )
+            for producer_id, first_offset in self._listed
+        ]
+
+
+def stream_partition(vector: Vector) -> GivenPartition:
+    """A vector of kind ``stream``: each of its steps is the answer to a fetch."""
+    return GivenPartition(
+        [bytes.fromhex(step["hex"]) for step in vector.steps],
+        start=int(vector.options.get("fetch_offset", 0)),
+        aborted=[(int(one["producer_id"]), int(one["first_offset"])) for one in vector.options.get("aborted", ())],
+    )
+
+
+def headers(data: bytes) -> Iterator[Header]:
+    """The headers of the whole batches in ``data``, until one that is cut or has an impossible length."""
+    for at, size, magic in frames(data) if data else ():
+        [offset] = OFFSET.unpack_from(data, at)
+        # A frame may be shorter than a header of its format.
+        is_whole = magic == 2 and size >= LAST_OFFSET_DELTA_AT + LAST_OFFSET_DELTA.size
+        last = offset + LAST_OFFSET_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)[0] if is_whole else offset
+        yield Header(at, size, magic, offset, last)
+
+
+def _abort_markers(data: bytes) -> Iterator[tuple[int, int]]:
+    """The producer and the offset of each abort marker that can be read."""
+    for frame in headers(data):
+        if frame.magic == 2 and ATTRIBUTES.unpack_from(data, frame.at + ATTRIBUTES_AT)[0] & CONTROL_BIT:
+            try:
+                [batch] = records.decode(data[frame.at : frame.at + frame.size])
+            except RecordsError:
+                continue
+            if batch.records and control_type(batch.records[0].key) == ABORT:
+                yield batch.producer_id, batch.base_offset
+
+
+def _before(data: bytes, offset: int) -> bytes:
+    """The batches that begin before ``offset``."""
+    return next((data[: frame.at] for frame in headers(data) if frame.base_offset >= offset), data)
+
+
+def _limited(data: bytes, offset: int, room: int, end: int) -> Step:
+    """At most ``room`` bytes, or one batch that is larger, from the batch with ``offset`` on; the last may be cut."""
+    found = next((frame for frame in headers(data) if frame.last_offset >= offset), None)
+    if found is None:
+        return Step(data, end)
+    return Step(data[found.at : found.at + max(room, found.size)], end)
 
 
 def end_of(data: bytes) -> int:
@@ -113,23 +310,28 @@ def end_of(data: bytes) -> int:
     A broker cannot pass over such bytes, so a client that asks for what comes next gets them again.
     """
     at, last = 0, -1
-    while at < len(data):
-        size, magic, _ = next_frame(data, at)
-        if size < 0:
-            return max(FAR, _bounded(last + 1, data))
-        if not size:
-            break
-        [offset] = OFFSET.unpack_from(data, at)
-        if magic == 2:
-            offset += LAST_OFFSET_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)[0]
-        last = max(last, offset)
-        at += size
-    return _bounded(last + 1, data)
+    for frame in headers(data):
+        at, last = frame.at + frame.size, max(last, frame.last_offset)
+    is_broken = at < len(data) and next_frame(data, at)[0] < 0
+    return max(FAR, _bounded(last + 1, data)) if is_broken else _bounded(last + 1, data)
 
 
 def _bounded(offset: int, data: bytes) -> int:
     """The end offset that clients see: at least 1 if there are bytes, so that a client at offset 0 fetches them."""
     return min(max(offset, 1), INT64_MAX) if data else 0
+
+
+class Topic:
+    """A topic: its name, and the logs of its partitions."""
+
+    def __init__(self, name: str, *partitions: Partition) -> None:
+        self.name = name
+        self.partitions = list(partitions)
+
+    @cached_property
+    def id(self) -> bytes:
+        """The topic's id: the same in each run."""
+        return hashlib.sha256(f"kfuzz topic {self.name}".encode()).digest()[:16]
 
 
 @dataclass
@@ -145,6 +347,11 @@ class Topics:
     def __len__(self) -> int:
         return len(self.by_name)
 
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes clients have written."""
+        return sum(one.written_bytes for topic in self for one in topic.partitions)
+
     def put(self, topic: Topic) -> None:
         """Add a topic, or replace the one with its name. ``UsageError`` if the name is not legal."""
         if not is_legal(topic.name):
@@ -153,6 +360,18 @@ class Topics:
                 "and any of . _ -"
             )
         self.by_name[topic.name] = self.by_id[topic.id] = topic
+
+    def put_partition(self, name: str, index: int, partition: Partition) -> None:
+        """Add the next partition of a topic, or replace one. A topic begins with partition 0, which replaces it."""
+        topic = self.by_name.get(name)
+        if not index:
+            self.put(Topic(name, partition))
+            return
+        if topic is None or index > len(topic.partitions) or index >= PARTITIONS_MAX:
+            raise UsageError(
+                f"topic {foreign_text(repr(name))} gets partition 0 first, then 1, then 2, up to {PARTITIONS_MAX - 1}"
+            )
+        topic.partitions[index : index + 1] = [partition]
 
     def remove(self, name: str) -> None:
         """Remove a topic; nothing happens if there is none."""
@@ -171,5 +390,11 @@ def is_legal(name: str) -> bool:
 
 
 def topics_of(vectors: Iterable[Vector]) -> dict[str, Topic]:
-    """By the ids of the vectors, a topic for each vector that a consumer can be shown."""
-    return {vector.id: VectorTopic(vector) for vector in vectors if CONSUMER in vector.expect}
+    """By the ids of the vectors, a topic for each vector that a consumer can be shown: records and streams."""
+    made = {}
+    for vector in vectors:
+        if vector.kind == "stream" and all(CONSUMER in step["expect"] for step in vector.steps):
+            made[vector.id] = Topic(vector.id.replace("/", "."), stream_partition(vector))
+        elif CONSUMER in vector.expect:
+            made[vector.id] = Topic(vector.id.replace("/", "."), VectorPartition(vector))
+    return made

@@ -10,7 +10,18 @@ from typing import Final, Literal
 
 from kfuzz.kafka import ROLES
 
-__all__ = ["KINDS", "LEVELS", "OPTIONS", "READER", "STREAM_OPTIONS", "TOPIC", "VERDICTS", "Kind"]
+__all__ = [
+    "KINDS",
+    "LEVELS",
+    "MAY_REFUSE",
+    "OPTIONS",
+    "PRODUCE_KIND",
+    "READER",
+    "STREAM_OPTIONS",
+    "TOPIC",
+    "VERDICTS",
+    "Kind",
+]
 
 # The verdicts that an expectation may give for a role.
 VERDICTS: Final = ("valid", "invalid", "acceptable")
@@ -20,6 +31,9 @@ LEVELS: Final = ("required", "recommended")
 READER: Final = "reader"
 # The option of a records vector that sets the broker's topic configuration.
 TOPIC: Final = "topic"
+# The kind for whole producers, and its option for records that a producer may also refuse to send.
+PRODUCE_KIND: Final = "produce"
+MAY_REFUSE: Final = "may_refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,15 @@ KINDS: Final = {
         Kind("stream", ROLES, None, ("isolation", "aborted", "fetch_offset", "transaction_version"), "records", True),
         Kind("message", (READER,), "message", ("message", "version"), "messages", False),
         Kind("primitive", (READER,), "value", ("primitive",), "messages", False),
+        # The bytes are a batch that holds the records to send, and that a broker accepts.
+        Kind(
+            PRODUCE_KIND,
+            ("broker",),
+            "batches",
+            ("compression", "idempotent", "transactional_id", "errors", MAY_REFUSE),
+            "records",
+            True,
+        ),
     )
 }
 STREAM_OPTIONS: Final = KINDS["stream"].options

@@ -399,9 +399,9 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
     )
 
 
-def contents_digest(batches: Sequence[Any]) -> dict[str, Any]:
+def contents_digest(contents: Any) -> dict[str, Any]:
     """The replacement for contents that are too long for a file: SHA-256 and size of their compact JSON."""
-    text = json.dumps(batches, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     return {"sha256": hashlib.sha256(text).hexdigest(), "size": len(text)}
 
 
@@ -409,13 +409,17 @@ def _expect(item: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """The expectations by role. If the file has only a digest of the contents, the recipe builds them on access."""
     expect = item.get("expect", {})
     return {
-        role: _Made(expectation, item["recipe"]) if isinstance(expectation.get("batches"), dict) else expectation
+        role: _Made(expectation, item["recipe"]) if _has_digest(item, expectation) else expectation
         for role, expectation in expect.items()
     }
 
 
+def _has_digest(item: Mapping[str, Any], expectation: Mapping[str, Any]) -> bool:
+    return "recipe" in item and ("message" in expectation or isinstance(expectation.get("batches"), dict))
+
+
 class _Made(Mapping[str, Any]):
-    """An expectation whose ``batches`` a recipe builds on first access."""
+    """An expectation whose ``batches`` or ``message`` a recipe builds on first access."""
 
     __slots__ = ("_recipe", "_stated")
 
@@ -425,7 +429,7 @@ class _Made(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         value = self._stated[name]
-        if name != "batches":
+        if name not in ("batches", "message"):
             return value
         from kfuzz.vectors.recipes.making.bombs import contents
 

@@ -25,11 +25,15 @@ const largestHexValueBytes = 64 * 1024
 // Object is a JSON object: the handshake, an answer, a batch or a record.
 type Object = map[string]any
 
-// Bytes are bytes in a request. JSON has them as hex.
+// Bytes are bytes in a request. JSON has them as hex; nil is null.
 type Bytes []byte
 
 // UnmarshalJSON reads the hex of a request.
 func (b *Bytes) UnmarshalJSON(text []byte) (err error) {
+	if string(text) == "null" {
+		*b = nil
+		return nil
+	}
 	var digits string
 	if err = json.Unmarshal(text, &digits); err == nil {
 		*b, err = hex.DecodeString(digits)

@@ -19,6 +19,7 @@ from typing import IO
 import psutil
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+import kfuzz_driver
 import kfuzz_serving
 import kfuzz_testee
 from kfuzz_serving import END, Record, Stopped
@@ -34,11 +35,12 @@ class Client:
 
     is_odd = False
 
-    def __init__(self, address: str, topic: str) -> None:
+    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
         self.topic = topic
-        command = ["kcat", "-C", "-b", address, "-t", topic, "-p", "0", "-o", "0", "-e", "-J", "-u"]
+        command = ["kcat", "-C", "-b", address, "-t", topic, "-p", "0", "-o", str(offset), "-e", "-J", "-u"]
+        settings = (*SETTINGS, f"isolation.level={isolation}")
         self.process = subprocess.Popen(
-            [*command, *(word for setting in SETTINGS for word in ("-X", setting))],
+            [*command, *(word for setting in settings for word in ("-X", setting))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -79,7 +81,7 @@ class Client:
             return END
         text = b" ".join(self.errors).decode("utf-8", "replace").strip() or f"% ERROR: status {status}"
         text = re.sub(rf"\b{self.topic}\b", "the topic", text.removeprefix(ERROR.decode()))
-        return Stopped("rejected", text, kfuzz_serving.short_at(text))
+        return Stopped("rejected", text, kfuzz_driver.short_at(text))
 
     def cpu_s(self) -> float:
         # It may have ended, while its last lines are still to be read.

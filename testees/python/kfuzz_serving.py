@@ -1,7 +1,10 @@
-"""Kit for testees whose library can only fetch: a client reads each request's bytes from `kfuzz serve`.
+"""Kit for testees that are whole clients: a client reads each request's bytes from `kfuzz serve`.
 
 ``serve`` speaks the protocol. For each request it adds a topic to a broker of its own, and starts a fresh client. The
-testee says how to start one (:class:`Client`).
+testee says how to start one (:class:`Client`). A client in any language is driven by a program of its own
+(:class:`Driver`). Then the testee is this module with the program's command:
+
+    python kfuzz_serving.py NAME LANGUAGE COMMAND...
 
 A client that finds nothing to read says nothing: it asks the broker again. So the broker is asked how often it was
 asked, and for which offset.
@@ -9,20 +12,22 @@ asked, and for which offset.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import os
+import queue
 import re
-import resource
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, Protocol
+from collections.abc import Callable, Sequence
+from typing import IO, Any, NamedTuple, NoReturn, Protocol
+
+import psutil
 
 POLL_S = 0.02
 # librdkafka doubles the size of its fetches ten times before it gives up on a batch that seems to be cut.
@@ -32,11 +37,25 @@ SILENCE_S_MAX = 3
 IDLE_CPU_S_MAX = 0.5
 # The CPU time for what is fetched at once. Only a bomb needs as much.
 WORK_CPU_S_MAX = 1
+# How often a client may ask for another offset without handing out a record. It gets all bytes in one answer.
+SKIPS_MAX = 100
 # How often a client may hand out the same record.
 AGAIN_MAX = 100
-# Without computing. Usually it takes a hundredth of a second.
-CLOSE_S_MAX = 10
 CONTROL = 0x20
+# A driver has this long for its first line, and this long or this much CPU time for the answer to a line.
+START_S_MAX = 60
+CALL_S_MAX = 10
+CALL_CPU_S_MAX = 5
+LOOK_S = 0.1
+DRIVER_LINE_BYTES_MAX = 64 << 20
+# The first poll of a process loads most of a client's code. That time is no vector's, so it reads this topic first.
+WARM_UP = "warm-up"
+WARM_UP_POLLS_MAX = 20
+WARM_UP_HEX = (
+    "00000000000000000000003a0000000002e99b8dd80000000000000000018bcfe568000000018bcfe56800ffffffffffffffffffffffffffff"
+    "0000000110000000026b027600"
+)
+UNCOMMITTED = "read_uncommitted"
 
 Record = dict[str, Any]
 
@@ -55,20 +74,13 @@ class Stopped(NamedTuple):
 
 
 END = Stopped("end")
-# librdkafka's message about a fetch that gives it nothing.
-TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
-
-
-def short_at(text: str) -> int | None:
-    """The offset in librdkafka's error about a message that is too large; None in any other error."""
-    found = TOO_LARGE.search(text)
-    return int(found[1]) if found else None
 
 
 class Client(Protocol):
-    """A consumer of one topic, from offset 0 of partition 0 on.
+    """A consumer of one topic's partition 0.
 
-    It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``.
+    It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it may
+    also have ``allocated_at``: the library's line of source that allocated most of it.
     """
 
     # Whether something happened that could harm the next client, so that this one's process must end.
@@ -87,8 +99,13 @@ class Client(Protocol):
         """End the client."""
 
 
-Start = Callable[[str, str], Client]
-"""Takes the broker's address and the name of a topic."""
+Start = Callable[[str, str, str, int], Client]
+"""Takes the broker's address, the name of a topic, the isolation level, and the offset of the first fetch."""
+
+Produce = Callable[..., "Stopped | None"]
+"""Sends records to partition 0, in order. Takes the broker's address and the name of a topic, and as keywords:
+``records`` in their JSON form without offsets, ``compression``, ``idempotent``, and ``transactional_id`` (None, or that
+of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not."""
 
 
 class Broker:
@@ -102,6 +119,7 @@ class Broker:
         )
         ready = self.hear()
         self.address = f"{ready['host']}:{ready['port']}"
+        self.ask(topic=WARM_UP, hex=WARM_UP_HEX)
 
     def ask(self, **line: Any) -> dict[str, Any]:
         assert self.process.stdin
@@ -210,13 +228,19 @@ class _Watch:
         self.restart()
 
     def restart(self) -> None:
-        self.since_s, self.cpu_s = time.monotonic(), self.client.cpu_s()
+        """Begin again with the next look, because reading the CPU time for each record would take long."""
+        self.is_fresh = True
 
     def verdict(self, offset: int, times: int) -> str:
         """Why the client makes no progress, from the broker's state; "" if it may continue."""
-        if (offset, times) != self.seen:
-            self.seen = offset, times
-            self.restart()
+        if self.is_fresh:
+            self.skips = 0
+        if self.is_fresh or (offset, times) != self.seen:
+            self.skips += offset != self.seen[0]
+            self.seen, self.is_fresh = (offset, times), False
+            self.since_s, self.cpu_s = time.monotonic(), self.client.cpu_s()
+        if self.skips > SKIPS_MAX:
+            return "asks for other offsets again and again"
         if times > FETCHES_MAX:
             return f"asks for offset {offset} again and again"
         cpu_s = self.client.cpu_s() - self.cpu_s
@@ -227,76 +251,76 @@ class _Watch:
         return ""
 
 
-def answer(broker: Broker, start: Start, forks: bool, request: dict[str, Any], topic: str) -> dict[str, Any]:
-    if request.get("operation") != "decode-records" or request.get("role", "consumer") != "consumer":
-        return {"outcome": "unsupported", "error": "only reads records, as a consumer"}
-    data = bytes.fromhex(request["hex"])
-    if len(data) > 16 and data[0] & 0x80:
-        return {"outcome": "unsupported", "error": "a consumer cannot ask for a negative offset"}
+class Kit:
+    """Answers requests with clients of a broker."""
 
-    def work(client: Client) -> dict[str, Any]:
-        records: list[Record] = []
-        end = consume(client, broker, topic, promised(data), records)
-        said: dict[str, Any] = {"outcome": end.outcome, "records": records}
-        allocated = getattr(client, "allocated_bytes", None)
-        said |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
-        return said if allocated is None else said | {"allocated_bytes": allocated}
+    def __init__(self, broker: Broker, start: Start, produce: Produce | None) -> None:
+        self.broker = broker
+        self.start = start
+        self.produce = produce
+        self.operations = {"decode-records": self._decode_records, "decode-stream": self._decode_stream}
+        if produce:
+            self.operations["produce-records"] = self._produce_records
 
-    broker.ask(topic=topic, hex=request["hex"])
-    if forks:
-        said = _in_fresh_process(lambda: start(broker.address, topic), work)
-    else:
-        client = start(broker.address, topic)
-        said = work(client)
-        client.is_odd |= said["outcome"] not in ("accepted", "rejected")
-        client.close()
-    broker.ask(topic=topic, hex=None)
-    return said
-
-
-def _in_fresh_process(make: Callable[[], Client], work: Callable[[Client], dict[str, Any]]) -> dict[str, Any]:
-    """The result of ``work`` for a new client in a copy of this process. If it dies, this process dies the same way.
-
-    A client that cannot be closed has stalled, whatever it has said before.
-    """
-    readable, writable = os.pipe()
-    pid = os.fork()
-    if not pid:
-        status = 1
+    def answer(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
+        operation = request.get("operation")
+        if operation not in self.operations or request.get("role", "consumer") != "consumer":
+            return {"outcome": "unsupported", "error": f"a client has no {operation} in role {request.get('role')}"}
         try:
-            client = make()
-            said = work(client)
-            with open(writable, "w") as out:
-                json.dump(said, out)
-            if said["outcome"] != "stalled":
-                _limit_time()
-                client.close()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
+            return self.operations[operation](request, topic)
         finally:
-            # Threads of the library must not hold up the end.
-            os._exit(status)
-    os.close(writable)
-    with open(readable) as given:
-        text = given.read()
-    _, ended = os.waitpid(pid, 0)
-    if ended and (not text or os.WTERMSIG(ended) not in (signal.SIGXCPU, signal.SIGALRM)):
-        _end_like(ended)
-    answer: dict[str, Any] = json.loads(text)
-    return answer | ({"outcome": "stalled", "error": "cannot be closed"} if ended else {})
+            self.broker.ask(topic=topic, hex=None)
 
+    def _decode_records(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
+        data = bytes.fromhex(request["hex"])
+        if len(data) > 16 and data[0] & 0x80:
+            return {"outcome": "unsupported", "error": "a consumer cannot ask for a negative offset"}
+        self.broker.ask(topic=topic, hex=request["hex"])
+        return self._consumed(promised(data), topic, UNCOMMITTED, 0)
 
-def _limit_time() -> None:
-    """Let the system end this process soon: a call into a library that never returns cannot be ended otherwise."""
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + WORK_CPU_S_MAX), resource.RLIM_INFINITY))
-    signal.alarm(CLOSE_S_MAX)
+    def _decode_stream(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
+        """The steps are the data of one fetch. How many records a reader hands out of them, only the referee knows."""
+        data = "".join(request["steps"])
+        aborted = {"aborted": request["aborted"]} if request.get("aborted") else {}
+        self.broker.ask(topic=topic, hex=data, **aborted)
+        said = promised(bytes.fromhex(data))._replace(records=0)
+        return self._consumed(said, topic, request["isolation"], int(request.get("fetch_offset", "0")))
 
+    def _consumed(self, said: Promised, topic: str, isolation: str, offset: int) -> dict[str, Any]:
+        client = self.start(self.broker.address, topic, isolation, offset)
+        records: list[Record] = []
+        end = consume(client, self.broker, topic, said, records)
+        answer: dict[str, Any] = {"outcome": end.outcome, "records": records}
+        answer |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
+        if (allocated := getattr(client, "allocated_bytes", None)) is not None:
+            # A stalled client may have fetched the same bytes many times.
+            fetches = self.broker.asked(topic)[1] if end.outcome == "stalled" else 1
+            answer["allocated_bytes"] = allocated // max(fetches, 1)
+            answer |= {"allocated_at": client.allocated_at} if getattr(client, "allocated_at", "") else {}
+        client.is_odd |= end.outcome not in ("accepted", "rejected")
+        try:
+            client.close()
+        except Hung:
+            # Whatever it has said before.
+            answer |= {"outcome": "stalled", "error": "cannot be closed"}
+        return answer
 
-def _end_like(status: int) -> NoReturn:
-    if os.WIFSIGNALED(status):
-        die_of(os.WTERMSIG(status))
-    sys.exit(os.WEXITSTATUS(status))
+    def _produce_records(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
+        """What arrived at the broker, also of a producer that has failed."""
+        assert self.produce
+        self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
+        end = self.produce(
+            self.broker.address,
+            topic,
+            records=request["records"],
+            compression=request.get("compression", "none"),
+            idempotent=request.get("idempotent", False),
+            transactional_id=request.get("transactional_id"),
+        )
+        answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
+        if end is None:
+            return answer
+        return answer | {"outcome": end.outcome, "error": end.text} | ({"at": end.at} if end.at else {})
 
 
 def die_of(number: int) -> NoReturn:
@@ -306,29 +330,225 @@ def die_of(number: int) -> NoReturn:
     sys.exit(f"signal {number}")
 
 
-def serve(handshake: dict[str, Any], start: Start, *, forks: bool = False) -> None:
-    """Answer requests until the input ends. ``handshake`` needs only a name, a version and a language.
+# --- clients that a program drives -----------------------------------------------------------------------------------
 
-    With ``forks``, each request has a copy of this process: for a library that runs inside it, and could harm it.
+
+class Hung(Exception):
+    """A driver neither answers nor ends. Its process has been killed."""
+
+
+class Driver:
+    """A program that drives one whole client, by lines of JSON: testees/README.md has them.
+
+    Its process serves one client after the other. It is started again after anything odd. If it ends by itself, this
+    process ends the same way, so that the referee sees a crash.
     """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = command
+        self.process: subprocess.Popen[bytes] | None = None
+        self.is_warm = False
+        # What the program says of itself: the library's version, and other fields of the handshake.
+        self.hello = self._begin()
+
+    def _begin(self) -> dict[str, Any]:
+        try:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            sys.exit(f"the driver `{self.command[0]}` cannot be started: {error.strerror}")
+        assert self.process.stdout
+        # None is the end.
+        self.lines: queue.Queue[bytes | None] = queue.Queue(4)
+        threading.Thread(target=_read_lines, args=(self.process.stdout, self.lines), daemon=True).start()
+        self.family = [psutil.Process(self.process.pid)]
+        self.is_warm = False
+        try:
+            return self._parsed(self.lines.get(timeout=START_S_MAX))
+        except queue.Empty:
+            self.stop()
+            sys.exit(f"the driver `{self.command[0]}` said nothing within {START_S_MAX} s")
+
+    def make_ready(self, address: str) -> None:
+        """Start the process if there is none, and let a new one read something."""
+        if self.process is None:
+            self._begin()
+        if not self.is_warm:
+            self.is_warm = True
+            warm_up = Driven(self, address, WARM_UP, UNCOMMITTED, 0)
+            for _ in range(WARM_UP_POLLS_MAX):
+                if warm_up.poll(LOOK_S) is not None:
+                    break
+            with contextlib.suppress(Hung):
+                warm_up.close()
+            if self.process is None:
+                sys.exit(f"the driver `{self.command[0]}` hangs when it is to read a good record")
+            with contextlib.suppress(psutil.Error):
+                self.family += self.family[0].children(recursive=True)
+
+    def open(self, address: str, topic: str, isolation: str, offset: int) -> Driven:
+        self.make_ready(address)
+        return Driven(self, address, topic, isolation, offset)
+
+    def produce(self, address: str, topic: str, **how: Any) -> Stopped | None:
+        self.make_ready(address)
+        try:
+            said = self.ask(do="produce", address=address, topic=topic, **how)
+        except Hung as error:
+            return Stopped("stalled", str(error))
+        return _stopped(said, address, topic) if "outcome" in said else None
+
+    def ask(self, **line: Any) -> dict[str, Any]:
+        """The answer to a line. Raises ``Hung`` if there is none in time."""
+        assert self.process
+        assert self.process.stdin
+        try:
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self._end()
+        began_s, cpu_s = time.monotonic(), self.cpu_s()
+        while True:
+            try:
+                return self._parsed(self.lines.get(timeout=LOOK_S))
+            except queue.Empty:
+                pass
+            computes = self.cpu_s() - cpu_s > CALL_CPU_S_MAX
+            if computes or time.monotonic() - began_s > CALL_S_MAX:
+                self.stop()
+                raise Hung("computes without an end" if computes else f"does not return from {line['do']}")
+
+    def _parsed(self, line: bytes | None) -> dict[str, Any]:
+        if line is None:
+            self._end()
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict):
+                return said
+        self.stop()
+        sys.exit(f"the driver wrote another line than an object of JSON: {line[:60]!r}")
+
+    def _end(self) -> NoReturn:
+        assert self.process
+        status = self.process.wait()
+        if status < 0:
+            die_of(-status)
+        sys.exit(status or "the driver has ended")
+
+    def cpu_s(self) -> float:
+        used = 0.0
+        for one in self.family:
+            with contextlib.suppress(psutil.Error):
+                times = one.cpu_times()
+                used += times.user + times.system
+        return used
+
+    def stop(self) -> None:
+        """Kill the process, and all that it has started."""
+        if self.process is None:
+            return
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+
+def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        while line := stream.readline(DRIVER_LINE_BYTES_MAX):
+            lines.put(line)
+    lines.put(None)
+
+
+class Driven:
+    """One consumer in the process of a driver."""
+
+    def __init__(self, driver: Driver, address: str, topic: str, isolation: str, offset: int) -> None:
+        self.driver = driver
+        self.address, self.topic = address, topic
+        self.waiting: list[Record] = []
+        self.is_odd = False
+        self.allocated_bytes: int | None = None
+        self.allocated_at = ""
+        self.failed = self._ask(do="open", address=address, topic=topic, isolation=isolation, offset=str(offset))
+
+    def _ask(self, **line: Any) -> dict[str, Any]:
+        try:
+            return self.driver.ask(**line)
+        except Hung as error:
+            return {"outcome": "stalled", "error": str(error)}
+
+    def poll(self, timeout_s: float) -> Record | Stopped | None:
+        if not self.waiting:
+            said = self.failed or self._ask(do="poll", timeout_ms=round(timeout_s * 1000))
+            if "allocated_bytes" in said:
+                self.allocated_bytes = max(self.allocated_bytes or 0, said["allocated_bytes"])
+                self.allocated_at = said.get("allocated_at", self.allocated_at)
+            if "outcome" in said:
+                return _stopped(said, self.address, self.topic)
+            if said.get("end"):
+                return END
+            self.waiting = said["records"][::-1]
+        return self.waiting.pop() if self.waiting else None
+
+    def cpu_s(self) -> float:
+        return self.driver.cpu_s()
+
+    def close(self) -> None:
+        if self.is_odd:
+            self.driver.stop()
+        elif self.driver.process is not None:
+            self.driver.ask(do="close")
+
+
+def _stopped(said: dict[str, Any], address: str, topic: str) -> Stopped:
+    """The outcome that a driver tells. Its text must not depend on names that are new in each run."""
+    text = str(said.get("error", "")).replace(address, "the broker")
+    text = re.sub(rf"\b{topic}-0\b", "the partition", text)
+    text = re.sub(rf"\b{topic}\b", "the topic", text)
+    short = said.get("short_at")
+    return Stopped(said["outcome"], text, None if short is None else int(short), said.get("at", ""))
+
+
+# --- the protocol -----------------------------------------------------------------------------------------------------
+
+
+def serve(
+    handshake: dict[str, Any], start: Start, *, produce: Produce | None = None, broker: Broker | None = None
+) -> None:
+    """Answer requests until the input ends. ``handshake`` needs only a name, a version and a language."""
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
-    broker = Broker()
+    kit = Kit(broker or Broker(), start, produce)
     hello = {
         "protocol": "kfuzz-testee/1",
-        "operations": ["decode-records"],
+        "operations": list(kit.operations),
         "roles": ["consumer"],
         "magic": [0, 1, 2],
         "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
         "checks_crc": True,
         "control": "hidden",
-        "outcomes": ["nothing", "stalled"],
+        "outcomes": ["nothing", "stalled", "panic"],
     }
     print(json.dumps(hello | handshake), file=out, flush=True)
     for number, line in enumerate(sys.stdin.buffer):
         request: dict[str, Any] = {}
         try:
             request = json.loads(line)
-            said = {"id": request["id"]} | answer(broker, start, forks, request, f"t{number}")
+            said = {"id": request["id"]} | kit.answer(request, f"t{number}")
         except (ValueError, TypeError, LookupError) as error:
             said = {"id": request.get("id"), "outcome": "fault", "error": f"BadRequest: {error}"}
         print(json.dumps(said), file=out, flush=True)
+
+
+def main() -> None:
+    name, language, *command = sys.argv[1:]
+    driver, broker = Driver(command), Broker()
+    driver.make_ready(broker.address)
+    produce = driver.produce if "produces" in driver.hello else None
+    serve({"name": name, "language": language} | driver.hello, driver.open, produce=produce, broker=broker)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,8 @@ from kfuzz.conformance.protocol.lines import (
     ENCODE,
     ENCODE_MESSAGE,
     OPERATIONS,
+    PRODUCE,
+    Produced,
     ProtocolError,
     parse_answer,
     parse_handshake,
@@ -103,6 +105,22 @@ def test_a_handshake_declares_everything_that_it_must(name: str) -> None:
     line = json.dumps({field: value for field, value in HANDSHAKE.items() if field != name}).encode()
     with pytest.raises(ProtocolError, match=f"the handshake lacks {name}[;:] "):
         parse_handshake(line)
+
+
+def test_what_arrived_at_a_broker_is_hex_or_an_object_with_its_error() -> None:
+    arrived = ["00", {"hex": "01", "error": 6}, {"hex": "", "error": 0, "acks": -1, "transactional_id": "t"}]
+    parsed = parse_answer(answer(produced=arrived), id="a", operation=PRODUCE)
+    assert parsed.produced == (Produced(b"\x00"), Produced(b"\x01", 6), Produced(b"", 0, "t", -1))
+    assert "lacks produced: an accepted answer must" in refused(answer(), PRODUCE)
+    assert "produced[1].error is" in refused(answer(produced=["", {"hex": "", "error": "6"}]), PRODUCE)
+
+
+def test_a_testee_that_produces_declares_what_its_producer_can_do() -> None:
+    line = HANDSHAKE | {"operations": [PRODUCE]}
+    with pytest.raises(ProtocolError, match="lacks produces"):
+        parse_handshake(json.dumps(line).encode())
+    handshake = parse_handshake(json.dumps(line | {"produces": ["idempotent"]}).encode())
+    assert handshake.produces == {"idempotent"}
 
 
 def test_a_good_answer_is_taken_over_whole() -> None:

@@ -36,6 +36,7 @@ FACTS: dict[str, Any] = {
     "$defs.step_append.allOf[0].then.properties.verdict": REFUSING,
     "$defs.step_reading.properties.verdict": VERDICTS,
     **{f"$defs.said.properties.{role}": SAID for role in (*ROLES, READER, "produce")},
+    "$defs.vector.properties.compression": CODECS,
     "$defs.vector.properties.isolation": ISOLATIONS,
     "$defs.vector.properties.level": LEVELS,
     "$defs.vector.properties.topic.properties.compression": ["producer", *CODECS],

@@ -55,8 +55,8 @@ _ALLOCATION = re.compile(r"out of memory|memory allocation|MiB of memory")
 _NO_MEMORY = re.compile(r"\A[\w.]*(?:OutOfMemory|NegativeArraySize|Memory)(?:Error|Exception)\b")
 # The type of an exception, as the kits print it before its text.
 _EXCEPTION = re.compile(r"\A[\w.]*[a-z](?:Error|Exception)\b")
-# How the referee says that an encoder wrote other contents.
-_ENCODED = re.compile(r"encoded .*")
+# How the referee says that an encoder or a producer wrote other contents.
+_WRITTEN = re.compile(r"(?:encoded|sent) .*")
 
 # The values of ``Deviation.holds``.
 NO_RECORDS: Final = "no records"
@@ -110,7 +110,8 @@ Groups = dict[Key, list["Deviation"]]
 class Deviation:
     """One input on which an implementation does not do what it must.
 
-    - ``implementation``: ``name@version``.
+    - ``implementation``: ``name@version``. ``library``: the same of its library, if several testees show one library;
+      otherwise empty. Causes are those of libraries.
     - ``harm``: the name of a class in :mod:`kfuzz.conformance.judge.harm`.
     - ``finding``: the code of what is wrong with the input; empty if the input is good.
     - ``error``: what went wrong, in words. ``at``: the library's line of source, if a stack names it.
@@ -149,6 +150,7 @@ class Deviation:
     codec: str = ""
     message: str = ""
     lacks_headers: bool = False
+    library: str = ""
     number: int = 0
     reason: str = ""
     data: bytes = b""
@@ -159,6 +161,11 @@ class Deviation:
     details: str = ""
 
     @property
+    def owner(self) -> str:
+        """Whose fault it is, as ``name@version``."""
+        return self.library or self.implementation
+
+    @property
     def key(self) -> Key:
         """The properties that deviations with one cause have in common.
 
@@ -167,30 +174,30 @@ class Deviation:
         """
         if self.harm == MEMORY.name or (self.harm == KILLS.name and _ALLOCATION.search(self.error)):
             # Whether a line takes much memory or ends the process depends only on the size that the input claims.
-            return self.implementation, MEMORY.name, self.at or self.form
+            return self.owner, MEMORY.name, self.at or self.form
         if self.at:
             is_error = self.harm in (KILLS.name, PANICS.name, REFUSES.name, DIFFERS.name)
-            return self.implementation, PANICS.name if is_error else self.harm, self.at
+            return self.owner, PANICS.name if is_error else self.harm, self.at
         if self._has_unknown_magic and self.harm in (ACCEPTS.name, DIFFERS.name, LOSES.name):
-            return self.implementation, LOSES.name, MAGIC_CHECK
+            return self.owner, LOSES.name, MAGIC_CHECK
         if self.finding == TOO_FEW_RECORDS and self.error.startswith("skipped "):
-            return self.implementation, HANGS.name, DAMAGED, SKIPPED
+            return self.owner, HANGS.name, DAMAGED, SKIPPED
         if self.finding and self.harm in (ACCEPTS.name, DIFFERS.name):
             form = "" if self.finding in _IN_ALL_FORMATS else self.form
-            return self.implementation, ACCEPTS.name, form, self._check
+            return self.owner, ACCEPTS.name, form, self._check
         if self.harm == HANGS.name:
-            return self.implementation, *self._stops_at
+            return self.owner, *self._stops_at
         if self.harm == LOSES.name:
-            return self.implementation, self.harm, *self._loss
+            return self.owner, self.harm, *self._loss
         escaped = _EXCEPTION.match(self.error) if self.harm == PANICS.name else None
         if _NO_MEMORY.match(self.error):
             # Java has a stack for the first few of these only, so their lines are unknown and may differ.
-            return self.implementation, self.harm, self.finding, masked(self.error)
+            return self.owner, self.harm, self.finding, masked(self.error)
         # Where a vector is only recommended, a refusal is no more than a difference.
         refuses = self.harm == DIFFERS.name and self.error.startswith("refused ")
         # The damage does not matter to a decoder that lets an error escape.
         text = escaped[0] if escaped else masked(self.error)
-        return self.implementation, REFUSES.name if refuses else self.harm, text
+        return self.owner, REFUSES.name if refuses else self.harm, text
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are not empty, for JSON."""
@@ -253,7 +260,7 @@ class Deviation:
     @property
     def claim(self) -> Key:
         """The count or size of which the input claims too much, for a certain reader."""
-        return self.implementation, self.form, self.finding, self.codec if self.finding == DECOMPRESSION_FAILED else ""
+        return self.owner, self.form, self.finding, self.codec if self.finding == DECOMPRESSION_FAILED else ""
 
     @property
     def _loss(self) -> tuple[str, ...]:
@@ -271,14 +278,16 @@ class Deviation:
             kinds = [one if one in ("null", "empty") else "#" for one in (difference.got, difference.wanted)]
             place = _INDEX.sub("[#]", difference.place)
             # A writer has one function for a value of all formats.
-            form = "" if _ENCODED.match(self.error) else self.form
+            form = "" if _WRITTEN.match(self.error) else self.form
             return form, f"{difference.before}{place}{_IS}{kinds[0]}{_EXPECTED}{kinds[1]}"
         return self.form, masked(self.error)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A fault of an implementation: all deviations with one key, the smallest input first.
+    """A fault of a library: all deviations with one key, the smallest input first.
+
+    Several testees may show it, such as the library's decoder and a whole client.
 
     ``others``: how many more inputs deviate, if only some are here. ``known``: the names of vectors and seeds among all
     of them.
@@ -295,6 +304,11 @@ class Cause:
         return self.deviations[0]
 
     @property
+    def implementations(self) -> list[str]:
+        """The testees that show it, the one with the smallest input first."""
+        return list(dict.fromkeys(one.implementation for one in self.deviations))
+
+    @property
     def id(self) -> str:
         """Eight hex digits that depend on the key alone, so that they are the same in every run.
 
@@ -307,6 +321,12 @@ class Cause:
     def harm(self) -> str:
         """The name of the worst class of harm among the deviations."""
         found = worst({one.harm for one in self.deviations})
+        assert found
+        return found
+
+    def harm_in(self, implementation: str) -> str:
+        """The worst class of harm among the deviations of one of the ``implementations``."""
+        found = worst({one.harm for one in self.deviations if one.implementation == implementation})
         assert found
         return found
 
@@ -348,7 +368,10 @@ class Cause:
     @property
     def count(self) -> int:
         """The number of inputs that deviate."""
-        return len(self.deviations) + self.others
+        if len(self.implementations) == 1:
+            return len(self.deviations) + self.others
+        # Each of them was asked about the same vectors.
+        return len({(one.input, one.role) for one in self.deviations}) + self.others
 
     @property
     def is_new(self) -> bool:
@@ -429,7 +452,7 @@ def _difference(error: str) -> _Difference | None:
     return None
 
 
-def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Deviation | None:
+def deviation(implementation: str, case: Case, cell: Cell, status: str, library: str = "") -> Deviation | None:
     """The deviation of a judged case; None if its cell has no class of harm."""
     if not cell.harm:
         return None
@@ -450,6 +473,7 @@ def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Devia
         *(batch_facts(vector.data, _damaged_batch(vector)) if in_batches else BatchFacts()),
         vector.options["message"] if vector.kind == "message" else "",
         cell.lacks_headers or lacks_headers(vector, cell.answer),
+        library,
     )
 
 
@@ -563,7 +587,7 @@ def _without_headers(groups: Groups) -> Groups:
     Then it reads headers apart from their record, and drops the errors.
     """
     loses = {
-        one.implementation: key
+        one.owner: key
         for key, group in sorted(groups.items())
         for one in group
         if one.harm == LOSES.name and _NO_HEADERS.search(one.error)
@@ -572,7 +596,7 @@ def _without_headers(groups: Groups) -> Groups:
     for key, group in groups.items():
         for one in group:
             left_out = one.lacks_headers and one.harm in (ACCEPTS.name, DIFFERS.name)
-            combined.setdefault(loses.get(one.implementation, key) if left_out else key, []).append(one)
+            combined.setdefault(loses.get(one.owner, key) if left_out else key, []).append(one)
     return combined
 
 

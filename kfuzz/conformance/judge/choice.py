@@ -17,14 +17,14 @@ Key = tuple[str, str]
 
 
 def chosen_keys(cases: Iterable[Case]) -> frozenset[Key]:
-    """The keys of the chosen cases. Cases of messages, primitives and encoders are always chosen.
+    """The keys of the chosen cases. Cases of streams, messages, primitives and encoders are always chosen.
 
     In each family, a vector is chosen if it is the first with one of its flags, or the first with its verdict for one
     of its requirements or for its finding. So each kind of danger is asked, and each requirement with each verdict.
     """
     found, seen = set(), set[tuple[str, ...]]()
     for case in cases:
-        about = set(_about(case)) if case.role in ROLES else None
+        about = set(_about(case)) if case.role in ROLES and case.vector.kind == "records" else None
         if about is None or about - seen:
             found.add(case.key)
             seen |= about or set()

@@ -6,15 +6,15 @@ Only fields that the testee reports are compared.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kfuzz import records
+from kfuzz.conformance.judge.differing import Wrong, amount, batches_differ, because, records_differ, shown
 from kfuzz.conformance.judge.harm import HARM_OF
+from kfuzz.conformance.judge.producing import wrong_sending
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
     DECODE,
@@ -25,6 +25,7 @@ from kfuzz.conformance.protocol.lines import (
     ENCODE_MESSAGE,
     ENCODE_PRIMITIVE,
     MORE_OUTCOMES,
+    PRODUCE,
     READER,
     SNAPPY_FRAMINGS,
     Answer,
@@ -33,7 +34,7 @@ from kfuzz.conformance.protocol.lines import (
 from kfuzz.kafka import CODECS, ROLES
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
-from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.kinds import KINDS, MAY_REFUSE, PRODUCE_KIND
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.records.framing import frames
@@ -43,6 +44,7 @@ __all__ = [
     "ENCODE_ROLE",
     "NOT_ASKED",
     "OUTCOMES",
+    "PRODUCE_ROLE",
     "Case",
     "Cell",
     "cases_of",
@@ -73,9 +75,11 @@ OUTCOMES: Final = (
 )
 # Encoding has no role. Matrices and files of expected outcomes show this word in its place.
 ENCODE_ROLE: Final = "encode"
+# The same for what a whole producer sends.
+PRODUCE_ROLE: Final = "produce"
 # The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
-ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE)
+ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE, PRODUCE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
 # How a payload of snappy begins if snappy-java's blocks frame it.
@@ -91,7 +95,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question: a vector in a role, or for the encoder."""
+    """One question: a vector in a role, or for the encoder or a producer."""
 
     vector: Vector
     role: str
@@ -104,6 +108,8 @@ class Case:
     @property
     def operation(self) -> str:
         """The protocol's name for the operation that is asked for."""
+        if self.role == PRODUCE_ROLE:
+            return PRODUCE
         if self.vector.kind == "stream":
             return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
         if self.vector.kind == "message":
@@ -114,7 +120,16 @@ class Case:
 
     @property
     def expectation(self) -> Json:
-        """The vector's expectation for this role; for the encoder, the contents to encode; for a stream, all steps."""
+        """The vector's expectation for this role; for the encoder, the contents to encode; for a stream, all steps.
+
+        For a producer, the contents to send; it may refuse them if the verdict is ``acceptable``.
+        """
+        if self.role == PRODUCE_ROLE:
+            may_refuse = self.vector.options.get(MAY_REFUSE, False)
+            return {
+                "verdict": "acceptable" if may_refuse else "valid",
+                "batches": self.vector.expect["broker"]["batches"],
+            }
         if self.vector.kind == "stream":
             return stream_expectation(self.vector, self.role)
         role = _told_role(self.vector) if self.role == ENCODE_ROLE else self.role
@@ -152,6 +167,8 @@ def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = ALL_ROLES) -> tup
         cases += [Case(vector, role) for role in (*ROLES, READER) if role in roles and role in expect]
         if ENCODE_ROLE in roles and _can_be_encoded(vector):
             cases.append(Case(vector, ENCODE_ROLE))
+        if PRODUCE_ROLE in roles and vector.kind == PRODUCE_KIND:
+            cases.append(Case(vector, PRODUCE_ROLE))
     return tuple(cases)
 
 
@@ -209,12 +226,21 @@ def request(case: Case) -> dict[str, Any]:
         name = "body" if case.vector.kind == "message" else "value"
         given = {"hex": case.vector.data.hex()} if case.role == READER else {name: contents_of(case)}
         return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **given}
+    if case.operation == PRODUCE:
+        options = {name: value for name, value in case.vector.options.items() if name != MAY_REFUSE}
+        return {"id": case.vector.id, "operation": PRODUCE, "records": _given(case), **options}
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
     # Only the role broker uses a topic.
     topic = {"topic": case.vector.options["topic"]} if case.role == "broker" and "topic" in case.vector.options else {}
     return {**asked, **topic, "hex": case.vector.data.hex()}
+
+
+def _given(case: Case) -> list[dict[str, Any]]:
+    """The records that a producer is given: without offsets, because those are the broker's."""
+    given = [record for batch in case.expectation["batches"] for record in batch["records"]]
+    return [{name: value for name, value in record.items() if name != "offset"} for record in given]
 
 
 # --- unsupported according to the handshake -------------------------------------------------------------------------
@@ -229,6 +255,8 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     if case.vector.kind == "primitive":
         primitive = case.vector.options["primitive"]
         return None if primitive in handshake.primitives else f"has no primitive {primitive}"
+    if case.operation == PRODUCE:
+        return _lacks_producer(handshake, case.vector.options)
     if case.operation != ENCODE and case.role not in handshake.roles:
         return f"does not offer the role {case.role}"
     magics, codecs = features(case)
@@ -245,6 +273,14 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     if handshake.snappy != frozenset(SNAPPY_FRAMINGS) and (lacking := snappy_framings(case) - handshake.snappy):
         return f"does not read {min(lacking)} snappy"
     return None
+
+
+def _lacks_producer(handshake: Handshake, options: Json) -> str | None:
+    needed = {"idempotent": options["idempotent"], "transactions": "transactional_id" in options}
+    for name in needed:
+        if needed[name] and name not in handshake.produces:
+            return f"has no {'idempotent producer' if name == 'idempotent' else name}"
+    return None if options["compression"] in handshake.codecs else f"does not support {options['compression']}"
 
 
 def contents_of(case: Case) -> Any:
@@ -304,13 +340,6 @@ def _frames(data: bytes) -> Iterator[tuple[int, str]]:
 # --- the verdict on an answer ---------------------------------------------------------------------------------------
 
 
-class Wrong(NamedTuple):
-    """The fault of an answer, and its class of harm."""
-
-    text: str
-    harm: str
-
-
 # The outcome for answers that are wrong for every vector.
 _ALWAYS_WRONG: Final = {"fault": "fault", "panic": "panic", "stalled": "stall"}
 
@@ -338,6 +367,9 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         wrong = _wrong_message(case, handshake, answer)
     elif case.operation in (ENCODE_MESSAGE, ENCODE_PRIMITIVE):
         wrong = _wrong_message_bytes(case, answer)
+    elif case.operation == PRODUCE:
+        may_refuse = case.expectation["verdict"] == "acceptable"
+        wrong = wrong_sending(_given(case), case.vector.options, may_refuse, handshake, answer)
     else:
         wrong = _wrong_appends(case.expectation, answer)
     if wrong is None:
@@ -383,7 +415,7 @@ def _wrong_silence(case: Case, answer: Answer) -> Wrong | None:
         given = [record for batch in answer.batches or () for record in batch.get("records", ())]
     if wanted <= len(given):
         return None
-    return Wrong(f"handed out {len(given)} of {wanted} records, without an error" + _because(answer.error), "loses")
+    return Wrong(f"handed out {len(given)} of {wanted} records, without an error" + because(answer.error), "loses")
 
 
 def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
@@ -397,12 +429,8 @@ def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> W
     if answer.outcome == "accepted":
         return Wrong(f"accepted bytes that must be refused ({expectation.get('finding', 'invalid')})", "accepts")
     if expectation["verdict"] == "valid":
-        return Wrong("refused bytes that must be accepted" + _because(answer.error), "refuses")
+        return Wrong("refused bytes that must be accepted" + because(answer.error), "refuses")
     return _wrong_rejection(expectation, handshake, answer)
-
-
-def _because(error: str) -> str:
-    return f": {error}" if error else ""
 
 
 def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) -> Wrong | None:
@@ -434,121 +462,20 @@ def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer
     shown = [batch for batch in expected if not (hidden and batch["control"])]
     if answer.records is not None:
         flat = [record for batch in shown for record in batch.get("records", ())]
-        return _records_differ(flat, answer.records, "", handshake)
+        return records_differ(flat, answer.records, "", handshake)
     if answer.batches is None:
         return None
-    wrong = _batches_differ(shown, answer.batches, handshake)
+    wrong = batches_differ(shown, answer.batches, handshake)
     if wrong and hidden:
         # A reader that hides the records of a control batch may still show the batch.
         emptied = [{**batch, "records": []} if batch["control"] else batch for batch in expected]
-        return _batches_differ(emptied, answer.batches, handshake) and wrong
+        return batches_differ(emptied, answer.batches, handshake) and wrong
     return wrong
-
-
-def _batches_differ(expected: Sequence[Json], got: Sequence[Json], shows: Handshake | None = None) -> str | None:
-    """The first difference. ``shows`` declares which headers and timestamps the testee can show; None: all."""
-    for index, (want, have) in enumerate(zip(expected, got, strict=False)):
-        for name, value in have.items():
-            if name != "records" and name in want and value != want[name]:
-                return f"batch[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}"
-        # A broker may store a batch that no reader can read; such a batch is reported without records.
-        if ("records" in want) != ("records" in have):
-            read = "cannot be read back" if "records" in want else "was read back, which must be impossible"
-            return f"batch[{index}] {read}"
-        if "records" in want:
-            wrong = _records_differ(want["records"], have["records"], f"batch[{index}].", shows)
-            if wrong:
-                return wrong
-    return None if len(expected) == len(got) else f"read {_amount(got, expected, 'batches')}"
-
-
-def _records_differ(
-    expected: Sequence[Json], got: Sequence[Json], where: str, shows: Handshake | None = None
-) -> str | None:
-    # The usual and fastest case. The rest is for values that can be written in more than one way.
-    if expected == got:
-        return None
-    for index, (want, have) in enumerate(zip(expected, got, strict=False)):
-        place = f"{where}records[{index}]"
-        if want["offset"] != have["offset"]:
-            return f"{place}.offset is {_shown(have['offset'])}; expected {_shown(want['offset'])}"
-        if not _same_timestamp(want["timestamp"], have["timestamp"], shows):
-            return f"{place}.timestamp is {_shown(have['timestamp'])}; expected {_shown(want['timestamp'])}"
-        for name in ("key", "value"):
-            if not _same_octets(want[name], have[name]):
-                return f"{place}.{name} is {_shown(have[name])}; expected {_shown(want[name])}"
-        wanted_headers, headers = want["headers"], have["headers"]
-        if shows is not None and shows.headers == "map":
-            wanted_headers, headers = sorted(wanted_headers, key=str), sorted(headers, key=str)
-        if wrong := _headers_differ(wanted_headers, headers, place):
-            return wrong
-    if len(expected) != len(got):
-        return f"{where and where[:-1] + ' has '}{_amount(got, expected, 'records')}"
-    return None
-
-
-def _same_timestamp(want: str | None, have: str | None, shows: Handshake | None) -> bool:
-    """Whether both are the same within the range and resolution that the testee declares."""
-    if want == have:
-        return True
-    if shows is None or shows.timestamps is None or want is None or have is None:
-        return False
-    low, high = int(shows.timestamps["low"]), int(shows.timestamps["high"])
-    if not low <= int(want) <= high:
-        return True
-    return abs(int(want) - int(have)) < int(shows.timestamps["resolution_ms"])
-
-
-def _headers_differ(expected: Sequence[Any], got: Sequence[Any], place: str) -> str | None:
-    if len(expected) != len(got):
-        return f"{place} has {_amount(got, expected, 'headers')}"
-    for index, ((want_key, want), (have_key, have)) in enumerate(zip(expected, got, strict=True)):
-        if not _same_header_key(want_key, have_key):
-            return f"{place}.headers[{index}].key is {_shown(have_key)}; expected {_shown(want_key)}"
-        if not _same_octets(want, have):
-            return f"{place}.headers[{index}].value is {_shown(have)}; expected {_shown(want)}"
-    return None
-
-
-def _same_octets(want: Any, have: Any) -> bool:
-    """Whether two values are equal; each may be hex, null, or a hash."""
-    if want is None or have is None or type(want) is type(have):
-        return bool(want == have)
-    return _hashed(want) == _hashed(have)
-
-
-def _hashed(octets: Any) -> Json:
-    if isinstance(octets, str):
-        data = bytes.fromhex(octets)
-        return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    hashed: Json = octets
-    return hashed
-
-
-def _same_header_key(want: Any, have: Any) -> bool:
-    """Whether two keys are equal. A key that is not UTF-8 may be read as text with U+FFFD in place of the bad bytes.
-
-    Languages write different numbers of U+FFFD for a run of bad bytes, so a run of U+FFFD counts as one.
-    """
-    if want == have:
-        return True
-    want_bytes, have_bytes = _key_bytes(want), _key_bytes(have)
-    if want_bytes == have_bytes:
-        return True
-    return isinstance(want, dict) and isinstance(have, str) and _collapsed(want_bytes) == _collapsed(have_bytes)
-
-
-def _key_bytes(key: Any) -> bytes:
-    return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else bytes.fromhex(key["hex"])
-
-
-def _collapsed(data: bytes) -> str:
-    return re.sub("\ufffd+", "\ufffd", data.decode("utf-8", "replace"))
 
 
 def _wrong_encoding(case: Case, answer: Answer) -> Wrong | None:
     if answer.outcome == "rejected":
-        return Wrong("refused to encode valid contents" + _because(answer.error), "refuses")
+        return Wrong("refused to encode valid contents" + because(answer.error), "refuses")
     assert answer.data is not None
     if case.vector.canonical and answer.data == case.vector.data:
         # Other tests check once per vector that its canonical bytes hold the contents.
@@ -560,7 +487,7 @@ def _wrong_encoding(case: Case, answer: Answer) -> Wrong | None:
     if reading.partial_tail or reading.consumed != len(answer.data):
         whole = f"encoded {len(answer.data)} bytes, but only {reading.consumed} of them are whole batches"
         return Wrong(whole, "loses")
-    if wrong := _batches_differ(expected, records.to_json(reading.batches)):
+    if wrong := batches_differ(expected, records.to_json(reading.batches)):
         return Wrong(f"encoded other contents: {wrong}", "loses")
     # Compressed bytes differ between versions of a library, so only their contents are compared.
     exact = case.vector.canonical and all(batch["compression"] == "none" for batch in expected)
@@ -592,7 +519,7 @@ def _wrong_message(case: Case, handshake: Handshake, answer: Answer) -> Wrong | 
 
 def _wrong_message_bytes(case: Case, answer: Answer) -> Wrong | None:
     if answer.outcome == "rejected":
-        return Wrong("refused to encode valid contents" + _because(answer.error), "refuses")
+        return Wrong("refused to encode valid contents" + because(answer.error), "refuses")
     assert answer.data is not None
     if answer.data == case.vector.data:
         return None
@@ -608,18 +535,18 @@ def _wrong_handing_out(case: Case, answer: Answer) -> Wrong | None:
     refused = next((index for index, step in enumerate(steps) if step["verdict"] != "valid"), len(steps))
     if answer.outcome == "rejected":
         if verdict == "valid":
-            return Wrong("refused bytes that must be accepted" + _because(answer.error), "refuses")
+            return Wrong("refused bytes that must be accepted" + because(answer.error), "refuses")
         if wrong := _wrong_finding(steps[refused], answer.finding):
             return Wrong(wrong, "differs")
         if answer.records is None or case.role == "log":
             # A log's markers are read first, so the records before the refused step may not have been handed out.
             return None
         wanted = [record for step in steps[:refused] for record in step["records"]]
-        return _loses(_records_differ(wanted, answer.records, ""))
+        return _loses(records_differ(wanted, answer.records, ""))
     if verdict == "invalid":
         return Wrong(f"accepted bytes that must be refused ({steps[refused]['finding']})", "accepts")
     wanted = [record for step in steps for record in step["records"]]
-    if wrong := _records_differ(wanted, answer.records or (), ""):
+    if wrong := records_differ(wanted, answer.records or (), ""):
         return Wrong(wrong, "loses")
     if answer.next_offset is not None and answer.next_offset != steps[-1]["next_offset"]:
         text = f"the next fetch begins at {answer.next_offset}; expected {steps[-1]['next_offset']}"
@@ -635,7 +562,7 @@ def _wrong_finding(expectation: Json, finding: str | None) -> str | None:
 def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
     """Compares each step, up to the first acceptable step that was decided otherwise: after it the two logs differ."""
     if answer.outcome == "rejected":
-        return Wrong("refused the stream; each step must be answered" + _because(answer.error), "refuses")
+        return Wrong("refused the stream; each step must be answered" + because(answer.error), "refuses")
     steps, got = expectation["steps"], answer.steps or []
     for index, (want, have) in enumerate(zip(steps, got, strict=False)):
         refusals = [step["outcome"] == "rejected" for step in (want, have)]
@@ -646,15 +573,5 @@ def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
             harm = "accepts" if refusals[0] else "refuses"
         for name, value in have.items():
             if name in want and value != want[name]:
-                return Wrong(f"step[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}", harm)
-    return None if len(steps) == len(got) else Wrong(f"answered {_amount(got, steps, 'steps')}", "loses")
-
-
-def _amount(got: Sequence[Any], expected: Sequence[Any], what: str) -> str:
-    """Say in words which way the numbers differ, because causes are grouped by the text without its numbers."""
-    return f"too {'few' if len(got) < len(expected) else 'many'} {what}: {len(got)}; expected {len(expected)}"
-
-
-def _shown(value: Any, width: int = 48) -> str:
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value) or "empty"
-    return text if len(text) <= width else f"{text[:width]}…"
+                return Wrong(f"step[{index}].{name} is {shown(value)}; expected {shown(want[name])}", harm)
+    return None if len(steps) == len(got) else Wrong(f"answered {amount(got, steps, 'steps')}", "loses")

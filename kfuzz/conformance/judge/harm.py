@@ -26,17 +26,20 @@ __all__ = [
 class Harm:
     """A class of harm: its ``name`` in documents, its ``title`` in tables, and why it matters.
 
-    ``to_readers`` says that for a client that reads, ``to_brokers`` for a broker that gets the bytes of a producer.
+    ``to_readers`` says that for a client that reads, ``to_brokers`` for a broker that gets the bytes of a producer, and
+    ``to_producers`` for the program that uses a producer, where that is not the same as for readers.
     """
 
     name: str
     title: str
     to_readers: str
     to_brokers: str
+    to_producers: str = ""
 
     def why(self, role: str) -> str:
         """Why it matters if an implementation in ``role`` does this."""
-        return self.to_brokers if role == "broker" else self.to_readers
+        told = {"broker": self.to_brokers, "produce": self.to_producers}.get(role)
+        return told or self.to_readers
 
 
 KILLS: Final = Harm(
@@ -50,12 +53,14 @@ HANGS: Final = Harm(
     "hangs or stalls",
     "the consumer stops at this offset for ever, without an error",
     "the request gets no answer, so the producer sends it again and again",
+    "the program waits for ever to hear whether its records were sent",
 )
 MEMORY: Final = Harm(
     "memory",
     "memory beyond the budget",
     "a few bytes make the program take memory without a limit",
     "a few bytes make the broker take memory without a limit",
+    "a few records make the program take memory without a limit",
 )
 PANICS: Final = Harm(
     "panics",
@@ -68,6 +73,7 @@ LOSES: Final = Harm(
     "loses or changes data",
     "the program continues with missing or wrong data and reports no error",
     "consumers get missing or wrong data, and the producer gets no error",
+    "consumers get missing, repeated or wrong data, and the program gets no error",
 )
 ACCEPTS: Final = Harm(
     "accepts",
@@ -80,12 +86,14 @@ REFUSES: Final = Harm(
     "refuses what Kafka accepts",
     "the program cannot read data that Kafka stores and other clients read",
     "a producer cannot write data that Kafka stores",
+    "the program cannot send data that Kafka stores",
 )
 DIFFERS: Final = Harm(
     "differs",
     "differs where either is allowed",
     "other clients see this differently; no data is lost",
     "other brokers store this differently; no data is lost",
+    "other producers send this differently; no data is lost",
 )
 
 # The class of an outcome that is always wrong. A ``fail`` has its class from what is wrong with the answer.

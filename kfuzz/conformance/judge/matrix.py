@@ -18,7 +18,7 @@ from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.runner import Outcome, run_cases
 from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.testees import CHOSEN, BuildFailed, Testee
+from kfuzz.conformance.protocol.testees import CHOSEN, DECODER, BuildFailed, Testee
 from kfuzz.errors import UsageError
 
 __all__ = ["Column", "Places", "Run", "column_of", "published", "run", "update_expected"]
@@ -70,11 +70,20 @@ class Column:
     published: bool = False
     # For a working copy: the pinned version (``name@version``) whose outcomes are expected.
     pinned: str = ""
+    # As in testee.toml: what was judged, the name of its library, and what the testee does in the library's place.
+    kind: str = DECODER
+    of: str = ""
+    own: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """``name@version``."""
         return f"{self.name}@{self.version}" if self.version else self.name
+
+    @property
+    def library(self) -> str:
+        """``name@version`` of a library that several testees show; empty if this testee is the library."""
+        return f"{self.of}@{self.version}" if self.of not in ("", self.name) else ""
 
     @property
     def unexpected(self) -> list[Key]:
@@ -113,7 +122,7 @@ class Run:
     def causes(self) -> list[Cause]:
         """The causes of all deviations that the report may show, worst first."""
         found = [
-            deviation(testee.label, case, testee.cells[case.key], testee.standings[case.key].status)
+            deviation(testee.label, case, testee.cells[case.key], testee.standings[case.key].status, testee.library)
             for testee in self.testees
             if not testee.broken
             for case in self.cases
@@ -241,7 +250,7 @@ def _column(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     column = column_of(
         handshake, cells, cases, places=places, whole=whole, notes=notes, pinned=pinned, is_alone=is_alone
     )
-    column = replace(column, stopped=outcome.stopped)
+    column = replace(column, stopped=outcome.stopped, kind=testee.kind, of=testee.of, own=testee.own)
     return replace(column, version=testee.version) if pinned or not testee.is_pinned else column
 
 

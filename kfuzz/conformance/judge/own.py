@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
+from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
@@ -19,6 +20,8 @@ from kfuzz.conformance.protocol.lines import (
     ENCODE_MESSAGE,
     ENCODE_PRIMITIVE,
     OPERATIONS,
+    PRODUCE,
+    PRODUCES,
     PROTOCOL,
     to_line,
 )
@@ -35,6 +38,7 @@ __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
 
 # Answers give the hash of longer values.
 HASHED_FROM_BYTES: Final = 64 * 1024
+ERROR_NUMBERS: Final = {name: number for number, name in ERROR_NAMES.items()}
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], *, profile: records.Profile = "kafka") -> None:
@@ -63,6 +67,7 @@ def _handshake(profile: str) -> dict[str, Any]:
         "control": "shown",
         "messages": _versions(),
         "primitives": primitives.PRIMITIVES,
+        "produces": PRODUCES,
     }
 
 
@@ -94,6 +99,8 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
             answer = _message(request, profile)
         elif operation in (DECODE_PRIMITIVE, ENCODE_PRIMITIVE):
             answer = _primitive(request, profile)
+        elif operation == PRODUCE:
+            answer = _produce(request)
         else:
             answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
     except Exception as error:
@@ -138,6 +145,21 @@ def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str
         return _written(lambda: primitives.write(name, primitives.from_json_value(name, request["value"])))
     reading = primitives.read(name, bytes.fromhex(request["hex"]), profile=profile)
     return _was_read(reading, "value", lambda values: primitives.to_json_value(name, values["value"]))
+
+
+def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a producer that repeats a batch after each error would send: all records in one batch."""
+    numbered = [{**record, "offset": str(offset)} for offset, record in enumerate(request["records"])]
+    transactional = "transactional_id" in request
+    batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}
+    if transactional or request["idempotent"]:
+        batch |= {"transactional": transactional, "producer_id": "1", "producer_epoch": 0, "base_sequence": 0}
+    answer = _written(lambda: records.encode(records.from_json([batch])))
+    if answer["outcome"] != "accepted":
+        return answer
+    sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
+    errors = [ERROR_NUMBERS[name] for name in request.get("errors", ())]
+    return {"outcome": "accepted", "produced": [{**sent, "error": error} for error in (*errors, 0)]}
 
 
 def _written(write: Callable[[], bytes]) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
+from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.conformance.protocol.contents import HEADERS, MESSAGE, MESSAGE_NAME, OCTETS, VALUE, VERSION, VERSIONS
 from kfuzz.documents import check_depth
 from kfuzz.errors import KfuzzError, UsageError
@@ -20,6 +21,7 @@ from kfuzz.forms import (
     BOOLEAN,
     HEX,
     TEXT,
+    Either,
     ListOf,
     Object,
     Wrong,
@@ -48,6 +50,8 @@ __all__ = [
     "LINE_BYTES_MAX",
     "MORE_OUTCOMES",
     "OPERATIONS",
+    "PRODUCE",
+    "PRODUCES",
     "PROTOCOL",
     "READER",
     "REQUESTS",
@@ -56,6 +60,7 @@ __all__ = [
     "STALLED",
     "Answer",
     "Handshake",
+    "Produced",
     "ProtocolError",
     "parse_answer",
     "parse_handshake",
@@ -74,6 +79,8 @@ ENCODE_MESSAGE: Final = "encode-message"
 # One value of a type that messages consist of.
 DECODE_PRIMITIVE: Final = "decode-primitive"
 ENCODE_PRIMITIVE: Final = "encode-primitive"
+# A whole producer sends records to a broker. The answer is what arrived there.
+PRODUCE: Final = "produce-records"
 OPERATIONS: Final = (
     DECODE,
     ENCODE,
@@ -83,7 +90,10 @@ OPERATIONS: Final = (
     ENCODE_MESSAGE,
     DECODE_PRIMITIVE,
     ENCODE_PRIMITIVE,
+    PRODUCE,
 )
+# What a producer may be able to do besides sending records.
+PRODUCES: Final = ("idempotent", "transactions")
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -172,6 +182,23 @@ class StepJson(_StepOutcome, total=False):
     finding: Annotated[str, _LABEL]
 
 
+class _Arrived(TypedDict):
+    hex: Hex
+
+
+class ArrivedJson(_Arrived, total=False):
+    """The records of one partition in one Produce request, and the number of the error in the broker's answer to it."""
+
+    error: Annotated[int, integer(-(2**15), 2**15 - 1)]
+    acks: Annotated[int, integer(-1, 1)]
+    transactional_id: Annotated[str | None, optional(TEXT)]
+
+
+PRODUCED: Final = ListOf(
+    Either(HEX, object_of(ArrivedJson)), 'give a list of hex texts and of objects such as {"hex": "00", "error": 6}'
+)
+
+
 class TimestampsJson(TypedDict):
     """The timestamps that a library can hold, in milliseconds: the least, the greatest, and the smallest step."""
 
@@ -204,11 +231,24 @@ class Handshake:
     headers: Annotated[str, choice("list", "map")] = "list"
     tails: Annotated[str, choice("ignored", "refused")] = "ignored"
     snappy: Annotated[frozenset[str], ListOf(choice(*SNAPPY_FRAMINGS))] = frozenset(SNAPPY_FRAMINGS)
+    produces: Annotated[frozenset[str], ListOf(choice(*PRODUCES))] = frozenset()
 
     @property
     def label(self) -> str:
         """``name@version``, which also names the file of expected outcomes."""
         return f"{self.name}@{self.version}"
+
+
+class Produced(NamedTuple):
+    """The records of one partition in one Produce request, and the broker's error code; 0 if it accepted them.
+
+    ``transactional_id`` and ``acks`` are those of the request; None if the testee does not give them.
+    """
+
+    data: bytes
+    error: int = 0
+    transactional_id: str | None = None
+    acks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +277,8 @@ class Answer:
     steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
     next_offset: Annotated[str | None, _INTEGER_TEXT] = None
     last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
+    # What arrived at the broker, in order.
+    produced: Annotated[tuple[Produced, ...] | None, PRODUCED] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -354,6 +396,29 @@ class EncodePrimitive(_Request):
     value: Annotated[Any, VALUE]
 
 
+class GivenRecordJson(TypedDict):
+    """A record in JSON as a program gives it to a producer: without an offset."""
+
+    timestamp: IntegerText
+    key: Octets
+    value: Octets
+    headers: Annotated[list[Any], HEADERS]
+
+
+class _ProduceRecords(_Request):
+    operation: Annotated[str, choice(PRODUCE)]
+    records: Annotated[list[GivenRecordJson], ListOf(object_of(GivenRecordJson), "give a list of records")]
+    compression: Annotated[str, choice(*CODECS)]
+    idempotent: Annotated[bool, BOOLEAN]
+
+
+class ProduceRecords(_ProduceRecords, total=False):
+    """Send the records to a broker; its first answers have these errors."""
+
+    transactional_id: Annotated[str, TEXT]
+    errors: Annotated[list[str], ListOf(choice(*ERROR_NAMES.values()), "give a list of Kafka's error names")]
+
+
 REQUESTS: Final[Mapping[str, Object]] = {
     DECODE: object_of(DecodeRecords),
     ENCODE: object_of(EncodeRecords),
@@ -363,6 +428,7 @@ REQUESTS: Final[Mapping[str, Object]] = {
     ENCODE_MESSAGE: object_of(EncodeMessage),
     DECODE_PRIMITIVE: object_of(DecodePrimitive),
     ENCODE_PRIMITIVE: object_of(EncodePrimitive),
+    PRODUCE: object_of(ProduceRecords),
 }
 
 
@@ -420,9 +486,10 @@ _SAID: Final = frozenset({"error", "at", "allocated_at"})
 _DECLARED_FOR: Final = (
     ("roles", {DECODE, DECODE_STREAM, APPEND_STREAM}),
     ("magic", {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}),
-    ("codecs", {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}),
+    ("codecs", {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, PRODUCE}),
     ("messages", {DECODE_MESSAGE, ENCODE_MESSAGE}),
     ("primitives", {DECODE_PRIMITIVE, ENCODE_PRIMITIVE}),
+    ("produces", {PRODUCE}),
 )
 _ENCODED: Final = ("hex", "an accepted answer must give the encoded bytes")
 _READ: Final = "an accepted answer must say what was read"
@@ -435,6 +502,7 @@ _CONTENTS: Final = {
     DECODE_PRIMITIVE: ("value", _READ),
     DECODE_STREAM: ("records", "an accepted answer must say what was handed out"),
     APPEND_STREAM: ("steps", "an accepted answer must give the result of each step"),
+    PRODUCE: ("produced", "an accepted answer must give what arrived at the broker"),
 }
 
 
@@ -446,7 +514,7 @@ def parse_handshake(line: bytes) -> Handshake:
     for name, needing in _DECLARED_FOR:
         if operations & needing and name not in raw:
             raise ProtocolError(f"the handshake lacks {name}: it must declare what it supports")
-    lists = ("operations", "roles", "magic", "codecs", "primitives", "outcomes", "snappy")
+    lists = ("operations", "roles", "magic", "codecs", "primitives", "outcomes", "snappy", "produces")
     declared: dict[str, Any] = {name: frozenset(value) if name in lists else value for name, value in raw.items()}
     del declared["protocol"]
     declared["language"] = foreign_text(raw["language"])
@@ -467,5 +535,14 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
         if name not in raw:
             raise ProtocolError(f"the answer lacks {name}: {why}")
     _take_in_texts(raw)
-    given = {name: value for name, value in raw.items() if name != "hex"}
-    return Answer(**given, data=bytes.fromhex(raw["hex"]) if "hex" in raw else None, raw=raw)
+    given = {name: value for name, value in raw.items() if name not in ("hex", "produced")}
+    produced = tuple(map(_arrived, raw["produced"])) if "produced" in raw else None
+    return Answer(**given, data=bytes.fromhex(raw["hex"]) if "hex" in raw else None, produced=produced, raw=raw)
+
+
+def _arrived(given: str | ArrivedJson) -> Produced:
+    if isinstance(given, str):
+        return Produced(bytes.fromhex(given))
+    return Produced(
+        bytes.fromhex(given["hex"]), given.get("error", 0), given.get("transactional_id"), given.get("acks")
+    )

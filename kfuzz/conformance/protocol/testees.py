@@ -26,6 +26,9 @@ from kfuzz.kafka import RELEASES, major_of
 __all__ = [
     "ALL",
     "CHOSEN",
+    "CLIENT",
+    "DECODER",
+    "TESTEE_KINDS",
     "BuildFailed",
     "Fuzzed",
     "Reproducer",
@@ -48,6 +51,11 @@ KAFKA_RELEASES: Final = "{kafka}"
 ALL: Final = "all"
 CHOSEN: Final = "chosen"
 CHOICES: Final = (ALL, CHOSEN)
+# What a testee judges: a decoder by itself, or a whole client that reads and writes as its users make it. In reports,
+# each kind has a heading.
+DECODER: Final = "decoder"
+CLIENT: Final = "client"
+TESTEE_KINDS: Final = {DECODER: "decoders", CLIENT: "whole clients"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,11 @@ class Testee:
     language: str = ""
     # One of CHOICES.
     vectors: str = ALL
+    # One of TESTEE_KINDS; the name of the library, whose other testees show the same causes; and sentences about the
+    # steps that the testee does in the library's place, with the reason for each.
+    kind: str = DECODER
+    of: str = ""
+    own: tuple[str, ...] = ()
     start_timeout_ms: int = START_TIMEOUT_MS
     # By the kind of vectors that they decode: "records" or "messages".
     reproducers: Mapping[str, Reproducer] = field(default_factory=dict, hash=False)
@@ -307,6 +320,9 @@ _TOP: Final = {
     "kit": str,
     "library": str,
     "vectors": str,
+    "kind": str,
+    "of": str,
+    "own": list,
     "versions": list,
     "reproduce": dict,
     "fuzz": dict,
@@ -323,6 +339,10 @@ def _load(file: Path) -> list[Testee]:
     _check_table(str(file), document, _TOP, ("name", "versions"))
     if document.get("vectors", ALL) not in CHOICES:
         raise UsageError(f"{file}: vectors must be one of {', '.join(CHOICES)}; see testees/README.md")
+    if document.get("kind", DECODER) not in TESTEE_KINDS:
+        raise UsageError(f"{file}: kind must be one of {', '.join(TESTEE_KINDS)}; see testees/README.md")
+    if not all(isinstance(sentence, str) for sentence in document.get("own", ())):
+        raise UsageError(f"{file}: own must be a list of sentences; see testees/README.md")
     return [
         _version(file, document, f"versions[{index}]", one)
         for index, item in enumerate(document["versions"])
@@ -359,6 +379,9 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
         },
         library=document.get("library", ""),
         vectors=document.get("vectors", ALL),
+        kind=document.get("kind", DECODER),
+        of=document.get("of", document["name"]),
+        own=tuple(document.get("own", ())),
         fuzzed=_fuzzed(f"{file}: fuzz", document["fuzz"]) if "fuzz" in document else None,
         recipes=tuple(_recipe(f"{file}: any[{i}]", one) for i, one in enumerate(document.get("any", ()))),
     )

@@ -17,9 +17,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kfuzz.conformance.judge.causes import Cause
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case, shortened
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, PRODUCE_ROLE, Case, shortened
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Column, Run
+from kfuzz.conformance.protocol.testees import TESTEE_KINDS
 from kfuzz.conformance.report.dump import dumped, step_starts
 from kfuzz.conformance.report.threads import address_of
 from kfuzz.errors import UsageError
@@ -101,19 +102,34 @@ class Contents:
 
     @cached_property
     def judged(self) -> list[Column]:
-        """The implementations that could be asked, those with the worst causes first."""
+        """The implementations that could be asked: decoders, then whole clients; those with the worst causes first."""
         counts: dict[str, Counter[str]] = {testee.label: Counter() for testee in self.run.testees}
         for cause in self.causes:
-            counts[cause.smallest.implementation][LETTERS[cause.harm]] += 1
+            for label in cause.implementations:
+                counts[label][LETTERS[cause.harm_in(label)]] += 1
         for testee in self.run.testees:
             counts[testee.label][WITHHELD] = testee.totals().get("withheld", 0)
         judged = [testee for testee in self.run.testees if not testee.broken]
-        return sorted(judged, key=lambda one: ([-counts[one.label][letter] for letter in _WORST_FIRST], one.label))
+
+        def place(one: Column) -> tuple[int, list[int], str]:
+            return (
+                list(TESTEE_KINDS).index(one.kind),
+                [-counts[one.label][letter] for letter in _WORST_FIRST],
+                one.label,
+            )
+
+        return sorted(judged, key=place)
+
+    @cached_property
+    def headings(self) -> dict[str, str]:
+        """The headings of decoders and whole clients, by the first implementation of each; none if all are alike."""
+        first = {testee.kind: testee.label for testee in reversed(self.judged)}
+        return {label: TESTEE_KINDS[kind] for kind, label in first.items()} if len(first) > 1 else {}
 
     @cached_property
     def causes_of(self) -> Counter[str]:
         """The number of causes of each implementation."""
-        return Counter(cause.smallest.implementation for cause in self.causes)
+        return Counter(label for cause in self.causes for label in cause.implementations)
 
     @cached_property
     def themes(self) -> list[str]:
@@ -156,7 +172,9 @@ class Contents:
                 "to_brokers": harm.to_brokers,
                 "causes": [cause for cause in self.causes if cause.harm == harm.name],
                 "answers": answers[LETTERS[harm.name]],
-                "implementations": len({c.smallest.implementation for c in self.causes if c.harm == harm.name}),
+                "implementations": len(
+                    {label for c in self.causes for label in c.implementations if c.harm_in(label) == harm.name}
+                ),
             }
             for harm in HARMS
         ]
@@ -175,7 +193,7 @@ class Contents:
         keys = {case.key: i for i, case in enumerate(self.run.cases)}
         themes = {theme: i for i, theme in enumerate(self.themes)}
         return {
-            "implementations": [[one.label, one.language] for one in self.judged],
+            "implementations": [[one.label, one.language, self.headings.get(one.label, "")] for one in self.judged],
             "harms": [[one["name"], one["letter"], one["title"]] for one in self.by_harm()],
             "others": _OTHERS,
             "families": [[name, [themes[one] for one in own]] for name, own in self.families.items()],
@@ -196,9 +214,14 @@ class Contents:
             "causes": [
                 [
                     self.name_of(cause),
-                    labels.index(cause.smallest.implementation),
+                    [
+                        [
+                            labels.index(label),
+                            [keys[one.input, one.role] for one in cause.deviations if one.implementation == label],
+                        ]
+                        for label in cause.implementations
+                    ],
                     LETTERS[cause.harm],
-                    [keys[one.input, one.role] for one in cause.deviations],
                 ]
                 for cause in self.causes
             ],
@@ -309,6 +332,7 @@ _ACCEPT: Final = {
     "broker": "append, and store these contents",
     "log": "keep a segment with these contents",
     "reader": "accept, and read these contents",
+    PRODUCE_ROLE: "send exactly these contents",
 }
 
 

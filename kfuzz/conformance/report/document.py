@@ -17,6 +17,7 @@ from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.conformance.protocol.lines import ANSWER
+from kfuzz.conformance.protocol.testees import DECODER
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
 from kfuzz.text import foreign_text
@@ -138,6 +139,9 @@ def _testee(testee: Json, cases: Sequence[Json]) -> Column:
         notes=tuple(map(foreign_text, testee["notes"])),
         broken=broken,
         stopped=foreign_text(testee.get("stopped", "")),
+        kind=testee.get("kind", DECODER),
+        of=foreign_text(testee.get("of", ""), bytes_max=NAME_BYTES_MAX),
+        own=tuple(map(foreign_text, testee.get("own", ()))),
     )
 
 
@@ -161,20 +165,27 @@ def _testee_json(testee: Column) -> dict[str, Any]:
         "name": testee.name,
         "version": testee.version,
         "language": testee.language,
+        "kind": testee.kind,
         "totals": testee.totals(),
         "unexpected": len(testee.unexpected),
         "stale": list(testee.stale),
         "notes": notes_of(testee),
     }
+    if testee.library:
+        shown["of"] = testee.of
+    if testee.own:
+        shown["own"] = list(testee.own)
     return shown | {name: why for name in ("broken", "stopped") if (why := getattr(testee, name))}
 
 
 def cause_json(cause: Cause) -> dict[str, Any]:
     """The cause in the form of ``kfuzz-report/1``."""
     smallest = cause.smallest
+    several = {"testees": cause.implementations} if len(cause.implementations) > 1 else {}
     return {
         "id": cause.id,
         "testee": smallest.implementation,
+        **several,
         "harm": cause.harm,
         "title": cause.what,
         "finding": cause.finding,
@@ -190,7 +201,7 @@ def cause_json(cause: Cause) -> dict[str, Any]:
             "error": smallest.error,
         },
         "requirements": list(smallest.requirements),
-        "cases": [[one.input, one.role] for one in cause.deviations],
+        "cases": [list(key) for key in dict.fromkeys((one.input, one.role) for one in cause.deviations)],
     }
 
 

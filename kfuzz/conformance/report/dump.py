@@ -15,6 +15,7 @@ from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.messages.catalogues import newest
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Bomb, Vector
 
 __all__ = ["dumped", "step_starts"]
@@ -82,7 +83,7 @@ def _parts(vector: Vector, data: bytes) -> tuple[list[Part], list[Finding]]:
             for part in annotate_records(data[:end], at=at, under=f"step {i}: ")
         ]
         return parts, []
-    if vector.kind == "records":
+    if KINDS[vector.kind].batches:
         return list(annotate_records(data)), records.check(data).findings
     return list(_by_layout(vector.layout, data)), []
 

@@ -123,8 +123,10 @@ function prepare(data) {
     byName.set(one.name, one);
     if (!byName.has(id)) byName.set(id, one);
   });
-  data.causes.forEach(([id, implementation, letter, numbers]) => {
-    causes.set(id, { id, implementation, letter, numbers, cases: new Set(numbers), row: $(`cause-${id}`) });
+  data.causes.forEach(([id, shown, letter]) => {
+    const own = new Map(shown.map(([implementation, numbers]) => [implementation, new Set(numbers)]));
+    const all = new Set(shown.flatMap(([, numbers]) => numbers));
+    causes.set(id, { id, own, letter, numbers: [...all], cases: all, row: $(`cause-${id}`) });
   });
   for (const cause of causes.values()) cause.text = cause.row.textContent.toLowerCase();
   // Failures first: the worst class, then the most implementations. Questions that were answered alike stand together.
@@ -188,15 +190,15 @@ function drawMatrix(chosen) {
   table.tHead.replaceChildren(el("tr", {}, el("th", { scope: "col" }, "implementation"), el("th", { scope: "col" }, "causes"),
     columns.map(([name]) => el("th", { scope: "col" },
       el("a", { href: address({ family: state.family === name ? "" : name, v: "" }), "aria-current": state.family === name && "true" }, short(name))))));
-  table.tBodies[0].replaceChildren(...core.implementations.map(([label], i) => {
+  table.tBodies[0].replaceChildren(...core.implementations.flatMap(([label, , heading], i) => {
     const [name, version] = [label.split("@")[0], label.split("@").slice(1).join("@")];
-    const number = [...causes.values()].filter(cause => cause.implementation === i).length;
+    const number = [...causes.values()].filter(cause => cause.own.has(i)).length;
     const row = el("tr", { class: state.impl === label && "chosen" },
       el("th", { scope: "row" }, el("a", { href: address({ impl: state.impl === label ? "" : label, v: "" }), "aria-current": state.impl === label && "true" },
         `${name} `, el("small", {}, version))),
       el("td", { class: "n" }, number ? String(number) : ""));
     row.append(...columns.map(([family], j) => square(label, family, counts[i][j])));
-    return row;
+    return heading ? [el("tr", { class: "kind" }, el("th", { scope: "colgroup", colspan: columns.length + 2 }, heading)), row] : [row];
   }));
   $("matrix-about").replaceChildren(...(opened && state.family
     ? [el("a", { href: address({ family: "", v: "" }) }, "all families"), ` › ${opened[0]}`]
@@ -237,10 +239,10 @@ function drawCauses(chosen) {
   const ids = state.q ? new Set() : null;
   let shown = 0;
   for (const cause of causes.values()) {
-    const fits = (!state.impl || core.implementations[cause.implementation][0] === state.impl)
+    const fits = (!state.impl || [...cause.own.keys()].some(i => core.implementations[i][0] === state.impl))
       && (!state.harm || cause.letter === letterOf[state.harm])
       && (!state.cause || cause.id === state.cause)
-      && (state.show !== "new" || cause.numbers.some(i => unexpected[cause.implementation].has(i)))
+      && (state.show !== "new" || [...cause.own].some(([i, own]) => [...own].some(number => unexpected[i].has(number))))
       && (ids && found(cause.text) && cause.numbers.some(i => inFamily(cases[i].theme, state.family) && (!state.role || cases[i].role === state.role))
         || cause.numbers.some(i => wanted(cases[i])));
     cause.row.hidden = !fits;
@@ -475,7 +477,7 @@ function answersPart(one, theme) {
 }
 
 function answerRow(one, letter, [outcome, standing, text, reason, answer], numbers) {
-  const own = [...causes.values()].filter(cause => numbers.includes(cause.implementation) && cause.letter && cause.cases.has(one.i));
+  const own = [...causes.values()].filter(cause => cause.letter && numbers.some(i => cause.own.get(i)?.has(one.i)));
   const what = letter === WITHHELD ? "withheld: not public yet" : letter === PASS ? "right" : titles[letter] ? `${titles[letter]} (${outcome})` : outcome;
   return el("li", {},
     el("p", {}, mark(letter), " ", el(letter === PASS ? "span" : "strong", {}, numbers.map(i => core.implementations[i][0]).join(", ")), ` ${what}`),
@@ -512,7 +514,7 @@ function bytesPart(one, bytes) {
       copy.replaceWith(el("pre", { class: "wrap", tabindex: "0" }, bytes.hex));
     }
   });
-  return part("bytes", "Bytes", el("p", {}, counted(bytes.size, "byte"), one.role === "encode" ? ", which hold the contents " : " ", copy),
+  return part("bytes", "Bytes", el("p", {}, counted(bytes.size, "byte"), ["encode", "produce"].includes(one.role) ? ", which hold the contents " : " ", copy),
     el("ol", { class: "parts", tabindex: "0", "aria-label": "The bytes, part by part" }, bytes.parts.map(partRow)),
     bytes.more ? el("p", { class: "soft" }, `… and ${counted(bytes.more, "part")} more:`) : "",
     el("pre", { tabindex: "0" }, `kfuzz show ${one.id}`));
@@ -582,7 +584,7 @@ function draw() {
     $("clear").hidden = !NAMES.some(name => name !== "tab" && name !== "v" && state[name]);
     const cause = causes.get(state.cause);
     $("told").textContent = $("clear").hidden ? "" : `${counted(shown[tab], tab.slice(0, -1))} `
-      + (cause && tab === "questions" ? `with one cause of ${core.implementations[cause.implementation][0]}` : "shown");
+      + (cause && tab === "questions" ? `with one cause of ${[...cause.own.keys()].map(i => core.implementations[i][0]).join(", ")}` : "shown");
     for (const link of document.querySelectorAll(".harms a")) {
       const own = link.dataset.harm;
       link.href = address({ harm: state.harm === own ? "" : own, v: "" });

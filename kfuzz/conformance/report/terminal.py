@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import OUTCOMES
 from kfuzz.conformance.judge.harm import HARMS, harm_named
-from kfuzz.conformance.judge.matrix import Run
+from kfuzz.conformance.judge.matrix import Column, Run
+from kfuzz.conformance.protocol.testees import TESTEE_KINDS
 from kfuzz.text import printable
 from kfuzz.units import counted
 
@@ -51,7 +52,9 @@ def _totals_table(run: Run) -> RenderableType:
     for outcome in outcomes:
         table.add_column(outcome, justify="right")
     table.add_column("unexpected", justify="right")
-    for testee in run.testees:
+    for testee, heading in _by_kind(run):
+        if heading:
+            table.add_row(Text(heading, style="dim"))
         totals = testee.totals()
         counts = [str(totals.get(outcome, "·")) for outcome in outcomes]
         unexpected = len(testee.unexpected) + len(testee.stale)
@@ -67,15 +70,30 @@ def _harm_table(run: Run) -> RenderableType:
 
     counts = {testee.label: dict.fromkeys((harm.name for harm in HARMS), 0) for testee in run.testees}
     for cause in run.causes:
-        counts[cause.smallest.implementation][cause.harm] += 1
+        for label in cause.implementations:
+            counts[label][cause.harm_in(label)] += 1
     table = Table(box=box.SIMPLE_HEAD, title="Causes by class of harm", title_justify="left", pad_edge=False)
     table.add_column("testee")
     for harm in HARMS:
         table.add_column(harm.name, justify="right")
-    for label, found in counts.items():
+    for testee, heading in _by_kind(run):
+        found = counts[testee.label]
+        if heading:
+            table.add_row(Text(heading, style="dim"))
         if any(found.values()):
-            table.add_row(Text(printable(label)), *(str(count or "·") for count in found.values()))
+            table.add_row(Text(printable(testee.label)), *(str(count or "·") for count in found.values()))
     return table
+
+
+def _by_kind(run: Run) -> Iterator[tuple[Column, str]]:
+    """The testees, decoders first, and the heading in front of the first of each kind; no headings if all are alike."""
+    kinds = [kind for kind in TESTEE_KINDS if any(testee.kind == kind for testee in run.testees)]
+    for kind in kinds:
+        heading = TESTEE_KINDS[kind] if len(kinds) > 1 else ""
+        for testee in run.testees:
+            if testee.kind == kind:
+                yield testee, heading
+                heading = ""
 
 
 def _causes(causes: Sequence[Cause], shown: int) -> Iterator[RenderableType]:
@@ -100,6 +118,6 @@ def _described(cause: Cause) -> tuple[str, str]:
     role = "" if one.role == "consumer" else f" [{one.role}]"
     mark = "!" if cause.is_new else " "
     return (
-        f"{mark} {one.implementation}: {cause.what}",
+        f"{mark} {', '.join(cause.implementations)}: {cause.what}",
         f"    {counted(cause.count, 'vector')}, smallest {one.input}{role}",
     )

@@ -2,8 +2,8 @@
 
 ``valid``, ``invalid`` and ``acceptable`` each add a vector, named after the consumer's verdict. ``broker=`` and
 ``log=`` set the verdicts of those roles where they matter. ``stream`` adds a sequence of steps, ``message`` a message,
-``primitive`` one value of one type. If a consumer may read the bytes but the rules of Produce requests forbid them, the
-broker's refusal is added automatically.
+``primitive`` one value of one type, ``produce`` records for a producer. If a consumer may read the bytes but the rules
+of Produce requests forbid them, the broker's refusal is added automatically.
 
 A theme does not hold Apache Kafka's answers: ``kfuzz vectors build --confirm`` fills those cells.
 """
@@ -228,16 +228,60 @@ class Theme:
             document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
         self.recipes.append(Recipe(document, whole.data, False))
 
-    def message(self, slug: str, summary: str, body: Body, *, annotate: bool = True, **options: Any) -> None:
+    def produce(
+        self,
+        slug: str,
+        summary: str,
+        raw: Raw,
+        *,
+        requirements: Sequence[str],
+        flags: Sequence[str] = (),
+        level: str = "required",
+        compression: str = "none",
+        idempotent: bool = False,
+        transactional_id: str | None = None,
+        errors: Sequence[str] = (),
+        may_refuse: bool = False,
+        bomb: str | None = None,
+    ) -> None:
+        """A vector of kind ``produce``: a producer with these options must send the records of ``raw``.
+
+        ``errors``: the errors in the broker's first answers. ``may_refuse``: the producer may also refuse the records.
+        ``bomb``: the name of the recipe of ``raw``, if the records are too large for a file.
+        """
+        batches = contents_digest(raw.batches) if bomb else list(raw.batches)
+        document: Json = {
+            "id": f"{self.path}/{slug}",
+            "summary": summary,
+            "level": level,
+            "requirements": list(requirements),
+            "flags": list(flags),
+            "canonical": raw.canonical,
+            "layout": [],
+            "compression": compression,
+            "idempotent": idempotent,
+            "expect": {"broker": {"verdict": "valid", "batches": batches, "consumed": len(raw.data)}},
+        }
+        document |= {"transactional_id": transactional_id} if transactional_id is not None else {}
+        document |= {"errors": list(errors)} if errors else {}
+        document |= {"may_refuse": True} if may_refuse else {}
+        self.recipes.append(Recipe(document, raw.data, raw.by_content, bomb))
+
+    def message(
+        self, slug: str, summary: str, body: Body, *, annotate: bool = True, bomb: str | None = None, **options: Any
+    ) -> None:
         """A vector of kind ``message``; the body holds its verdict, finding and contents.
 
         Without ``annotate`` the layout has one place, the whole message: for right messages with hundreds of elements.
+        ``bomb``: the name of the recipe of a body that is too large for a file.
         """
         contents = {} if body.contents is None else {"message": body.contents, "consumed": body.consumed}
+        if bomb is not None:
+            contents["message"] = contents_digest(body.contents)
         which = {"message": body.definition.name, "version": body.version}
         whole = {"at": 0, "size": len(body.data), "field": "message"}
         layout = [place.to_json() for place in body.places] if annotate else [whole]
-        self._read_by_one(slug, summary, body, which, contents, layout, **options)
+        self._read_by_one(slug, summary, body, which, contents, layout, bomb=bomb, **options)
 
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
         """A vector of kind ``primitive``; ``single`` holds its verdict, finding and value."""
@@ -259,6 +303,7 @@ class Theme:
         flags: Sequence[str] = (),
         canonical: bool = False,
         budget: Json | None = None,
+        bomb: str | None = None,
     ) -> None:
         """Add a vector whose only role is ``reader``. ``which`` names its type; ``contents`` is empty for a refusal."""
         finding = {"finding": made.finding} if made.finding is not None else {}
@@ -274,4 +319,4 @@ class Theme:
             "expect": {"reader": {"verdict": made.verdict, **finding, **contents}},
         }
         document |= {"budget": budget} if budget else {}
-        self.recipes.append(Recipe(document, made.data, False))
+        self.recipes.append(Recipe(document, made.data, False, bomb))

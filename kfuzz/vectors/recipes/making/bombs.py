@@ -9,10 +9,14 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, varint
 from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, stored, xerial, xxh32
+from kfuzz.vectors.recipes.making.large_message import MESSAGES
+from kfuzz.vectors.recipes.making.message import Body
+from kfuzz.vectors.recipes.making.sent import LARGE
 
 MIB = 1024 * 1024
 ZSTD_BLOCK_BYTES = 128 * 1024
@@ -218,20 +222,26 @@ MANY_HEADERS: dict[str, Callable[[], Raw]] = {
 }
 
 
-def contents(name: str) -> list[Json]:
+def contents(name: str) -> Any:
     """The contents to read from the bytes of ``name``; the vector's file may have only their digest."""
-    return list(raw_of(name).batches)
+    return message_of(name).contents if name in MESSAGES else list(raw_of(name).batches)
+
+
+@lru_cache(maxsize=8)
+def message_of(name: str) -> Body:
+    """The large message ``name``. Its bytes and its contents are asked for one after the other."""
+    return MESSAGES[name]()
 
 
 @cache
 def raw_of(name: str) -> Raw:
     """The bomb ``name`` with its contents; built once and cached."""
-    return (RAWS | MANY_HEADERS)[name]()
+    return (RAWS | MANY_HEADERS | LARGE)[name]()
 
 
 def _maker(name: str) -> Callable[[], bytes]:
-    return lambda: raw_of(name).data
+    return lambda: message_of(name).data if name in MESSAGES else raw_of(name).data
 
 
 # The builder of a bomb's bytes, by the name in a vector's "recipe".
-BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS | MANY_HEADERS}
+BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in [*RAWS, *MANY_HEADERS, *LARGE, *MESSAGES]}

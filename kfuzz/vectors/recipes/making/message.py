@@ -22,7 +22,19 @@ from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of, schema
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = ["Body", "Place", "body", "definitions", "full", "slug_of", "successful"]
+__all__ = [
+    "Body",
+    "Place",
+    "body",
+    "definitions",
+    "full",
+    "nullable_fields",
+    "slug_of",
+    "successful",
+    "versions_of",
+    "with_nulls",
+    "with_several",
+]
 
 Json = dict[str, Any]
 
@@ -105,6 +117,26 @@ class _Values:
             "records": _batch,
         }
         return made[name]()
+
+
+class _Nulls(_Values):
+    """Makes null for each field that may be null."""
+
+    def value(self, one: Field) -> Any:
+        return None if self.version in one.nullable else super().value(one)
+
+
+class _Several(_Values):
+    """Makes two elements for each array. The first struct of each has an unknown tag, if the version has tags."""
+
+    def value(self, one: Field) -> Any:
+        if not one.type.array:
+            return super().value(one)
+        first, second = self.element(one), self.element(one)
+        if one.type.struct is not None and self.version in self.definition.flexible_versions:
+            # The size of the tag takes two bytes.
+            first["_unknownTaggedFields"] = [(1000, bytes(200))]
+        return [first, second]
 
 
 # Kafka's error codes up to this one are older than any client that is asked. Some clients refuse an unknown code, and
@@ -241,6 +273,37 @@ def successful(name: str, version: int) -> Body:
     error.
     """
     return failed(name, version, 0)
+
+
+def with_nulls(name: str, version: int) -> Body:
+    """A correct message with null in every field that may be null, and a value in the others."""
+    definition = newest(name, version)
+    return body(name, version, _Nulls(definition, version).struct(definition.fields))
+
+
+def with_several(name: str, version: int) -> Body:
+    """A correct message with two elements in each array, and with unknown tags in the first ones."""
+    definition = newest(name, version)
+    return body(name, version, _Several(definition, version).struct(definition.fields))
+
+
+def nullable_fields(definition: Definition, version: int) -> frozenset[str]:
+    """The paths of all fields that may be null in this version."""
+
+    def of(fields: tuple[Field, ...], path: str) -> Iterator[str]:
+        for one in fields:
+            if version in one.versions and version in one.nullable:
+                yield path + one.name
+            if version in one.versions and one.type.struct is not None:
+                yield from of(definition.fields_of(one.type), f"{path}{one.name}.")
+
+    return frozenset(of(definition.fields, ""))
+
+
+def versions_of(name: str) -> list[int]:
+    """All versions of the message that any of the known releases has."""
+    found = {version for release in RELEASES for version in catalogue(release).messages[name].valid_versions}
+    return sorted(found)
 
 
 def failed(name: str, version: int, code: int) -> Body:

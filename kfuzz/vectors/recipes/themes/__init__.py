@@ -47,6 +47,7 @@ THEMES = (
     "message_responses",
     "message_headers",
     "message_oldest",
+    "message_versions",
     "message_counts",
     "message_lengths",
     "message_claims",
@@ -58,6 +59,9 @@ THEMES = (
     "primitive_numbers",
     "primitive_lengths",
     "primitive_varints",
+    "producer_contents",
+    "producer_sizes",
+    "producer_retries",
 )
 
 

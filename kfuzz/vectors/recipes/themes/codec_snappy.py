@@ -101,6 +101,22 @@ def _elements(made: Theme) -> None:
         _holding(_run(copy(2, 64, 2), copy(2, 14, 2)), (RUN,), hostile=False),
         requirements=["RB-SNAPPY-1"],
     )
+    made.flag(
+        "RawSnappyBeginsLikeXerial",
+        "interoperability",
+        "A raw block begins with the first byte of the xerial framing, which is also a part of its length.",
+        "A reader that looks at one byte, or takes bytes away while it looks, refuses the records.",
+        links=["snappy-java #142", "kafka-protocol-rs #148"],
+    )
+    for size, start, value_bytes in ((130, "82 01", 121), (10_626, "82 53", 10_615)):
+        record = Record(key=None, value=bytes(value_bytes))
+        made.valid(
+            f"raw-of-{size}-bytes",
+            f"a raw block of {size:,} bytes begins with {start}; the xerial framing begins with 82 53 4e",
+            _holding(_literals(record.encode()), (record,), hostile=False),
+            requirements=["RB-SNAPPY-1"],
+            flags=["RawSnappyBeginsLikeXerial"],
+        )
 
 
 def _framing(made: Theme) -> None:

@@ -1,0 +1,151 @@
+"""Judges what a whole producer sent: the bytes that arrived at the broker, against the records that it was given."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kfuzz import records
+from kfuzz.conformance.judge.differing import Wrong, because, records_differ
+from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
+from kfuzz.records.stream import ProducerState, next_sequence
+
+__all__ = ["wrong_sending"]
+
+Json = Mapping[str, Any]
+
+# Shorter payloads may not get smaller by compression.
+COMPRESSED_FROM_BYTES: Final = 1024
+
+
+class _Arrival(NamedTuple):
+    """What arrived in one request, the batch in it, and what kfuzz finds there."""
+
+    sent: Produced
+    batch: records.RecordBatch
+    findings: Sequence[records.Finding]
+    # The bytes after the batch, which are no whole batch.
+    left: int
+
+
+def wrong_sending(
+    given: Sequence[Json], options: Json, may_refuse: bool, shows: Handshake, answer: Answer
+) -> Wrong | None:
+    """The fault of a producer that was ``given`` these records; None if there is none.
+
+    ``options`` are those of the vector; with ``may_refuse``, the producer may also refuse to send the records.
+    """
+    if answer.outcome == "rejected":
+        return None if may_refuse else Wrong("refused to send valid records" + because(answer.error), "refuses")
+    arrivals: list[_Arrival] = []
+    for number, sent in enumerate(answer.produced or ()):
+        reading = records.read(sent.data, role="broker")
+        if reading.fatal:
+            return Wrong(f"request[{number}] has records that a broker refuses: {reading.fatal}", "refuses")
+        left = len(sent.data) - reading.consumed
+        arrivals.append(_Arrival(sent, reading.batches[0], reading.findings, left))
+    accepted = [one for one in arrivals if not one.sent.error]
+    return next(
+        (
+            wrong
+            for wrong in (
+                _wrong_producer(arrivals, options),
+                _wrong_records(given, accepted, options, shows),
+                _wrong_request(arrivals, options),
+                _wrong_form(arrivals),
+            )
+            if wrong
+        ),
+        None,
+    )
+
+
+def _wrong_records(
+    given: Sequence[Json], accepted: Sequence[_Arrival], options: Json, shows: Handshake
+) -> Wrong | None:
+    """Whether the broker has accepted exactly the given records, in their order."""
+    arrived = [record for batch in records.to_json([one.batch for one in accepted]) for record in batch["records"]]
+    wanted: Sequence[Json] = given
+    if options.get("errors") and not _is_idempotent(options) and len(arrived) == len(given):
+        # Several requests may be in flight, so a batch that is sent again may come after later ones.
+        arrived, wanted = _by_contents(arrived), _by_contents(given)
+    if wrong := records_differ(_numbered(wanted), _numbered(arrived), "", shows):
+        return Wrong(f"sent other contents: {wrong}", "loses")
+    return None
+
+
+def _numbered(given: Sequence[Json]) -> list[Json]:
+    """The records with offsets from 0 on: each batch counts its own."""
+    return [{**record, "offset": str(offset)} for offset, record in enumerate(given)]
+
+
+def _by_contents(given: Sequence[Json]) -> list[Json]:
+    return sorted(given, key=lambda one: str([one[name] for name in ("timestamp", "key", "value", "headers")]))
+
+
+def _is_idempotent(options: Json) -> bool:
+    return bool(options["idempotent"] or "transactional_id" in options)
+
+
+def _wrong_producer(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
+    """Whether producer ids, sequences and the transactional flag are as the producer's settings say."""
+    is_transactional = "transactional_id" in options
+    state, seen = ProducerState(), dict[tuple[int, int, int], Any]()
+    for number, (sent, batch, *_) in enumerate(arrivals):
+        place = f"request[{number}]"
+        if _is_idempotent(options) and batch.producer_id < 0:
+            return Wrong(f"{place} has no producer id, so a broker cannot know a repeated batch", "loses")
+        if batch.transactional != is_transactional:
+            told = "not part of the transaction" if is_transactional else "part of a transaction that was not asked for"
+            return Wrong(f"{place} is {told}", "loses")
+        if batch.producer_id < 0:
+            continue
+        for at, record in _with_sequences(batch):
+            if seen.setdefault(at, record) != record:
+                return Wrong(f"{place} has another record with the sequence {at[2]} of an earlier one", "loses")
+        if not sent.error:
+            if (batch.producer_id, batch.producer_epoch, 0) not in seen:
+                return Wrong(f"{place} begins with the sequence {batch.base_sequence}; expected 0", "loses")
+            append = state.append(batch, path=place)
+            if append.outcome == "rejected":
+                return Wrong(f"{place} is refused by a broker with {append.error}: {append.finding}", "loses")
+            if append.outcome == "duplicate":
+                return Wrong(f"{place} repeats a batch that the broker has accepted", "differs")
+    return None
+
+
+def _with_sequences(batch: records.RecordBatch) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    """What identifies each record for a broker, and the record."""
+    for delta, record in enumerate(batch.records):
+        sequence = next_sequence(batch.base_sequence, delta) if delta else batch.base_sequence
+        contents = (record.timestamp, record.key, record.value, record.headers)
+        yield (batch.producer_id, batch.producer_epoch, sequence), contents
+
+
+def _wrong_request(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
+    """Whether the codec is the one that was asked for, and the fields of the requests are right."""
+    codec, asked = options["compression"], options.get("transactional_id")
+    for number, (sent, batch, *_) in enumerate(arrivals):
+        place = f"request[{number}]"
+        # A batch that does not get smaller may be sent as it is.
+        if batch.compression not in ("none", codec):
+            return Wrong(f"{place} is compressed with {batch.compression}; expected {codec}", "differs")
+        if sent.acks == 0:
+            return Wrong(f"{place} has acks 0, so the producer cannot know whether it was accepted", "loses")
+        if sent.acks is not None and sent.transactional_id != asked:
+            return Wrong(f"{place} has the transactional id {sent.transactional_id}; expected {asked}", "differs")
+    plain = b"".join(sent.data for sent, batch, *_ in arrivals if batch.compression == "none")
+    if codec != "none" and len(plain) > COMPRESSED_FROM_BYTES and len(zlib.compress(plain, 1)) * 2 < len(plain):
+        return Wrong(f"sent records uncompressed that {codec} makes smaller", "differs")
+    return None
+
+
+def _wrong_form(arrivals: Sequence[_Arrival]) -> Wrong | None:
+    """What a broker takes, but the documents do not allow."""
+    for number, (_, _, findings, left) in enumerate(arrivals):
+        if findings:
+            return Wrong(f"request[{number}] departs from the documents: {findings[0]}", "differs")
+        if left:
+            return Wrong(f"request[{number}] has {left} bytes after the batch", "differs")
+    return None

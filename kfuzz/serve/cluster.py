@@ -1,0 +1,147 @@
+"""What all brokers of a process share, the form of requests and answers, and what a partition answers to whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kfuzz.errors import KfuzzError
+from kfuzz.serve.topics import Partition, Topics
+
+__all__ = ["Answered", "Asked", "Caller", "Cluster", "Refused", "Report", "Values", "remember"]
+
+# org.apache.kafka.common.protocol.Errors
+NO_ERROR: Final = 0
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+NOT_LEADER_OR_FOLLOWER: Final = 6
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+UNKNOWN_TOPIC_ID: Final = 100
+
+# The broker that leads everything until something is moved.
+FIRST_NODE: Final = 1
+NO_TOPIC_ID: Final = bytes(16)
+# Of each kind of thing that clients make, such as groups. For more, the oldest ones are forgotten.
+KEPT_MAX: Final = 1000
+
+Values = dict[str, Any]
+V = TypeVar("V")
+
+
+def remember(kept: dict[str, V], key: str, value: V) -> None:
+    """Keep a value. If there are too many, forget the oldest one."""
+    kept[key] = value
+    if len(kept) > KEPT_MAX:
+        del kept[next(iter(kept))]
+
+
+class Refused(KfuzzError):
+    """A request that no broker answers: the connection is to be closed. ``kind`` names what all such requests share."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Answered(NamedTuple):
+    """An answer: its bytes, or None if there is none, and how long it is held back.
+
+    After it, the client's next request waits for ``mute_ms``.
+    """
+
+    data: bytes | None
+    wait_ms: int = 0
+    mute_ms: int = 0
+
+
+@dataclass(eq=False)
+class Caller:
+    """A client's connection. ``host`` and ``port`` are where the client has found the broker ``node_id``."""
+
+    host: str
+    port: int
+    node_id: int = FIRST_NODE
+    # Whether it was told that its version of ApiVersions is not supported.
+    has_fallen_back: bool = False
+
+
+class Asked(NamedTuple):
+    """A request: the fields of its header, and the values of its body."""
+
+    api: str
+    version: int
+    client_id: str
+    caller: Caller
+    values: Values
+
+
+Answer = Values | None
+Handler = Callable[[Asked], tuple[Answer, int]]
+
+
+@dataclass
+class Report:
+    """Counts of the clients' requests. ``reasons``: how many connections were closed, by the kind of refusal."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    connections: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def refused(self) -> int:
+        """How many connections were closed because of what they sent, or did not."""
+        return self.reasons.total()
+
+
+@dataclass
+class Cluster:
+    """The topics, where each broker is, who coordinates what, and how all brokers behave.
+
+    ``ports`` are the brokers' ports by their numbers. ``coordinators`` has the groups and transactional ids that were
+    moved.
+    """
+
+    topics: Topics
+    ports: dict[int, int] = field(default_factory=dict)
+    coordinators: dict[str, int] = field(default_factory=dict)
+    # Answer newer versions of ApiVersions as a broker that knows version 3 does.
+    api_versions_fallback: bool = False
+    # Open fetch sessions (KIP-227).
+    fetch_sessions: bool = False
+    # Answers to Fetch and Produce say that the client is throttled for so long.
+    throttle_ms: int = 0
+
+    def places(self, caller: Caller) -> Mapping[int, int]:
+        """The port of each broker, by its number."""
+        return self.ports or {caller.node_id: caller.port}
+
+    def nodes(self, caller: Caller) -> list[Values]:
+        """The brokers, as Metadata names them."""
+        return [{"nodeId": node, "host": caller.host, "port": port} for node, port in self.places(caller).items()]
+
+    def coordinator(self, key: str) -> int:
+        """The broker that coordinates a group or a transactional id."""
+        return self.coordinators.get(key, FIRST_NODE)
+
+    def is_elsewhere(self, asked: Asked, key: str) -> bool:
+        """Whether another broker than the one that was asked coordinates this group or transactional id."""
+        return self.coordinator(key) != asked.caller.node_id
+
+    def found(
+        self, caller: Caller, name: str, topic_id: bytes, index: int, epoch: int = -1
+    ) -> tuple[Partition | None, int]:
+        """The partition that this broker leads, or why not; ``epoch`` is the leader epoch that the client knows."""
+        by_id = topic_id != NO_TOPIC_ID
+        topic = self.topics.by_id.get(topic_id) if by_id else self.topics.by_name.get(name)
+        if topic is None:
+            return None, UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= index < len(topic.partitions):
+            return None, UNKNOWN_TOPIC_OR_PARTITION
+        partition = topic.partitions[index]
+        if partition.leader != caller.node_id:
+            return None, NOT_LEADER_OR_FOLLOWER
+        if partition.has_epochs and epoch >= 0 and epoch != partition.leader_epoch:
+            return None, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
+        return partition, NO_ERROR

@@ -1,0 +1,237 @@
+"""Answers to requests that write: Produce, and those of transactions.
+
+Writing goes to the partitions that a program has opened for it (``"produce": true``).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+from kfuzz.serve.cluster import Answer, Asked, Cluster, Refused, Values, remember
+from kfuzz.serve.written import CODES, Arrived, WrittenPartition
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
+
+__all__ = ["WRITES", "Producing"]
+
+# A kind of refusal.
+WRITES: Final = "requests to write"
+# What clients may write to all topics together, with what is kept of it.
+WRITTEN_BYTES_MAX: Final = 256 << 20
+# The id of the first producer.
+FIRST_PRODUCER_ID: Final = 1
+# From these versions on, each transaction has its own producer epoch, and registers its partitions by itself (KIP-890).
+PRODUCE_ADDS: Final = 12
+END_BUMPS: Final = 5
+
+# A producer with a higher epoch would not fit; the transactional id gets a new producer.
+EPOCH_MAX: Final = (1 << 15) - 2
+# The fields of a request that adds partitions, up to version 3.
+NAMED: Final = ("TransactionalId", "ProducerId", "ProducerEpoch", "Topics")
+# From these versions on, clients know the error PRODUCER_FENCED.
+FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
+# The producer's id and epoch in the header of a batch.
+PRODUCER: Final = struct.Struct(">qh")
+
+NO_ERROR: Final = 0
+# After these errors, the records are in the log all the same.
+AFTER_APPEND: Final = [
+    CODES[name] for name in ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NETWORK_EXCEPTION")
+]
+
+
+@dataclass
+class _Transactional:
+    """What the coordinator knows of a transactional id. ``committed``: how the last transaction ended."""
+
+    producer_id: int
+    epoch: int = 0
+    is_open: bool = False
+    partitions: dict[tuple[str, int], None] = field(default_factory=dict)
+    committed: bool | None = None
+
+    def add(self, *places: tuple[str, int]) -> None:
+        """Add partitions to the transaction, which begins if none is open."""
+        self.is_open = True
+        self.partitions.update(dict.fromkeys(places))
+
+    def refusal(self, producer_id: int, epoch: int) -> int:
+        """The error for a request of this producer; 0 if it is the newest one with this transactional id."""
+        if producer_id != self.producer_id:
+            return CODES["INVALID_PRODUCER_ID_MAPPING"]
+        return NO_ERROR if epoch == self.epoch else CODES["PRODUCER_FENCED"]
+
+
+class Producing:
+    """Answers to producers, and the coordinator of their transactions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._next_id = FIRST_PRODUCER_ID
+        self._transactional: dict[str, _Transactional] = {}
+
+    def Produce(self, asked: Asked) -> tuple[Answer, int]:
+        acks, failed, lost = asked.values["acks"], False, False
+        topics = []
+        for one in asked.values["topicData"]:
+            partitions = []
+            for given in one["partitionData"]:
+                told = self._written(asked, one, given)
+                failed = failed or bool(told["errorCode"])
+                lost = lost or told["errorCode"] == CODES["NETWORK_EXCEPTION"]
+                partitions.append(told)
+            topics.append({"name": one["name"], "topicId": one["topicId"], "partitionResponses": partitions})
+        # With acks 0 there is no answer, so a broker reports an error by closing the connection.
+        if lost or (failed and not acks):
+            raise Refused(WRITES, "the answer is lost, as asked for" if lost else "this cannot be written here")
+        answer = {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms}
+        return answer if acks else None, 0
+
+    def _written(self, asked: Asked, one: Values, given: Values) -> Values:
+        transactional_id, acks, data = asked.values["transactionalId"], asked.values["acks"], given["records"] or b""
+        partition, error = self.cluster.found(asked.caller, one["name"], one["topicId"], given["index"])
+        told: Values = {"index": given["index"], "errorCode": error, "baseOffset": -1}
+        if partition is None:
+            return told
+        demanded = partition.errors.popleft() if partition.errors else NO_ERROR
+        if not isinstance(partition, WrittenPartition):
+            return told | {"errorCode": demanded or CODES["TOPIC_AUTHORIZATION_FAILED"]}
+        if self.cluster.topics.written_bytes > WRITTEN_BYTES_MAX:
+            return told | {"errorCode": CODES["KAFKA_STORAGE_ERROR"]}
+        error = demanded
+        if acks not in (-1, 0, 1):
+            error = CODES["INVALID_REQUIRED_ACKS"]
+        elif not demanded or demanded in AFTER_APPEND:
+            name = one["name"] or self.cluster.topics.by_id[one["topicId"]].name
+            error = self._unregistered(asked, transactional_id, (name, given["index"]), data)
+            if not error:
+                told["baseOffset"], error = partition.append(data)
+            error = error or demanded
+        partition.arrive(Arrived(data, transactional_id, acks, error))
+        return told | {"errorCode": error, "logStartOffset": partition.start}
+
+    def _unregistered(self, asked: Asked, transactional_id: str | None, place: tuple[str, int], data: bytes) -> int:
+        """The error for a transactional batch whose partition is not in its producer's transaction; otherwise 0."""
+        if transactional_id is None or len(data) < BATCH_HEADER_SIZE:
+            return NO_ERROR
+        producer_id, epoch = PRODUCER.unpack_from(data, HEADER_AT["producer_id"])
+        found = self._transactional.get(transactional_id)
+        if found is None or found.refusal(producer_id, epoch):
+            return CODES["INVALID_PRODUCER_EPOCH"]
+        if asked.version >= PRODUCE_ADDS:
+            found.add(place)
+        return NO_ERROR if place in found.partitions else CODES["INVALID_TXN_STATE"]
+
+    # -- the coordinator of transactions
+
+    def InitProducerId(self, asked: Asked) -> tuple[Values, int]:
+        values = asked.values
+        name = values["transactionalId"]
+        if name is None:
+            return self._new_id(), 0
+        if not name:
+            return {"errorCode": CODES["INVALID_REQUEST"]}, 0
+        if self.cluster.is_elsewhere(asked, name):
+            return {"errorCode": CODES["NOT_COORDINATOR"]}, 0
+        found = self._transactional.get(name)
+        if found is None or found.epoch >= EPOCH_MAX:
+            made = self._new_id()
+            remember(self._transactional, name, _Transactional(made["producerId"]))
+            return made, 0
+        # A producer that says who it is continues; any other takes the place of the one before.
+        if values["producerId"] >= 0:
+            _, error = self._producer(asked, name, values["producerId"], values["producerEpoch"])
+            if error:
+                return {"errorCode": error}, 0
+        found.epoch += 1
+        if found.is_open:
+            self._end(found, commit=False)
+        return {"producerId": found.producer_id, "producerEpoch": found.epoch}, 0
+
+    def _new_id(self) -> Values:
+        self._next_id += 1
+        return {"producerId": self._next_id - 1, "producerEpoch": 0}
+
+    def AddPartitionsToTxn(self, asked: Asked) -> tuple[Values, int]:
+        values = asked.values
+        if asked.version < 4:
+            [name, producer_id, epoch, topics] = (values[f"v3AndBelow{one}"] for one in NAMED)
+            return {"resultsByTopicV3AndBelow": self._added(asked, name, producer_id, epoch, topics)}, 0
+        results = [
+            {
+                "transactionalId": one["transactionalId"],
+                "topicResults": self._added(
+                    asked, one["transactionalId"], one["producerId"], one["producerEpoch"], one["topics"]
+                ),
+            }
+            for one in values["transactions"]
+        ]
+        return {"resultsByTransaction": results}, 0
+
+    def _added(self, asked: Asked, name: str, producer_id: int, epoch: int, topics: list[Values]) -> list[Values]:
+        found, error = self._producer(asked, name, producer_id, epoch)
+        known = self.cluster.topics.by_name
+        places = [(one["name"], index) for one in topics for index in one["partitions"]]
+        missing = {
+            place for place in places if place[0] not in known or not 0 <= place[1] < len(known[place[0]].partitions)
+        }
+        if found is not None and not missing:
+            found.add(*places)
+        # All are added, or none.
+        other = error or (CODES["OPERATION_NOT_ATTEMPTED"] if missing else NO_ERROR)
+        unknown = error or CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        return [
+            {
+                "name": one["name"],
+                "resultsByPartition": [
+                    {
+                        "partitionIndex": index,
+                        "partitionErrorCode": unknown if (one["name"], index) in missing else other,
+                    }
+                    for index in one["partitions"]
+                ],
+            }
+            for one in topics
+        ]
+
+    def AddOffsetsToTxn(self, asked: Asked) -> tuple[Values, int]:
+        values = asked.values
+        found, error = self._producer(asked, values["transactionalId"], values["producerId"], values["producerEpoch"])
+        if found is not None:
+            found.add()
+        return {"errorCode": error}, 0
+
+    def EndTxn(self, asked: Asked) -> tuple[Values, int]:
+        values = asked.values
+        commit = values["committed"]
+        found, error = self._producer(asked, values["transactionalId"], values["producerId"], values["producerEpoch"])
+        if found is None:
+            return {"errorCode": error}, 0
+        if not found.is_open and found.committed is not commit and not (asked.version >= END_BUMPS and not commit):
+            return {"errorCode": CODES["INVALID_TXN_STATE"]}, 0
+        if asked.version >= END_BUMPS:
+            found.epoch += 1
+        if found.is_open:
+            self._end(found, commit=commit)
+        return {"producerId": found.producer_id, "producerEpoch": found.epoch}, 0
+
+    def _producer(self, asked: Asked, name: str, producer_id: int, epoch: int) -> tuple[_Transactional | None, int]:
+        """The producer with this transactional id, or why the request is not its."""
+        if self.cluster.is_elsewhere(asked, name):
+            return None, CODES["NOT_COORDINATOR"]
+        found = self._transactional.get(name)
+        error = found.refusal(producer_id, epoch) if found else CODES["INVALID_PRODUCER_ID_MAPPING"]
+        # Older clients know only the older error.
+        if error == CODES["PRODUCER_FENCED"] and asked.version < FENCED_SINCE[asked.api]:
+            error = CODES["INVALID_PRODUCER_EPOCH"]
+        return (None, error) if error else (found, NO_ERROR)
+
+    def _end(self, found: _Transactional, *, commit: bool) -> None:
+        for name, index in found.partitions:
+            topic = self.cluster.topics.by_name.get(name)
+            partition = topic.partitions[index] if topic and index < len(topic.partitions) else None
+            if isinstance(partition, WrittenPartition):
+                partition.end_transaction(found.producer_id, found.epoch, commit=commit)
+        found.partitions.clear()
+        found.is_open, found.committed = False, commit

@@ -1,0 +1,166 @@
+"""Producers whose broker answers with errors first, and producers that are idempotent or transactional."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import Record
+from kfuzz.vectors.recipes.making.sent import LARGE, of_records, sent
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["theme"]
+
+# The errors of a Produce response after which a producer sends the batch again.
+RETRIABLE = (
+    "CORRUPT_MESSAGE",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_OR_FOLLOWER",
+    "REQUEST_TIMED_OUT",
+    "NETWORK_EXCEPTION",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "KAFKA_STORAGE_ERROR",
+)
+# Errors for the program: no repetition helps.
+LASTING = (
+    "MESSAGE_TOO_LARGE",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "INVALID_RECORD",
+    "INVALID_REQUIRED_ACKS",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    "UNKNOWN_SERVER_ERROR",
+)
+THREE = [Record(value=b"1"), Record(value=b"2"), Record(value=b"3")]
+TRANSACTION = "kfuzz"
+
+
+def theme() -> Theme:
+    """The recipes of ``vectors/produce/retries.json``."""
+    made = Theme("produce/retries", "Errors in a broker's answers, idempotent producers, and transactions.", "produce")
+    _errors(made)
+    _idempotent(made)
+    _transactional(made)
+    return made
+
+
+def _slug(error: str) -> str:
+    return error.lower().replace("_", "-")
+
+
+def _errors(made: Theme) -> None:
+    # The documents do not say when a producer must try again, so that is only recommended. It must not lose or repeat
+    # records in any case.
+    for error in RETRIABLE:
+        made.produce(
+            _slug(error),
+            f"the broker answers once with {error}, and then takes the records",
+            sent(THREE),
+            requirements=["MSG-ERRORS-1"],
+            level="recommended",
+            errors=[error],
+        )
+    for error in LASTING:
+        made.produce(
+            f"lasting-{_slug(error)}",
+            f"the broker answers once with {error}, which no repetition mends",
+            sent(THREE),
+            requirements=["MSG-ERRORS-1"],
+            errors=[error],
+            may_refuse=True,
+        )
+    several = ["NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "REQUEST_TIMED_OUT"]
+    made.produce(
+        "several-errors",
+        "the broker answers with three different errors, and then takes the records",
+        sent(THREE),
+        requirements=["MSG-ERRORS-1"],
+        level="recommended",
+        errors=several,
+    )
+    made.produce(
+        "error-and-many-records",
+        "the broker answers once with NOT_LEADER_OR_FOLLOWER, and there are 1,000 records",
+        LARGE["sent-1000"](),
+        requirements=["MSG-ERRORS-1", "RB-COUNT-2"],
+        level="recommended",
+        errors=several[:1],
+        bomb="sent-1000",
+    )
+
+
+def _idempotent(made: Theme) -> None:
+    requirements = ["RB-PRODUCER-1", "RB-SEQUENCE-1"]
+    made.produce("idempotent", "one record", sent([Record()]), requirements=requirements, idempotent=True)
+    made.produce(
+        "idempotent-100",
+        "100 records, in as many batches as the producer likes",
+        of_records(100),
+        requirements=[*requirements, "SEQ-ORDER-1"],
+        idempotent=True,
+    )
+    for codec in ("gzip", "zstd"):
+        made.produce(
+            f"idempotent-{codec}",
+            f"100 records with {codec}",
+            of_records(100),
+            requirements=[*requirements, "RB-CODEC-2"],
+            idempotent=True,
+            compression=codec,
+        )
+    for error in ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS"):
+        made.produce(
+            f"idempotent-{_slug(error)}",
+            f"after {error}, the batch comes again with the same sequence",
+            of_records(20),
+            requirements=[*requirements, "SEQ-ORDER-1"],
+            idempotent=True,
+            level="recommended",
+            errors=[error],
+        )
+    made.produce(
+        "idempotent-two-errors",
+        "after two errors in a row, the batch comes again with the same sequence",
+        of_records(21),
+        requirements=[*requirements, "SEQ-ORDER-1"],
+        idempotent=True,
+        level="recommended",
+        errors=["NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER"],
+    )
+
+
+def _transactional(made: Theme) -> None:
+    requirements = ["RB-PRODUCER-1", "TXN-BATCH-1"]
+    made.produce(
+        "transaction",
+        "a transaction of one record",
+        sent([Record()]),
+        requirements=requirements,
+        idempotent=True,
+        transactional_id=TRANSACTION,
+    )
+    made.produce(
+        "transaction-100",
+        "a transaction of 100 records",
+        of_records(100),
+        requirements=[*requirements, "SEQ-ORDER-1"],
+        idempotent=True,
+        transactional_id=TRANSACTION,
+    )
+    made.produce(
+        "transaction-lz4",
+        "a transaction with lz4",
+        of_records(99),
+        requirements=[*requirements, "RB-CODEC-2"],
+        idempotent=True,
+        transactional_id=TRANSACTION,
+        compression="lz4",
+    )
+    made.produce(
+        "transaction-not-leader-or-follower",
+        "in a transaction, the broker answers once with NOT_LEADER_OR_FOLLOWER",
+        of_records(22),
+        requirements=[*requirements, "SEQ-ORDER-1"],
+        idempotent=True,
+        transactional_id=TRANSACTION,
+        level="recommended",
+        errors=["NOT_LEADER_OR_FOLLOWER"],
+    )

@@ -1,0 +1,114 @@
+"""Drives whole clients of aiokafka: AIOKafkaConsumer and AIOKafkaProducer, as a user makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+import kfuzz_driver
+import kfuzz_testee
+
+try:
+    import aiokafka
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+    from aiokafka.errors import KafkaError
+except ImportError as error:
+    sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
+
+LARGEST_REQUEST_BYTES = 64 << 20
+PRODUCE_S_MAX = 5
+LOOP = asyncio.new_event_loop()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return LOOP.run_until_complete(work)
+
+
+class Consumer:
+    """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
+
+    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
+        run(self._start(address, TopicPartition(topic, 0), isolation, offset))
+
+    async def _start(self, address: str, partition: TopicPartition, isolation: str, offset: int) -> None:
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=address,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=isolation,
+            fetch_max_wait_ms=1,
+            retry_backoff_ms=1,
+        )
+        await self.consumer.start()
+        self.consumer.assign([partition])
+        self.consumer.seek(partition, offset)
+
+    def poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        found = run(self.consumer.getmany(timeout_ms=round(timeout_s * 1000)))
+        return [
+            kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers)
+            for records in found.values()
+            for r in records
+        ]
+
+    def close(self) -> None:
+        run(self.consumer.stop())
+
+
+def produce(
+    address: str,
+    topic: str,
+    records: list[kfuzz_driver.Given],
+    *,
+    compression: str,
+    idempotent: bool,
+    transactional_id: str | None,
+) -> None:
+    async def send() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address,
+            acks="all",
+            compression_type=None if compression == "none" else compression,
+            enable_idempotence=idempotent,
+            transactional_id=transactional_id,
+            max_request_size=LARGEST_REQUEST_BYTES,
+            max_batch_size=LARGEST_REQUEST_BYTES,
+            retry_backoff_ms=1,
+            request_timeout_ms=PRODUCE_S_MAX * 1000,
+        )
+        await producer.start()
+        try:
+            if transactional_id is not None:
+                await producer.begin_transaction()
+            sent = [
+                await producer.send(
+                    topic,
+                    partition=0,
+                    timestamp_ms=record.timestamp,
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
+                )
+                for record in records
+            ]
+            await asyncio.gather(*sent)
+            if transactional_id is not None:
+                await producer.commit_transaction()
+        finally:
+            await producer.stop()
+
+    run(asyncio.wait_for(send(), PRODUCE_S_MAX))
+
+
+if __name__ == "__main__":
+    kfuzz_driver.drive(
+        {"version": aiokafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaError,),
+        package="aiokafka",
+    )

@@ -1,0 +1,126 @@
+// franz-go's whole client: a kgo.Client that consumes, and one that produces.
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	testee "kfuzz_testee"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const library = "github.com/twmb/franz-go"
+
+func main() {
+	hello := testee.Object{
+		"produces": []string{"idempotent", "transactions"},
+		// A time.Time is made from nanoseconds in 64 bits, so other milliseconds do not survive.
+		"timestamps": testee.Object{
+			"low": testee.Long(math.MinInt64 / 1_000_000), "high": testee.Long(math.MaxInt64 / 1_000_000),
+			"resolution_ms": 1,
+		},
+	}
+	testee.Drive(library, hello, testee.Client{Open: open, Produce: produce})
+}
+
+// Nothing of this changes what the client does, only how long it waits before it does it.
+func hurry(address string) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.SeedBrokers(address),
+		kgo.MetadataMinAge(10 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }),
+	}
+}
+
+type consumer struct{ *kgo.Client }
+
+func open(opening testee.Opening) (testee.Consumer, error) {
+	isolation := kgo.ReadUncommitted()
+	if opening.IsCommitted() {
+		isolation = kgo.ReadCommitted()
+	}
+	from := map[string]map[int32]kgo.Offset{opening.Topic: {0: kgo.NewOffset().At(opening.Offset)}}
+	client, err := kgo.NewClient(append(hurry(opening.Address),
+		kgo.ConsumePartitions(from),
+		kgo.FetchIsolationLevel(isolation),
+		kgo.FetchMaxWait(10*time.Millisecond), // the least that the library takes
+	)...)
+	if err != nil {
+		return nil, err
+	}
+	return consumer{client}, nil
+}
+
+func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	if wait == 0 {
+		ctx = nil // the library's way not to wait
+	}
+	fetches := c.PollFetches(ctx)
+	fetches.EachRecord(func(record *kgo.Record) { records = append(records, recordJSON(record)) })
+	fetches.EachError(func(_ string, _ int32, each error) {
+		if !errors.Is(each, context.DeadlineExceeded) {
+			err = errors.Join(err, each)
+		}
+	})
+	return records, err
+}
+
+func recordJSON(record *kgo.Record) testee.Object {
+	var timestamp *int64
+	if record.Attrs.TimestampType() >= 0 {
+		milliseconds := record.Timestamp.UnixMilli()
+		timestamp = &milliseconds
+	}
+	headers := []testee.Header{}
+	for _, header := range record.Headers {
+		headers = append(headers, testee.NewHeader(header.Key, header.Value))
+	}
+	return testee.Record(record.Offset, timestamp, record.Key, record.Value, headers)
+}
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+func produce(sending testee.Sending) error {
+	options := append(hurry(sending.Address), // idempotent, as it always is if nobody says otherwise
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(codecs[sending.Compression]),
+	)
+	if sending.TransactionalID != nil {
+		options = append(options, kgo.TransactionalID(*sending.TransactionalID))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
+	defer cancel()
+	if sending.TransactionalID != nil {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+	}
+	if err := client.ProduceSync(ctx, recordsOf(sending)...).FirstErr(); err != nil || sending.TransactionalID == nil {
+		return err
+	}
+	return client.EndTransaction(ctx, kgo.TryCommit)
+}
+
+func recordsOf(sending testee.Sending) (records []*kgo.Record) {
+	for _, given := range sending.Records {
+		record := &kgo.Record{Topic: sending.Topic, Timestamp: given.Time(), Key: given.Key, Value: given.Value}
+		for _, header := range given.Headers {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: string(header.Key), Value: header.Value})
+		}
+		records = append(records, record)
+	}
+	return records
+}

@@ -1,0 +1,213 @@
+package testee
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Opening says what a fresh consumer reads: partition 0 of a topic, from an offset on.
+type Opening struct {
+	Address   string `json:"address"`
+	Topic     string `json:"topic"`
+	Isolation string `json:"isolation"`
+	Offset    int64  `json:"offset,string"`
+}
+
+// IsCommitted is whether the consumer shows only what has been committed.
+func (o Opening) IsCommitted() bool { return o.Isolation == "read_committed" }
+
+// Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it.
+type Sending struct {
+	Address         string  `json:"address"`
+	Topic           string  `json:"topic"`
+	Compression     string  `json:"compression"`
+	Idempotent      bool    `json:"idempotent"`
+	TransactionalID *string `json:"transactional_id"`
+	Records         []Given `json:"records"`
+}
+
+// Given is a record to send. A nil timestamp is left to the library.
+type Given struct {
+	Timestamp *int64        `json:"timestamp,string"`
+	Key       Bytes         `json:"key"`
+	Value     Bytes         `json:"value"`
+	Headers   []GivenHeader `json:"headers"`
+}
+
+// Time is the timestamp as Go's libraries take it: the zero time if there is none.
+func (g Given) Time() time.Time {
+	if g.Timestamp == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(*g.Timestamp)
+}
+
+// GivenHeader is a header of a record to send.
+type GivenHeader struct{ Key, Value Bytes }
+
+// UnmarshalJSON reads a pair: a key, which is text or has its bytes in hex, and a value in hex.
+func (h *GivenHeader) UnmarshalJSON(text []byte) error {
+	var pair [2]json.RawMessage
+	if err := json.Unmarshal(text, &pair); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(pair[1], &h.Value); err != nil {
+		return err
+	}
+	if strings.HasPrefix(string(pair[0]), "{") {
+		var key struct{ Hex Bytes }
+		err := json.Unmarshal(pair[0], &key)
+		h.Key = key.Hex
+		return err
+	}
+	var key string
+	err := json.Unmarshal(pair[0], &key)
+	h.Key = Bytes(key)
+	return err
+}
+
+// Consumer is one consumer of a library.
+type Consumer interface {
+	// Poll waits for new records, at most that long, and returns what there is: records in their JSON form, or an error
+	// that the library hands to its user, or both. It must return what is there already, even if there is no time to wait.
+	Poll(wait time.Duration) ([]Object, error)
+	Close()
+}
+
+// Client is a library whose consumers and producers are driven. Open and Produce return the library's own errors.
+type Client struct {
+	Open    func(Opening) (Consumer, error)
+	Produce func(Sending) error
+}
+
+// ErrNotOffered is the error of a Client for what its library does not have.
+var ErrNotOffered = errors.New("the library does not have this")
+
+// ProduceTimeout is how long a producer may take.
+const ProduceTimeout = 5 * time.Second
+
+// Drive lets the standard input drive a client, until it ends: a line for each step, and a line as its answer. library
+// is a module path. hello has what the handshake says besides the library's version.
+func Drive(library string, hello Object, client Client) {
+	in, out := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
+	os.Stdout = os.Stderr // stdout is for the answers only; a library may print
+	driver := driver{library: library, client: client, meter: newMeter(library)}
+	say := func(answer Object) {
+		if err := out.Encode(answer); err != nil {
+			panic(err) // a fault of this program, so it must not look like an answer
+		}
+	}
+	hello["version"] = Version(library)
+	say(hello)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			say(driver.answer(line))
+		}
+		if err == io.EOF {
+			return
+		} else if err != nil {
+			panic(err)
+		}
+	}
+}
+
+type driver struct {
+	library  string
+	client   Client
+	consumer Consumer
+	pending  error // came with the last records
+	meter    *meter
+	grown    uint64 // the most bytes that were allocated between two looks at the heap's profile
+	grownAt  string // where
+}
+
+func (d *driver) answer(line []byte) (result Object) {
+	defer func() {
+		if trouble := recover(); trouble != nil {
+			result = Panicked(trouble, d.library)
+		}
+	}()
+	var step struct {
+		Do        string `json:"do"`
+		TimeoutMs int64  `json:"timeout_ms"`
+	}
+	must(json.Unmarshal(line, &step))
+	switch step.Do {
+	case "open":
+		var opening Opening
+		must(json.Unmarshal(line, &opening))
+		return d.open(opening)
+	case "poll":
+		return d.poll(time.Duration(step.TimeoutMs) * time.Millisecond)
+	case "close":
+		if d.consumer != nil {
+			d.consumer.Close()
+		}
+		d.consumer = nil
+		return Object{}
+	case "produce":
+		var sending Sending
+		must(json.Unmarshal(line, &sending))
+		if err := d.client.Produce(sending); err != nil {
+			return refused(err)
+		}
+		return Object{"sent": len(sending.Records)}
+	}
+	return Unsupported("step " + step.Do)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (d *driver) open(opening Opening) Object {
+	d.consumer, d.pending, d.grown, d.grownAt = nil, nil, 0, ""
+	d.meter.start()
+	consumer, err := d.client.Open(opening)
+	if err != nil {
+		return refused(err)
+	}
+	d.consumer = consumer
+	return Object{}
+}
+
+func (d *driver) poll(wait time.Duration) (result Object) {
+	defer func() { d.measure(result) }()
+	if err := d.pending; err != nil {
+		d.pending = nil
+		return refused(err)
+	}
+	records, err := d.consumer.Poll(wait)
+	if err != nil && len(records) == 0 {
+		return refused(err)
+	}
+	d.pending = err
+	return Object{"records": append([]Object{}, records...)} // [], not null
+}
+
+// measure tells what has been allocated since the consumer was opened: a library works when it wants to.
+func (d *driver) measure(result Object) {
+	taken, grown := allocated()-d.meter.before, allocated()-d.meter.looked
+	if grown > large && grown > d.grown {
+		d.grown, d.grownAt = grown, d.meter.heaviest()
+	}
+	result["allocated_bytes"] = taken
+	if taken > large && d.grownAt != "" {
+		result["allocated_at"] = d.grownAt
+	}
+}
+
+func refused(err error) Object {
+	if errors.Is(err, ErrNotOffered) {
+		return Unsupported(err.Error())
+	}
+	return Object{"outcome": "rejected", "error": err.Error()}
+}

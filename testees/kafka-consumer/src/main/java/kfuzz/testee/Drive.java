@@ -1,0 +1,291 @@
+package kfuzz.testee;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.sun.management.ThreadMXBean;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.StringWriter;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Consumers and producers, one after the other, by lines of JSON: a driver, as testees/README.md describes them. */
+public final class Drive {
+    private static final int LARGEST_HEX_VALUE_BYTES = 64 * 1024;
+    private static final int LARGEST_REQUEST_BYTES = 64 * 1024 * 1024;
+    private static final ObjectMapper MAPPER = new ObjectMapper();
+    private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    private TopicPartition partition;
+    private Consumer<byte[], byte[]> consumer;
+
+    private Drive() {}
+
+    public static void main(String[] arguments) throws IOException {
+        PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        // For the protocol only; a library may print.
+        System.setOut(System.err);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        Drive drive = new Drive();
+        ObjectNode hello = MAPPER.createObjectNode().put("version", version());
+        hello.putArray("produces").add("idempotent").add("transactions");
+        out.println(hello);
+        out.flush();
+        String line = in.readLine();
+        while (line != null) {
+            out.println(drive.answer(MAPPER.readTree(line)));
+            out.flush();
+            line = in.readLine();
+        }
+    }
+
+    private static String version() throws IOException {
+        Properties properties = new Properties();
+        try (InputStream in = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            properties.load(in);
+        }
+        return properties.getProperty("version");
+    }
+
+    private String answer(JsonNode line) throws IOException {
+        StringWriter text = new StringWriter();
+        try (JsonGenerator out = MAPPER.createGenerator(text)) {
+            out.writeStartObject();
+            switch (line.get("do").asText()) {
+                case "open":
+                    open(line);
+                    break;
+                case "poll":
+                    poll(Duration.ofMillis(line.get("timeout_ms").asLong()), out);
+                    break;
+                case "close":
+                    consumer.close();
+                    break;
+                default:
+                    produce(line, out);
+            }
+            out.writeEndObject();
+        }
+        return text.toString();
+    }
+
+    // --- reading
+
+    private void open(JsonNode line) {
+        partition = new TopicPartition(line.get("topic").asText(), 0);
+        consumer =
+                new KafkaConsumer<>(
+                        Map.of(
+                                ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, line.get("address").asText(),
+                                ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
+                                ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false,
+                                ConsumerConfig.ISOLATION_LEVEL_CONFIG, line.get("isolation").asText(),
+                                ConsumerConfig.CHECK_CRCS_CONFIG, true,
+                                ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 1,
+                                ConsumerConfig.RETRY_BACKOFF_MS_CONFIG, 1L,
+                                ConsumerConfig.RETRY_BACKOFF_MAX_MS_CONFIG, 1L,
+                                ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class,
+                                ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class));
+        consumer.assign(List.of(partition));
+        consumer.seek(partition, line.get("offset").asLong());
+    }
+
+    private void poll(Duration time, JsonGenerator out) throws IOException {
+        long before = threads.getCurrentThreadAllocatedBytes();
+        try {
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(time);
+            allocated(before, out);
+            out.writeArrayFieldStart("records");
+            for (ConsumerRecord<byte[], byte[]> record : records) {
+                write(record, out);
+            }
+            out.writeEndArray();
+        } catch (KafkaException error) {
+            allocated(before, out);
+            if (String.valueOf(error.getMessage()).startsWith("Failed to make progress")) {
+                // It wants larger fetches, as for a batch that is cut.
+                out.writeStringField("short_at", String.valueOf(consumer.position(partition)));
+                failed("rejected", error.toString(), out);
+            } else {
+                failed("rejected", told(error), out);
+            }
+        } catch (RuntimeException | Error error) {
+            allocated(before, out);
+            fault(error, out);
+        }
+    }
+
+    private void allocated(long before, JsonGenerator out) throws IOException {
+        out.writeNumberField("allocated_bytes", threads.getCurrentThreadAllocatedBytes() - before);
+    }
+
+    private static void write(ConsumerRecord<byte[], byte[]> record, JsonGenerator out) throws IOException {
+        out.writeStartObject();
+        out.writeStringField("offset", String.valueOf(record.offset()));
+        // A message of magic 0 has no timestamp, but one of magic 1 inside it has.
+        boolean isTimeless =
+                record.timestampType() == TimestampType.NO_TIMESTAMP_TYPE
+                        && record.timestamp() == ConsumerRecord.NO_TIMESTAMP;
+        out.writeStringField("timestamp", isTimeless ? null : String.valueOf(record.timestamp()));
+        out.writeStringField("key", hex(record.key()));
+        if (record.value() != null && record.value().length > LARGEST_HEX_VALUE_BYTES) {
+            out.writeObjectFieldStart("value");
+            out.writeStringField("sha256", digest(record.value()));
+            out.writeNumberField("size", record.value().length);
+            out.writeEndObject();
+        } else {
+            out.writeStringField("value", hex(record.value()));
+        }
+        out.writeArrayFieldStart("headers");
+        for (Header header : record.headers()) {
+            out.writeStartArray();
+            out.writeString(header.key());
+            out.writeString(hex(header.value()));
+            out.writeEndArray();
+        }
+        out.writeEndArray();
+        out.writeEndObject();
+    }
+
+    private static String digest(byte[] data) {
+        try {
+            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(data));
+        } catch (NoSuchAlgorithmException error) {
+            throw new AssertionError(error);
+        }
+    }
+
+    private static String hex(byte[] data) {
+        return data == null ? null : HexFormat.of().formatHex(data);
+    }
+
+    // --- writing
+
+    private void produce(JsonNode line, JsonGenerator out) throws IOException {
+        Map<String, Object> config = new HashMap<>();
+        config.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, line.get("address").asText());
+        config.put(ProducerConfig.COMPRESSION_TYPE_CONFIG, line.get("compression").asText());
+        config.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, line.get("idempotent").asBoolean());
+        // Records wait until they are flushed, so that they share batches.
+        config.put(ProducerConfig.LINGER_MS_CONFIG, 1000L);
+        config.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, LARGEST_REQUEST_BYTES);
+        config.put(ProducerConfig.RETRY_BACKOFF_MS_CONFIG, 1L);
+        config.put(ProducerConfig.RETRY_BACKOFF_MAX_MS_CONFIG, 1L);
+        config.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 5000L);
+        config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 3000);
+        config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, 5000);
+        String transaction = line.get("transactional_id").textValue();
+        if (transaction != null) {
+            config.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transaction);
+        }
+        try (Producer<byte[], byte[]> producer =
+                new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
+            if (transaction != null) {
+                producer.initTransactions();
+                producer.beginTransaction();
+            }
+            List<Future<?>> sent = new ArrayList<>();
+            for (JsonNode record : line.get("records")) {
+                sent.add(producer.send(record(line.get("topic").asText(), record)));
+            }
+            producer.flush();
+            for (Future<?> one : sent) {
+                one.get();
+            }
+            if (transaction != null) {
+                producer.commitTransaction();
+            }
+            out.writeNumberField("sent", sent.size());
+        } catch (ExecutionException error) {
+            failed("rejected", told(error), out);
+        } catch (KafkaException error) {
+            failed("rejected", told(error), out);
+        } catch (RuntimeException | Error error) {
+            fault(error, out);
+        } catch (InterruptedException error) {
+            throw new AssertionError(error);
+        }
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(String topic, JsonNode record) {
+        List<Header> headers = new ArrayList<>();
+        for (JsonNode header : record.get("headers")) {
+            headers.add(new RecordHeader(header.get(0).asText(), bytes(header.get(1))));
+        }
+        JsonNode timestamp = record.get("timestamp");
+        return new ProducerRecord<>(
+                topic,
+                0,
+                timestamp == null || timestamp.isNull() ? null : timestamp.asLong(),
+                bytes(record.get("key")),
+                bytes(record.get("value")),
+                headers);
+    }
+
+    private static byte[] bytes(JsonNode text) {
+        return text.isNull() ? null : HexFormat.of().parseHex(text.textValue());
+    }
+
+    // --- failures
+
+    private static void failed(String outcome, String error, JsonGenerator out) throws IOException {
+        out.writeStringField("outcome", outcome);
+        out.writeStringField("error", error.replace('\n', ' '));
+    }
+
+    private static void fault(Throwable error, JsonGenerator out) throws IOException {
+        failed("fault", error.toString(), out);
+        String at = at(error);
+        if (at != null) {
+            out.writeStringField("at", at);
+        }
+    }
+
+    /** The exception's cause, if it has one, says what is wrong with the bytes. */
+    private static String told(Throwable error) {
+        return String.valueOf(error.getCause() == null ? error : error.getCause());
+    }
+
+    /** The innermost line of Kafka, such as {@code org/apache/kafka/common/Uuid.java:12}; or null. */
+    private static String at(Throwable failure) {
+        for (StackTraceElement frame : failure.getStackTrace()) {
+            String name = frame.getClassName();
+            if (name.startsWith("org.apache.kafka.") && frame.getLineNumber() > 0) {
+                String folder = name.substring(0, name.lastIndexOf('.') + 1).replace('.', '/');
+                return folder + frame.getFileName() + ":" + frame.getLineNumber();
+            }
+        }
+        return null;
+    }
+}

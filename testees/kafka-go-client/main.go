@@ -1,0 +1,111 @@
+// kafka-go's whole client: a Reader of one partition, and a Writer.
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	testee "kfuzz_testee"
+
+	"github.com/segmentio/kafka-go"
+)
+
+const library = "github.com/segmentio/kafka-go"
+
+// How long to look for what the Reader has in its queue. Without any time, it chooses at random what it looks at.
+const look = 2 * time.Millisecond
+
+// The most records of one poll: a Reader may have new ones without an end.
+const most = 100
+
+func main() {
+	hello := testee.Object{
+		"produces":   []string{},
+		"checks_crc": false,
+		// Every timestamp up to 0 becomes Go's zero time.
+		"timestamps": testee.Object{"low": "1", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},
+	}
+	testee.Drive(library, hello, testee.Client{Open: open, Produce: produce})
+}
+
+type consumer struct{ *kafka.Reader }
+
+// open leaves the waits for records as they are: after one that is over, the Reader forgets what it has skipped.
+func open(opening testee.Opening) (testee.Consumer, error) {
+	config := kafka.ReaderConfig{
+		Brokers: []string{opening.Address}, Topic: opening.Topic, Partition: 0,
+		ReadBackoffMin: time.Millisecond, ReadBackoffMax: time.Millisecond, ReadLagInterval: -1,
+	}
+	if opening.IsCommitted() {
+		config.IsolationLevel = kafka.ReadCommitted
+	}
+	reader := kafka.NewReader(config)
+	return consumer{reader}, reader.SetOffset(opening.Offset)
+}
+
+func (c consumer) Close() { c.Reader.Close() }
+
+func (c consumer) Poll(wait time.Duration) (records []testee.Object, _ error) {
+	for wait = max(wait, look); len(records) < most; wait = look {
+		message, err := c.read(wait)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return records, nil
+		} else if err != nil {
+			return records, err
+		}
+		records = append(records, recordJSON(message))
+	}
+	return records, nil
+}
+
+func (c consumer) read(wait time.Duration) (kafka.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	return c.ReadMessage(ctx)
+}
+
+func recordJSON(message kafka.Message) testee.Object {
+	var timestamp *int64
+	if !message.Time.IsZero() { // the library's word for "no timestamp": none at all in magic 0, or one that is not above 0
+		milliseconds := message.Time.UnixMilli()
+		timestamp = &milliseconds
+	}
+	headers := []testee.Header{}
+	for _, header := range message.Headers {
+		headers = append(headers, testee.NewHeader(header.Key, header.Value))
+	}
+	return testee.Record(message.Offset, timestamp, message.Key, message.Value, headers)
+}
+
+var codecs = map[string]kafka.Compression{
+	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
+}
+
+func produce(sending testee.Sending) error {
+	if sending.Idempotent || sending.TransactionalID != nil {
+		return testee.ErrNotOffered // a Writer is neither idempotent nor transactional
+	}
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	writer := &kafka.Writer{
+		Addr: kafka.TCP(sending.Address), Topic: sending.Topic, RequiredAcks: kafka.RequireAll, Transport: transport,
+		Balancer:    kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 }),
+		Compression: codecs[sending.Compression],
+		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
+		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
+	}
+	defer writer.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
+	defer cancel()
+	var messages []kafka.Message
+	for _, given := range sending.Records {
+		message := kafka.Message{Key: given.Key, Value: given.Value, Time: given.Time()}
+		for _, header := range given.Headers {
+			message.Headers = append(message.Headers, kafka.Header{Key: string(header.Key), Value: header.Value})
+		}
+		messages = append(messages, message)
+	}
+	return writer.WriteMessages(ctx, messages...)
+}

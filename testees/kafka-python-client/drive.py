@@ -1,0 +1,113 @@
+"""Drives whole clients of kafka-python: KafkaConsumer and KafkaProducer, as a user makes them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+import kfuzz_driver
+import kfuzz_testee
+from kfuzz_driver import Failed
+
+try:
+    import kafka
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.errors import KafkaError
+except ImportError as error:
+    sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
+
+LARGEST_REQUEST_BYTES = 64 << 20
+PRODUCE_S_MAX = 5
+
+
+class Consumer:
+    """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
+
+    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
+        partition = TopicPartition(topic, 0)
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=address,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=isolation,
+            fetch_max_wait_ms=1,
+            retry_backoff_ms=1,
+        )
+        self.consumer.assign([partition])
+        self.consumer.seek(partition, offset)
+
+    def poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        found = self.consumer.poll(timeout_ms=round(timeout_s * 1000))
+        return [
+            kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers)
+            for records in found.values()
+            for r in records
+        ]
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+    try:
+        return producer.send(
+            topic,
+            partition=0,
+            timestamp_ms=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+    except (TypeError, AssertionError) as error:
+        # This is how it says that it does not take such a value.
+        raise Failed("rejected", kfuzz_testee.describe(error)) from error
+
+
+def produce(
+    address: str,
+    topic: str,
+    records: list[kfuzz_driver.Given],
+    *,
+    compression: str,
+    idempotent: bool,
+    transactional_id: str | None,
+) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=address,
+        acks="all",
+        compression_type=None if compression == "none" else compression,
+        enable_idempotence=idempotent,
+        transactional_id=transactional_id,
+        max_request_size=LARGEST_REQUEST_BYTES,
+        # Records wait until they are flushed, so that they share batches.
+        batch_size=LARGEST_REQUEST_BYTES,
+        linger_ms=1000,
+        retry_backoff_ms=1,
+        max_block_ms=PRODUCE_S_MAX * 1000,
+        request_timeout_ms=PRODUCE_S_MAX * 500,
+        delivery_timeout_ms=PRODUCE_S_MAX * 1000,
+    )
+    try:
+        if transactional_id is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
+        sent = [send(producer, topic, record) for record in records]
+        producer.flush(PRODUCE_S_MAX)
+        for one in sent:
+            one.get(PRODUCE_S_MAX)
+        if transactional_id is not None:
+            producer.commit_transaction()
+    finally:
+        producer.close(PRODUCE_S_MAX)
+
+
+if __name__ == "__main__":
+    kfuzz_driver.drive(
+        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaError,),
+        package="kafka",
+    )

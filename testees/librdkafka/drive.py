@@ -1,0 +1,146 @@
+"""Drives whole clients of librdkafka, by confluent-kafka. librdkafka has no entry point below its consumer."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+import confluent_kafka
+import kfuzz_driver
+import kfuzz_testee
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Producer, TopicPartition
+from kfuzz_driver import Ended, Failed
+
+# Connection errors say nothing about the bytes.
+CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+M_ARENA_MAX = -8
+RECORDS_MAX = 1000
+PRODUCE_S_MAX = 5
+
+
+class Consumer:
+    """A consumer that assigns its partition by itself."""
+
+    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
+        self.error: KafkaError | None = None
+        self.consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "kfuzz",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "fetch.wait.max.ms": 1,
+                "fetch.error.backoff.ms": 1,
+                "socket.nagle.disable": True,
+                "log_level": 0,
+            }
+        )
+        self.consumer.assign([TopicPartition(topic, 0, offset)])
+
+    def poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = []
+        while self.error is None and len(records) < RECORDS_MAX:
+            message = self.consumer.poll(0 if records else timeout_s)
+            if message is None:
+                return records
+            self.error = message.error()
+            if self.error is None:
+                records.append(_record(message))
+            elif self.error.code() in CONNECTION_ERRORS:
+                self.error = None
+                return records
+        if not records:
+            error, self.error = self.error, None
+            assert error
+            if error.code() == KafkaError._PARTITION_EOF:
+                raise Ended
+            raise _failed(error)
+        return records
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def _failed(error: KafkaError) -> Failed:
+    # Asked to read a cut batch, the library wants larger fetches, until it gives up.
+    return Failed("rejected", f"{error.name()}: {error.str()}", kfuzz_driver.short_at(error.str()))
+
+
+def _record(message: confluent_kafka.Message) -> dict[str, Any]:
+    kind, timestamp = message.timestamp()
+    return kfuzz_testee.record_json(
+        message.offset(),
+        None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+        message.key(),
+        message.value(),
+        message.headers() or (),
+    )
+
+
+def produce(
+    address: str,
+    topic: str,
+    records: list[kfuzz_driver.Given],
+    *,
+    compression: str,
+    idempotent: bool,
+    transactional_id: str | None,
+) -> None:
+    settings = {
+        "bootstrap.servers": address,
+        "compression.type": compression,
+        "enable.idempotence": idempotent,
+        "message.max.bytes": 64 << 20,
+        "linger.ms": 20,
+        "retry.backoff.ms": 1,
+        "message.timeout.ms": PRODUCE_S_MAX * 1000,
+        "socket.nagle.disable": True,
+        "log_level": 0,
+    }
+    if transactional_id is not None:
+        settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": PRODUCE_S_MAX * 1000}
+    producer = Producer(settings)
+    errors: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: confluent_kafka.Message) -> None:
+        errors.extend([error] if error else [])
+
+    if transactional_id is not None:
+        producer.init_transactions(PRODUCE_S_MAX)
+        producer.begin_transaction()
+    for record in records:
+        # Without a timestamp, librdkafka takes the clock's.
+        when = {} if record.timestamp is None else {"timestamp": record.timestamp}
+        producer.produce(
+            topic,
+            partition=0,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            on_delivery=on_delivery,
+            **when,
+        )
+    left = producer.flush(PRODUCE_S_MAX)
+    if errors:
+        raise _failed(errors[0])
+    if left:
+        raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+    if transactional_id is not None:
+        producer.commit_transaction(PRODUCE_S_MAX)
+
+
+if __name__ == "__main__":
+    # Each thread of a consumer would map 64 MiB for its own allocations, and the referee limits what is mapped.
+    ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+    kfuzz_driver.drive(
+        {"version": confluent_kafka.libversion()[0], "produces": kfuzz_driver.ALL_PRODUCES},
+        Consumer,
+        produce,
+        rejections=(KafkaException,),
+    )

@@ -1,0 +1,143 @@
+"""Kit for drivers in Python: programs that drive one whole client, for kfuzz_serving.
+
+A driver calls ``drive`` with the version of its library, with a class of consumers, and with a function that produces.
+testees/README.md describes the lines that it reads and writes.
+
+Imports only the standard library, so that a driver can run in an interpreter of its own, without kfuzz.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from kfuzz_testee import describe, from_json, place_of
+
+Answer = dict[str, Any]
+# librdkafka's message about a fetch that gives it nothing.
+TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
+
+
+def short_at(text: str) -> int | None:
+    """The offset in librdkafka's error about a message that is too large; None in any other error."""
+    found = TOO_LARGE.search(text)
+    return int(found[1]) if found else None
+
+
+class Failed(Exception):
+    """An outcome that the library tells, where an exception of its own does not.
+
+    ``short_at``: the offset from which the client wants larger fetches, as for a batch that is cut.
+    """
+
+    def __init__(self, outcome: str, text: str, short_at: int | None = None) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+        self.short_at = short_at
+
+
+class Ended(Exception):
+    """The library says that it is at the end of the topic."""
+
+
+class Consumer(Protocol):
+    """A consumer of partition 0 of a topic.
+
+    It is made with the broker's address, the topic, the isolation level and the first offset.
+    """
+
+    def poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        """The next records in their JSON form; none if there is nothing new. What is already there must come even if
+        ``timeout_s`` is 0. An exception is an answer too."""
+
+    def close(self) -> None:
+        """End the consumer."""
+
+
+class Given(NamedTuple):
+    """A record to send. ``timestamp`` is in milliseconds, or None."""
+
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+# What a producer can do besides sending records, in the words of the handshake.
+ALL_PRODUCES = ("idempotent", "transactions")
+
+
+def drive(
+    hello: dict[str, Any],
+    consumer: Callable[[str, str, str, int], Consumer],
+    produce: Callable[..., None] | None = None,
+    *,
+    rejections: tuple[type[BaseException], ...],
+    package: str = "",
+) -> None:
+    """Answer lines until the input ends.
+
+    ``hello`` has the library's version, and other fields of the handshake: ``produces`` if it has ``produce``. That
+    takes the broker's address, the topic, a list of :class:`Given`, and as keywords ``compression``, ``idempotent`` and
+    ``transactional_id``; it returns when all records are acknowledged. ``rejections`` are the exceptions that the
+    library documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
+    """
+    out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
+    open_one: list[Consumer] = []
+
+    def answer(line: dict[str, Any]) -> Answer:
+        do = line["do"]
+        if do == "open":
+            open_one[:] = [consumer(line["address"], line["topic"], line["isolation"], int(line["offset"]))]
+        elif do == "poll":
+            return {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
+        elif do == "close":
+            for one in open_one:
+                one.close()
+            open_one.clear()
+        else:
+            assert produce
+            records = [_given(record) for record in line["records"]]
+            how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
+            produce(line["address"], line["topic"], records, **how)
+            return {"sent": len(records)}
+        return {}
+
+    def answered(line: dict[str, Any]) -> Answer:
+        try:
+            return answer(line)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except Ended:
+            return {"end": True}
+        except BaseException as error:  # a panic in a Rust extension is not an Exception
+            return _failure(error, rejections, package)
+
+    print(json.dumps(hello), file=out, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answered(json.loads(line))), file=out, flush=True)
+
+
+def _failure(error: BaseException, rejections: tuple[type[BaseException], ...], package: str) -> Answer:
+    if isinstance(error, Failed):
+        short = {} if error.short_at is None else {"short_at": str(error.short_at)}
+        return {"outcome": error.outcome, "error": str(error)} | short
+    outcome = "rejected" if isinstance(error, rejections) else "fault"
+    if type(error).__name__ == "PanicException":
+        outcome = "panic"
+    at = place_of(error, package)
+    return {"outcome": outcome, "error": describe(error)} | ({"at": at} if at else {})
+
+
+def _given(record: dict[str, Any]) -> Given:
+    if any(isinstance(name, dict) for name, _ in record["headers"]):
+        raise Failed("unsupported", "the key of a header is not UTF-8")
+    return Given(
+        from_json("int64", record["timestamp"]),
+        from_json("bytes", record["key"]),
+        from_json("bytes", record["value"]),
+        [(name, from_json("bytes", value)) for name, value in record["headers"]],
+    )

@@ -1,0 +1,220 @@
+"""What a whole producer sent, held against what it was given."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from referee_tools import WICKED, make_vector
+
+from kfuzz import records
+from kfuzz.conformance.judge.compare import (
+    PRODUCE_ROLE,
+    Case,
+    Cell,
+    cases_of,
+    declared_unsupported,
+    judge,
+    request,
+)
+from kfuzz.conformance.judge.runner import run_cases
+from kfuzz.conformance.protocol.lines import PRODUCE, Handshake, parse_answer
+from kfuzz.records import Record, RecordBatch
+from kfuzz.vectors import load_suite
+
+PRODUCER = Handshake(
+    name="toy",
+    version="1",
+    language="python",
+    operations=frozenset({PRODUCE}),
+    codecs=frozenset({"none", "gzip"}),
+    produces=frozenset({"idempotent", "transactions"}),
+)
+STALLS = replace(PRODUCER, outcomes=frozenset({"stalled"}))
+FIRST, SECOND, THIRD = (
+    Record(0, 5, None, b"", [(b"h", None), (b"h", b"")]),
+    Record(1, 5, b"k", None),
+    Record(2, 6, b"", b"v" * 2000),
+)
+WHOLE = RecordBatch(0, 2, [FIRST, SECOND, THIRD])
+IDEMPOTENT = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+
+
+def other(record: Record, **changes: Any) -> Record:
+    """The record with other values."""
+    values = {name: getattr(record, name) for name in ("offset", "timestamp", "key", "value", "headers")}
+    return Record(**(values | changes))
+
+
+def case_of(may_refuse: bool = False, **options: Any) -> Case:
+    """The question to send ``WHOLE``."""
+    expectation = {"verdict": "valid", "batches": records.to_json([WHOLE])}
+    options = {"compression": "none", "idempotent": False} | ({"may_refuse": True} if may_refuse else {}) | options
+    return Case(
+        make_vector("produce/toy", kind="produce", expect={"broker": expectation}, options=options), PRODUCE_ROLE
+    )
+
+
+def batch(*sent: Record, **changes: Any) -> bytes:
+    """A batch with the records in this order, by default those of ``WHOLE``."""
+    numbered = [other(record, offset=offset) for offset, record in enumerate(sent or (FIRST, SECOND, THIRD))]
+    return records.encode([replace(WHOLE, last_offset=len(numbered) - 1, records=numbered, **changes)])
+
+
+def judged(case: Case, *produced: bytes | tuple[bytes, int], handshake: Handshake = PRODUCER, **answer: Any) -> Cell:
+    arrived = [
+        one.hex() if isinstance(one, bytes) else {"hex": one[0].hex(), "error": one[1], "acks": -1} for one in produced
+    ]
+    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": arrived} | answer).encode()
+    return judge(case, handshake, parse_answer(line, id="produce/toy", operation=PRODUCE))
+
+
+def in_turn(*sequences: int, error: int = 0) -> list[tuple[bytes, int]]:
+    """The records of ``WHOLE``, each in a batch of its own, from an idempotent producer."""
+    return [
+        (batch(record, **(IDEMPOTENT | {"base_sequence": sequence})), error)
+        for record, sequence in zip((FIRST, SECOND, THIRD), sequences, strict=False)
+    ]
+
+
+NO_ERROR, RETRIED = case_of(), case_of(errors=["NOT_LEADER_OR_FOLLOWER"])
+SEQUENCED = case_of(idempotent=True, errors=["NOT_LEADER_OR_FOLLOWER"])
+GZIP = case_of(compression="gzip")
+TRANSACTION = case_of(idempotent=True, transactional_id="t")
+TRANSACTIONAL = {**IDEMPOTENT, "transactional": True}
+SAME_TWICE = batch(FIRST, SECOND, SECOND, THIRD)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        judged(NO_ERROR, batch()),
+        judged(NO_ERROR, batch(FIRST), batch(SECOND, THIRD)),
+        judged(NO_ERROR, batch(**IDEMPOTENT)),
+        judged(RETRIED, (batch(), 6), batch()),
+        # A repeated batch may arrive after a later one that was in flight.
+        judged(RETRIED, (batch(FIRST, SECOND), 6), batch(THIRD), batch(FIRST), batch(SECOND)),
+        judged(SEQUENCED, (batch(**IDEMPOTENT), 6), batch(**IDEMPOTENT)),
+        judged(SEQUENCED, *in_turn(0, 1, 2)),
+        judged(SEQUENCED, *in_turn(0, 1, 2, error=6), *in_turn(0, 1, 2)),
+        # With a new epoch, sequences begin again.
+        judged(SEQUENCED, (batch(**IDEMPOTENT), 45), batch(**IDEMPOTENT | {"producer_epoch": 1})),
+        judged(GZIP, batch(compression="gzip")),
+        judged(case_of(may_refuse=True), outcome="rejected", error="MESSAGE_TOO_LARGE"),
+        judged(TRANSACTION, batch(**TRANSACTIONAL)),
+    ],
+)
+def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
+    assert (cell.outcome, cell.text) == ("pass", "")
+
+
+@pytest.mark.parametrize(
+    ("cell", "harm", "text"),
+    [
+        (judged(NO_ERROR), "loses", "sent other contents: too few records: 0; expected 3"),
+        (judged(NO_ERROR, (batch(), 6)), "loses", "sent other contents: too few records: 0; expected 3"),
+        (judged(NO_ERROR, batch(FIRST, THIRD)), "loses", "sent other contents: records[1].timestamp is 6; expected 5"),
+        (judged(NO_ERROR, SAME_TWICE), "loses", "sent other contents: records[2].timestamp is 5; expected 6"),
+        (judged(NO_ERROR, batch(), batch()), "loses", "sent other contents: too many records: 6; expected 3"),
+        (
+            judged(NO_ERROR, batch(other(FIRST, value=None), SECOND, THIRD)),
+            "loses",
+            "sent other contents: records[0].value is null; expected empty",
+        ),
+        (
+            judged(NO_ERROR, batch(other(FIRST, headers=[(b"h", b"")]), SECOND, THIRD)),
+            "loses",
+            "sent other contents: records[0] has too few headers: 1; expected 2",
+        ),
+        (judged(RETRIED, (batch(), 6), batch(), batch()), "loses", "sent other contents: too many records"),
+        (judged(RETRIED, (batch(), 6)), "loses", "sent other contents: too few records: 0; expected 3"),
+        (judged(SEQUENCED, (batch(), 6), batch()), "loses", "request[0] has no producer id"),
+        (judged(SEQUENCED, *in_turn(1, 2, 3)), "loses", "request[0] begins with the sequence 1; expected 0"),
+        (judged(SEQUENCED, *in_turn(0, 2, 3)), "loses", "request[1] is refused by a broker with OUT_OF_ORDER_SEQUENCE"),
+        (judged(SEQUENCED, *in_turn(0, 0)), "loses", "request[1] has another record with the sequence 0 of an earlier"),
+        (judged(SEQUENCED, *in_turn(0), *in_turn(0, 1, 2)), "differs", "request[1] repeats a batch"),
+        (judged(TRANSACTION, batch(**IDEMPOTENT)), "loses", "request[0] is not part of the transaction"),
+        (judged(NO_ERROR, batch(**TRANSACTIONAL)), "loses", "request[0] is part of a transaction that was not asked"),
+        (judged(TRANSACTION, (batch(**TRANSACTIONAL), 0)), "differs", "request[0] has the transactional id None; expe"),
+        (judged(GZIP, batch(compression="zstd")), "differs", "request[0] is compressed with zstd; expected gzip"),
+        (judged(GZIP, batch()), "differs", "sent records uncompressed that gzip makes smaller"),
+        (judged(NO_ERROR, batch() + b"\0"), "differs", "request[0] has 1 bytes after the batch"),
+        (judged(NO_ERROR, batch()[:-1] + b"!"), "refuses", "request[0] has records that a broker refuses: batch"),
+        (judged(NO_ERROR, batch(producer_epoch=0)), "differs", "request[0] departs from the documents: batch[0].produ"),
+        (judged(NO_ERROR, outcome="rejected", error="no"), "refuses", "refused to send valid records: no"),
+        (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),
+        (judged(NO_ERROR, handshake=STALLS, outcome="stalled"), "hangs", ""),
+    ],
+)  # fmt: skip
+def test_a_producer_that_loses_repeats_or_changes_something_fails(cell: Cell, harm: str, text: str) -> None:
+    assert cell.harm == harm
+    assert text in cell.text
+
+
+def test_a_producer_with_acks_0_cannot_know_what_it_says() -> None:
+    sent = {"hex": batch().hex(), "acks": 0}
+    assert judged(NO_ERROR, produced=[sent]).text.startswith("request[0] has acks 0")
+
+
+def test_timestamps_and_headers_are_compared_as_far_as_the_library_can_hold_them() -> None:
+    later = batch(other(FIRST, timestamp=7), SECOND, THIRD)
+    seconds = replace(PRODUCER, timestamps={"low": "0", "high": "1000000", "resolution_ms": 1000})
+    assert [judged(NO_ERROR, later, handshake=one).outcome for one in (PRODUCER, seconds)] == ["fail", "pass"]
+    turned = batch(other(FIRST, headers=FIRST.headers[::-1]), SECOND, THIRD)
+    by_name = replace(PRODUCER, headers="map")
+    assert [judged(NO_ERROR, turned, handshake=one).outcome for one in (PRODUCER, by_name)] == ["fail", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "case", "why"),
+    [
+        ({"operations": frozenset()}, NO_ERROR, "does not offer produce-records"),
+        ({"produces": frozenset({"transactions"})}, SEQUENCED, "has no idempotent producer"),
+        ({"produces": frozenset({"idempotent"})}, TRANSACTION, "has no transactions"),
+        ({"codecs": frozenset({"none"})}, GZIP, "does not support gzip"),
+        ({}, TRANSACTION, None),
+    ],
+)
+def test_a_producer_is_asked_only_for_what_it_declares(changes: dict[str, Any], case: Case, why: str | None) -> None:
+    assert declared_unsupported(case, replace(PRODUCER, **changes)) == why
+
+
+def test_a_question_has_the_records_without_offsets_and_the_options_of_the_vector() -> None:
+    asked = request(case_of(may_refuse=True, transactional_id="t", errors=["REQUEST_TIMED_OUT"]))
+    given = asked.pop("records")
+    assert [sorted(record) for record in given] == [["headers", "key", "timestamp", "value"]] * 3
+    assert asked == {
+        "id": "produce/toy",
+        "operation": PRODUCE,
+        "compression": "none",
+        "idempotent": False,
+        "transactional_id": "t",
+        "errors": ["REQUEST_TIMED_OUT"],
+    }
+
+
+def test_every_vector_for_producers_is_asked_also_of_brokers_and_encoders() -> None:
+    vectors = load_suite(kinds=["produce"])
+    roles = [case.role for case in cases_of(vectors)]
+    assert {role: roles.count(role) for role in set(roles)} == dict.fromkeys(
+        ("broker", "encode", "produce"), len(vectors)
+    )
+
+
+def test_a_run_says_what_a_producer_loses() -> None:
+    vectors = load_suite(
+        ["produce/contents/header-value-null", "produce/contents/header-value-empty"], kinds=["produce"]
+    )
+    command = [sys.executable, str(WICKED / "forgets.py")]
+    cells = run_cases(command, cases_of(vectors, [PRODUCE_ROLE])).cells
+    assert {name: (cell.outcome, cell.harm, cell.text) for (name, _), cell in cells.items()} == {
+        "produce/contents/header-value-empty": ("pass", "", ""),
+        "produce/contents/header-value-null": (
+            "fail",
+            "loses",
+            "sent other contents: records[0].headers[0].value is empty; expected null",
+        ),
+    }

@@ -1,0 +1,197 @@
+"""The kit for whole clients: a program that drives one is started again after anything odd, and killed if it hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "testees" / "python"))
+import kfuzz_serving
+from kfuzz_serving import END, Driver, Hung, Stopped
+
+RECORD = {"offset": "0", "timestamp": "1", "key": None, "value": "61", "headers": []}
+# Does what the topic's name says, after each `open`. The topic is in the errors, as in those of real libraries.
+TOY = """
+import json, os, signal, subprocess, sys, time
+print(json.dumps({"version": "7", "headers": "map"}), flush=True)
+for line in sys.stdin:
+    line = json.loads(line)
+    topic = line.get("topic", globals().get("topic"))
+    said = {}
+    if line["do"] == "poll":
+        said = {"records": []}
+        if topic == "warm-up":
+            said = {"end": True}
+        elif topic == "rejects":
+            said = {"outcome": "rejected", "error": f"{topic}-0 of {address}: bad", "short_at": "5"}
+        elif topic == "reads":
+            said = {"records": [RECORD, RECORD], "allocated_bytes": 9}
+        elif topic == "sleeps":
+            time.sleep(60)
+        elif topic == "loops":
+            while True:
+                pass
+        elif topic == "ends":
+            os._exit(3)
+        elif topic == "prints":
+            print("hello")
+    elif line["do"] == "open":
+        address = line["address"]
+        if topic == "sleeps":
+            subprocess.Popen(["sleep", "60"])
+    elif line["do"] == "close" and topic == "stays":
+        time.sleep(60)
+    elif line["do"] == "produce":
+        said = {"sent": 1} if line["compression"] == "none" else {"outcome": "fault", "error": "no"}
+    print(json.dumps(said), flush=True)
+""".replace("RECORD", repr(RECORD))
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    toy = tmp_path / "toy.py"
+    toy.write_text(TOY)
+    monkeypatch.setattr(kfuzz_serving, "LOOK_S", 0.01)
+    driver = Driver([sys.executable, str(toy)])
+    yield driver
+    driver.stop()
+
+
+def opened(driver: Driver, topic: str) -> Any:
+    return driver.open("broker:1", topic, "read_committed", 5)
+
+
+def pid_of(driver: Driver) -> int:
+    assert driver.process
+    return driver.process.pid
+
+
+def test_a_driver_says_its_version_and_hands_out_records_one_by_one(driver: Driver) -> None:
+    assert driver.hello == {"version": "7", "headers": "map"}
+    client = opened(driver, "reads")
+    assert [client.poll(0), client.poll(0)] == [RECORD, RECORD]
+    assert client.allocated_bytes == 9
+    client.close()
+
+
+def test_one_process_serves_one_client_after_the_other_until_something_is_odd(driver: Driver) -> None:
+    client = opened(driver, "reads")
+    first = pid_of(driver)
+    client.close()
+    client = opened(driver, "rejects")
+    assert client.poll(0) == Stopped("rejected", "the partition of the broker: bad", 5)
+    client.close()
+    client = opened(driver, "reads")
+    assert pid_of(driver) == first
+    client.is_odd = True
+    client.close()
+    assert not psutil.pid_exists(first)
+    assert opened(driver, "reads").poll(0) == RECORD
+    assert pid_of(driver) != first
+
+
+def test_a_driver_that_sleeps_is_killed_with_all_that_it_started(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = opened(driver, "sleeps")
+    [child] = psutil.Process(pid_of(driver)).children()
+    monkeypatch.setattr(kfuzz_serving, "CALL_S_MAX", 0.1)
+    assert client.poll(0) == Stopped("stalled", "does not return from poll")
+    client.close()
+    deadline = time.monotonic() + 10
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while child.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert opened(driver, "reads").poll(0) == RECORD
+
+
+def test_a_driver_that_computes_without_an_end_is_killed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = opened(driver, "loops")
+    monkeypatch.setattr(kfuzz_serving, "CALL_CPU_S_MAX", 0.05)
+    assert client.poll(0) == Stopped("stalled", "computes without an end")
+    assert driver.process is None
+
+
+def test_a_client_that_cannot_be_closed_is_noticed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = opened(driver, "stays")
+    monkeypatch.setattr(kfuzz_serving, "CALL_S_MAX", 0.1)
+    with pytest.raises(Hung):
+        client.close()
+    assert driver.process is None
+
+
+def test_a_driver_that_ends_or_prints_something_else_ends_the_testee(driver: Driver) -> None:
+    with pytest.raises(SystemExit) as ended:
+        opened(driver, "ends").poll(0)
+    assert ended.value.code == 3
+    driver.process = None
+    with pytest.raises(SystemExit, match="wrote another line than an object of JSON: b'hello"):
+        opened(driver, "prints").poll(0)
+
+
+def test_what_a_producer_did_is_told(driver: Driver) -> None:
+    how = {"records": [], "idempotent": False, "transactional_id": None}
+    assert driver.produce("broker:1", "t", compression="none", **how) is None
+    assert driver.produce("broker:1", "t", compression="gzip", **how) == Stopped("fault", "no")
+
+
+class FakeBroker:
+    """Says what fetches it has seen: the next one of ``asked`` each time, the last one again and again."""
+
+    def __init__(self, *asked: tuple[int, int]) -> None:
+        self.answers = list(asked)
+
+    def asked(self, topic: str) -> tuple[int, int]:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class FakeClient:
+    is_odd = False
+
+    def __init__(self, *polled: Any) -> None:
+        self.polled = list(polled)
+
+    def poll(self, timeout_s: float) -> Any:
+        return self.polled.pop(0) if self.polled else None
+
+    def cpu_s(self) -> float:
+        return time.process_time()
+
+
+@pytest.mark.parametrize(
+    ("client", "asked", "records_said", "outcome"),
+    [
+        # Only control batches are left, or nothing at all: the client must ask for what comes next.
+        (FakeClient(), [(3, 1), (3, 2)], 0, Stopped("accepted")),
+        (FakeClient(RECORD), [(3, 2)], 1, Stopped("accepted")),
+        (FakeClient(RECORD, END), [(0, 1)], 1, Stopped("accepted")),
+        (FakeClient(), [(3, 2)], 1, Stopped("nothing", "hands out 0 records of 1")),
+        (FakeClient(), [(2, 31)], 0, Stopped("stalled", "asks for offset 2 again and again")),
+        (
+            FakeClient(),
+            [(offset % 2, 1) for offset in range(300)],
+            0,
+            Stopped("stalled", "asks for other offsets again and again"),
+        ),
+        (
+            FakeClient(*[RECORD] * 200),
+            [(0, 1)],
+            1,
+            Stopped("stalled", "hands out the same records again and again"),
+        ),
+    ],
+)
+def test_the_end_of_a_topic_is_no_stall_and_an_endless_loop_is_one(
+    client: Any, asked: list[tuple[int, int]], records_said: int, outcome: Stopped
+) -> None:
+    broker: Any = FakeBroker(*asked)
+    said = kfuzz_serving.Promised(records_said, 3, True)
+    assert kfuzz_serving.consume(client, broker, "t", said, []) == outcome

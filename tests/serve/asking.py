@@ -1,0 +1,117 @@
+"""The other side of a conversation with `kfuzz serve`: requests as bytes, answers as values, and a raw socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kfuzz import messages
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.serve import Broker, Cluster, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve.cluster import Caller
+from kfuzz.vectors import load_suite
+
+MINIMAL = "records/v2/header/minimal"
+INVALID = "records/v2/count/negative-one"
+SECONDS_MAX = 30
+HERE = Caller("127.0.0.1", 9092)
+
+
+def topics(*globs: str) -> Topics:
+    made = Topics()
+    for topic in topics_of(load_suite(globs or (MINIMAL, INVALID))).values():
+        made.put(topic)
+    return made
+
+
+def request(api: str, version: int, values: dict[str, Any], number: int = 7) -> bytes:
+    definition = catalogue().find(f"{api}Request")
+    header = {
+        "requestApiKey": definition.api_key,
+        "requestApiVersion": version,
+        "correlationId": number,
+        "clientId": "test",
+    }
+    head = messages.encode("RequestHeader", request_header_version(definition, version), header)
+    return head + messages.encode(definition, version, values)
+
+
+def response(api: str, version: int, answer: bytes, number: int = 7) -> dict[str, Any]:
+    definition = catalogue().find(f"{api}Response")
+    header = messages.read("ResponseHeader", response_header_version(definition, version), answer)
+    assert header.message is not None
+    assert header.message["correlationId"] == number
+    return messages.decode(definition, version, answer[header.consumed :], profile="strict")
+
+
+class Client:
+    """A raw socket's side of the conversation."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    async def __aenter__(self) -> Client:
+        self.reader, self.writer = await asyncio.open_connection(self.server.host, self.server.port)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.writer.close()
+
+    async def ask(self, api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
+        return response(api, version, await self.exchange(request(api, version, values)))
+
+    async def exchange(self, frame: bytes) -> bytes:
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        [size] = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_closed_after(self, data: bytes) -> bool:
+        self.writer.write(data)
+        try:
+            return await self.reader.read() == b""
+        except ConnectionResetError:
+            return True
+
+
+def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | None = None, **settings: Any) -> list[str]:
+    """Run ``scenario`` with a server; what the server told, in the end."""
+    told: list[str] = []
+
+    async def bounded() -> None:
+        async with (
+            asyncio.timeout(SECONDS_MAX),
+            Server(of or topics(), Settings(**settings), tell=told.append) as server,
+        ):
+            await scenario(server)
+
+    asyncio.run(bounded())
+    return told
+
+
+def fetch_of(name: str, version: int, topic_id: bytes, offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
+    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+    named = {"topicId": topic_id} if version >= 13 else {"topic": name}
+    return {"maxWaitMs": max_wait_ms, "minBytes": 1, "topics": [{**named, "partitions": [partition]}]}
+
+
+def asked(broker: Broker, api: str, version: int, values: dict[str, Any], caller: Caller = HERE) -> dict[str, Any]:
+    """The answer to a request, without a socket."""
+    data = broker.answer(request(api, version, values), caller).data
+    assert data is not None
+    return response(api, version, data)
+
+
+def fed(cluster: Cluster, *given: Any) -> list[dict[str, Any]]:
+    """The answers to lines of the feeding program."""
+
+    async def lines() -> Any:
+        for one in given:
+            yield one if isinstance(one, bytes) else json.dumps(one).encode()
+
+    said: list[dict[str, Any]] = []
+    asyncio.run(feed(cluster, lines(), said.append))
+    return said
