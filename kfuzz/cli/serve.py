@@ -19,6 +19,7 @@ from kfuzz.cli.console import Word, json_line, say, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Cluster, Report, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.server import shown_address, stopped_by
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
@@ -44,6 +45,9 @@ def _versions(text: str) -> Versions:
 @click.option(
     "--fetch-versions", type=Word("low-high", _versions), help="Offer only these versions of Fetch.  [default: all]"
 )
+@click.option("--cluster", "brokers", type=click.IntRange(1, NODES_MAX), default=1, help="Run so many brokers.")
+@click.option("--fetch-sessions", is_flag=True, help="Offer fetch sessions.")
+@click.option("--api-versions-fallback", is_flag=True, help="Refuse versions of ApiVersions as an older broker does.")
 @click.option("--from-stdin", is_flag=True, help="Take topics from standard input instead of the suite.")
 @options.vectors
 @options.as_json
@@ -53,6 +57,9 @@ def command(
     port: int,
     yes: bool,
     fetch_versions: Versions | None,
+    brokers: int,
+    fetch_sessions: bool,
+    api_versions_fallback: bool,
     from_stdin: bool,
     root: Path | None,
     as_json: bool,
@@ -60,7 +67,7 @@ def command(
     """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
 
     A topic has the name of its vector, with dots for slashes, and one partition. A fetch returns exactly the bytes of
-    the vector. Nothing can be written. Give each vector a fresh consumer, and a fresh process after a crash or a hang.
+    the vector. Give each vector a fresh consumer, and a fresh process after a crash or a hang.
 
     The first line has the broker's address. After Ctrl-C it prints what clients requested. docs/serve.md has the rules,
     and the form of the lines for --from-stdin.
@@ -84,7 +91,8 @@ def command(
     for topic in suite.values():
         topics.put(topic)
     names = {vector: topic.name for vector, topic in suite.items()}
-    asyncio.run(_serve(topics, names, Settings(host, port, fetch_versions, yes), given, as_json))
+    settings = Settings(host, port, fetch_versions, yes, brokers, fetch_sessions, api_versions_fallback)
+    asyncio.run(_serve(topics, names, settings, given, as_json))
 
 
 async def _serve(
@@ -92,12 +100,16 @@ async def _serve(
 ) -> None:
     ended = asyncio.Event()
     async with Server(topics, settings, tell=lambda sentence: say(sentence, err=True)) as server:
+        ports = server.broker.cluster.ports
         with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
             if as_json:
-                _say({"host": server.host, "port": server.port, "topics": names})
+                places = [{"node_id": node, "port": port} for node, port in ports.items()]
+                brokers = {"brokers": places} if settings.brokers > 1 else {}
+                _say({"host": server.host, "port": server.port, "topics": names} | brokers)
             else:
                 held = "the topics that standard input gives" if given else counted(len(names), "topic")
-                click.echo(f"kfuzz serves {held} at {shown_address(server.host, server.port)}")
+                shown = ", ".join(shown_address(server.host, port) for port in ports.values())
+                click.echo(f"kfuzz serves {held} at {shown}")
             feeding = asyncio.create_task(_fed(server.broker.cluster, given, ended)) if given else None
             await ended.wait()
             if feeding is not None:

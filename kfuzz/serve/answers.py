@@ -15,13 +15,14 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions
 from kfuzz.serve.cluster import (
-    UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION,
+    CODES,
+    ELEMENTS_MAX,
     Answered,
     Asked,
     Caller,
     Cluster,
     Handler,
+    Held,
     Refused,
     Report,
     Values,
@@ -35,17 +36,16 @@ __all__ = ["APIS", "Broker", "released"]
 
 HEAD: Final = struct.Struct(">hhi")
 CLUSTER_ID: Final = "kfuzz"
-# The elements of all arrays of a request together. One that names each topic of the suite has some ten thousand.
-ELEMENTS_MAX: Final = 50_000
-
-# org.apache.kafka.common.protocol.Errors
-UNSUPPORTED_VERSION: Final = 35
 
 API_VERSIONS: Final = "ApiVersions"
+# What a broker offers that knows no newer version of ApiVersions.
+FALLBACK: Final = {API_VERSIONS: Versions(0, 3)}
+THROTTLED: Final = ("Produce", "Fetch")
 APIS: Final = (
     "Produce",
     "Fetch",
     "ListOffsets",
+    "OffsetForLeaderEpoch",
     "Metadata",
     "OffsetCommit",
     "OffsetFetch",
@@ -107,7 +107,8 @@ class Broker:
                 raise UsageError(f"kfuzz knows the versions {known} of Fetch; take some of them")
             self.versions["Fetch"] = fetch_versions
         self.report = Report()
-        parts = (self, Fetching(self.cluster), Producing(self.cluster), Groups(self.cluster))
+        self._groups = Groups(self.cluster)
+        parts = (self, Fetching(self.cluster), Producing(self.cluster), self._groups)
         self._handlers: dict[str, Handler] = {
             api: next(getattr(part, api) for part in parts if hasattr(part, api)) for api in APIS
         }
@@ -121,19 +122,38 @@ class Broker:
         if api is None:
             raise Refused(NOT_OFFERED, f"the API with the number {key} is not offered")
         self.report.requests[api] += 1
-        if version not in self.versions[api]:
-            if api != API_VERSIONS:
-                raise Refused(NOT_OFFERED, f"version {version} of {api} is not offered")
+        if version not in self.versions[api] and api != API_VERSIONS:
+            raise Refused(NOT_OFFERED, f"version {version} of {api} is not offered")
+        if api == API_VERSIONS and self._is_unsupported(version, caller):
             # The client does not know yet what this broker has, so it gets the one version that all clients read.
-            offered = {API_VERSIONS: self.versions[API_VERSIONS]}
-            values = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": _keys(offered)}
+            offered = FALLBACK if self.cluster.api_versions_fallback else {api: self.versions[api]}
+            values = {"errorCode": CODES["UNSUPPORTED_VERSION"], "apiKeys": _keys(offered)}
             return Answered(_framed(api, 0, number, values))
         answer, wait_ms = self._handlers[api](self._read(api, version, frame, caller))
-        try:
-            return Answered(None if answer is None else _framed(api, version, number, answer), wait_ms)
-        except EncodeError as error:
-            # A name that is not UTF-8 gets longer when it is encoded again.
-            raise Refused(NOT_WRITTEN, f"the answer cannot be written: {error}") from None
+        if isinstance(answer, Held):
+            held = answer
+            if held.values is None:
+
+                async def later() -> bytes:
+                    return _framed(api, version, number, await held.taken())
+
+                return Answered(None, later=later)
+            answer = held.values
+        mute_ms = self.cluster.throttle_ms if api in THROTTLED else 0
+        if answer is not None and mute_ms:
+            answer["throttleTimeMs"] = mute_ms
+        return Answered(None if answer is None else _framed(api, version, number, answer), wait_ms, mute_ms)
+
+    def _is_unsupported(self, version: int, caller: Caller) -> bool:
+        """Whether a version of ApiVersions is too new. A client that only has older ones falls back once, too."""
+        if not self.cluster.api_versions_fallback:
+            return version not in self.versions[API_VERSIONS]
+        had_fallen_back, caller.has_fallen_back = caller.has_fallen_back, True
+        return version > FALLBACK[API_VERSIONS].highest or (version > 0 and not had_fallen_back)
+
+    def gone(self, caller: Caller) -> None:
+        """Say that a connection is closed."""
+        self._groups.gone(caller)
 
     @staticmethod
     def _read(api: str, version: int, frame: bytes, caller: Caller) -> Asked:
@@ -153,7 +173,7 @@ class Broker:
     # -- what a client must know before it reads or writes
 
     def ApiVersions(self, asked: Asked) -> tuple[Values, int]:
-        return {"apiKeys": _keys(self.versions)}, 0
+        return {"apiKeys": _keys(self.versions | (FALLBACK if self.cluster.api_versions_fallback else {}))}, 0
 
     def Metadata(self, asked: Asked) -> tuple[Values, int]:
         named = asked.values["topics"]
@@ -173,8 +193,8 @@ class Broker:
             return _described(topic, nodes)
         if name is None:
             # Versions 10 and 11 have ids, but no null for the name.
-            return {"errorCode": UNKNOWN_TOPIC_ID, "name": "", "topicId": topic_id}
-        return {"errorCode": UNKNOWN_TOPIC_OR_PARTITION, "name": name}
+            return {"errorCode": CODES["UNKNOWN_TOPIC_ID"], "name": "", "topicId": topic_id}
+        return {"errorCode": CODES["UNKNOWN_TOPIC_OR_PARTITION"], "name": name}
 
     def FindCoordinator(self, asked: Asked) -> tuple[Values, int]:
         nodes = {node["nodeId"]: node for node in self.cluster.nodes(asked.caller)}
@@ -190,7 +210,11 @@ class Broker:
 def _framed(api: str, version: int, number: int, values: Values) -> bytes:
     response = _response(api)
     head = encode("ResponseHeader", response_header_version(response, version), {"correlationId": number})
-    return head + encode(response, version, values)
+    try:
+        return head + encode(response, version, values)
+    except EncodeError as error:
+        # A name that is not UTF-8 gets longer when it is encoded again.
+        raise Refused(NOT_WRITTEN, f"the answer cannot be written: {error}") from None
 
 
 def _keys(versions: dict[str, Versions]) -> list[Values]:

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.errors import KfuzzError
 from kfuzz.serve.topics import Partition, Topics
 
-__all__ = ["Answered", "Asked", "Caller", "Cluster", "Refused", "Report", "Values", "remember"]
+__all__ = [
+    "CODES",
+    "NO_ERROR",
+    "Answered",
+    "Asked",
+    "Caller",
+    "Cluster",
+    "Held",
+    "Refused",
+    "Report",
+    "Values",
+    "remember",
+]
 
-# org.apache.kafka.common.protocol.Errors
+# Kafka's error codes by their names.
+CODES: Final = {name: code for code, name in ERROR_NAMES.items()}
 NO_ERROR: Final = 0
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-NOT_LEADER_OR_FOLLOWER: Final = 6
-FENCED_LEADER_EPOCH: Final = 74
-UNKNOWN_LEADER_EPOCH: Final = 75
-UNKNOWN_TOPIC_ID: Final = 100
 
 # The broker that leads everything until something is moved.
 FIRST_NODE: Final = 1
+NODES_MAX: Final = 9
 NO_TOPIC_ID: Final = bytes(16)
+# The elements of all arrays of a request together. One that names each topic of the suite has some ten thousand.
+ELEMENTS_MAX: Final = 50_000
 # Of each kind of thing that clients make, such as groups. For more, the oldest ones are forgotten.
 KEPT_MAX: Final = 1000
+# How long a member of a group waits for the others.
+HELD_S_MAX: Final = 5.0
 
 Values = dict[str, Any]
+K = TypeVar("K")
 V = TypeVar("V")
 
 
-def remember(kept: dict[str, V], key: str, value: V) -> None:
+def remember(kept: dict[K, V], key: K, value: V) -> None:
     """Keep a value. If there are too many, forget the oldest one."""
     kept[key] = value
     if len(kept) > KEPT_MAX:
@@ -54,6 +70,8 @@ class Answered(NamedTuple):
     data: bytes | None
     wait_ms: int = 0
     mute_ms: int = 0
+    # Gives the bytes later, if there are none yet.
+    later: Callable[[], Awaitable[bytes]] | None = None
 
 
 @dataclass(eq=False)
@@ -77,7 +95,30 @@ class Asked(NamedTuple):
     values: Values
 
 
-Answer = Values | None
+class Held:
+    """An answer that waits for other clients. If none comes in time, ``expire`` makes one."""
+
+    def __init__(self, expire: Callable[[], None]) -> None:
+        self.values: Values | None = None
+        self._expire = expire
+        self._given = asyncio.Event()
+
+    def give(self, values: Values) -> None:
+        """Let the answer go."""
+        self.values = values
+        self._given.set()
+
+    async def taken(self) -> Values:
+        """The answer, when it is there."""
+        try:
+            async with asyncio.timeout(HELD_S_MAX):
+                await self._given.wait()
+        except TimeoutError:
+            self._expire()
+        return self.values or {"errorCode": CODES["UNKNOWN_MEMBER_ID"]}
+
+
+Answer = Values | Held | None
 Handler = Callable[[Asked], tuple[Answer, int]]
 
 
@@ -129,6 +170,11 @@ class Cluster:
         """Whether another broker than the one that was asked coordinates this group or transactional id."""
         return self.coordinator(key) != asked.caller.node_id
 
+    def name_of(self, asked: Values) -> str:
+        """The name of the topic that a part of a request is about, by name or by id; "" if there is none."""
+        topic = self.topics.by_id.get(asked.get("topicId", NO_TOPIC_ID))
+        return topic.name if topic else asked.get("name", "")
+
     def found(
         self, caller: Caller, name: str, topic_id: bytes, index: int, epoch: int = -1
     ) -> tuple[Partition | None, int]:
@@ -136,12 +182,12 @@ class Cluster:
         by_id = topic_id != NO_TOPIC_ID
         topic = self.topics.by_id.get(topic_id) if by_id else self.topics.by_name.get(name)
         if topic is None:
-            return None, UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
+            return None, CODES["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
         if not 0 <= index < len(topic.partitions):
-            return None, UNKNOWN_TOPIC_OR_PARTITION
+            return None, CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         partition = topic.partitions[index]
         if partition.leader != caller.node_id:
-            return None, NOT_LEADER_OR_FOLLOWER
+            return None, CODES["NOT_LEADER_OR_FOLLOWER"]
         if partition.has_epochs and epoch >= 0 and epoch != partition.leader_epoch:
-            return None, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
+            return None, CODES["FENCED_LEADER_EPOCH" if epoch < partition.leader_epoch else "UNKNOWN_LEADER_EPOCH"]
         return partition, NO_ERROR

@@ -8,14 +8,17 @@ from typing import Any, Final
 
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.forms import TEXT, Form, ListOf, Object, Wrong, choice, integer
-from kfuzz.kafka import INT64_MAX
-from kfuzz.serve.cluster import Cluster
+from kfuzz.forms import BOOLEAN, TEXT, Form, ListOf, Object, Wrong, choice, integer
+from kfuzz.kafka import INT32_MAX, INT64_MAX
+from kfuzz.serve.cluster import CODES, NODES_MAX, Cluster, Values, remember
 from kfuzz.serve.topics import PARTITIONS_MAX, GivenPartition, Partition
-from kfuzz.serve.written import CODES, WrittenPartition
+from kfuzz.serve.written import WrittenPartition
 from kfuzz.text import foreign_text
 
 __all__ = ["feed"]
+
+# A client that is throttled for longer is only slow.
+THROTTLE_MS_MAX: Final = 10_000
 
 
 def _is_hex(value: Any) -> bool:
@@ -51,12 +54,17 @@ ABORTED: Final = Object(
     ("producer_id", "first_offset"),
     convert=lambda made: (made["producer_id"], made["first_offset"]),
 )
+PARTITION: Final = integer(0, PARTITIONS_MAX - 1)
+NODE: Final = integer(1, NODES_MAX)
+BEHAVIOUR: Final = Object(
+    {"api_versions_fallback": BOOLEAN, "fetch_sessions": BOOLEAN, "throttle_ms": integer(0, THROTTLE_MS_MAX)}
+)
 # What makes a partition, and what changes one that is there.
 CONTENTS: Final = ("hex", "steps", "produce")
 LINE: Final = Object(
     {
         "topic": TEXT,
-        "partition": integer(0, PARTITIONS_MAX - 1),
+        "partition": PARTITION,
         "hex": NULL_OR_HEX,
         "steps": ListOf(HEX, "give a list of hexadecimal digits"),
         "produce": choice(True),
@@ -64,13 +72,15 @@ LINE: Final = Object(
         "aborted": ListOf(ABORTED),
         "last_stable_offset": OFFSET,
         "fetch_start": OFFSET,
+        "leader_epoch": _whole(0, INT32_MAX),
+        "cut_bytes": integer(1, INT32_MAX),
         "errors": ListOf(choice(*CODES), "give a list of names of Kafka's errors", most=1000),
     },
     ("topic",),
 )
 
 
-async def feed(cluster: Cluster, lines: AsyncIterable[bytes], say: Callable[[dict[str, Any]], None]) -> None:
+async def feed(cluster: Cluster, lines: AsyncIterable[bytes], say: Callable[[Values], None]) -> None:
     """Change the topics of ``cluster`` as each line says, and ``say`` what was done, until there are no more lines.
 
     A bad line changes nothing; its answer has ``error``.
@@ -84,14 +94,19 @@ async def feed(cluster: Cluster, lines: AsyncIterable[bytes], say: Callable[[dic
             say(answer)
 
 
-def done(cluster: Cluster, line: bytes) -> dict[str, Any]:
+def done(cluster: Cluster, line: bytes) -> Values:
     """Do what one line says, and return its answer. ``UsageError`` if it says nothing that can be done."""
     asked = load_json(line, "the line")
+    verb = next((verb for verb in VERBS if isinstance(asked, dict) and verb in asked), "topic")
+    form, do = VERBS[verb]
     try:
-        LINE.check(asked)
-        asked = LINE.make(asked)
+        form.check(asked)
+        return do(cluster, form.make(asked))
     except Wrong as wrong:
         raise UsageError(foreign_text(wrong.sentence("the line"))) from None
+
+
+def _topic(cluster: Cluster, asked: Values) -> Values:
     name, index, topics = asked["topic"], asked.get("partition", 0), cluster.topics
     if "hex" in asked and asked["hex"] is None:
         topics.remove(name)
@@ -100,14 +115,11 @@ def done(cluster: Cluster, line: bytes) -> dict[str, Any]:
     if len(contents) > 1:
         raise UsageError(f"a line has one of {', '.join(CONTENTS)}, not {' and '.join(contents)}")
     if contents:
-        partition = _made(asked)
-        topics.put_partition(name, index, partition)
+        topics.put_partition(name, index, partition := _made(asked))
     else:
-        topic = topics.by_name.get(name)
-        if topic is None or index >= len(topic.partitions):
-            raise UsageError(f"there is no topic {foreign_text(repr(name))} with partition {index}")
-        partition = topic.partitions[index]
+        partition = _found(cluster, name, index)
     partition.errors.extend(CODES[one] for one in asked.get("errors", ()))
+    partition.cut_bytes = asked.get("cut_bytes", partition.cut_bytes)
     if contents:
         return {"topic": name, "next_offset": str(partition.end)}
     told = {"topic": name, "fetch_offset": str(partition.fetch_offset), "times": partition.times}
@@ -116,11 +128,41 @@ def done(cluster: Cluster, line: bytes) -> dict[str, Any]:
     return told
 
 
-def _made(asked: dict[str, Any]) -> Partition:
+def _found(cluster: Cluster, name: str, index: int) -> Partition:
+    topic = cluster.topics.by_name.get(name)
+    if topic is None or index >= len(topic.partitions):
+        raise UsageError(f"there is no topic {foreign_text(repr(name))} with partition {index}")
+    return topic.partitions[index]
+
+
+def _move(cluster: Cluster, asked: Values) -> Values:
+    partition = _found(cluster, asked["move"], asked.get("partition", 0))
+    partition.move(_node(cluster, asked["to"]))
+    return {"topic": asked["move"], "leader": partition.leader, "leader_epoch": partition.leader_epoch}
+
+
+def _coordinate(cluster: Cluster, asked: Values) -> Values:
+    remember(cluster.coordinators, asked["coordinator"], _node(cluster, asked["to"]))
+    return asked
+
+
+def _node(cluster: Cluster, node: int) -> int:
+    if node not in cluster.ports:
+        raise UsageError(f"there is no broker {node}; the last one is {max(cluster.ports, default=0)}")
+    return node
+
+
+def _behave(cluster: Cluster, asked: Values) -> Values:
+    for name, value in asked["broker"].items():
+        setattr(cluster, name, value)
+    return {"broker": {name: getattr(cluster, name) for name in BEHAVIOUR.keys}}
+
+
+def _made(asked: Values) -> Partition:
     """The partition that a line describes."""
     if "produce" in asked:
         return WrittenPartition()
-    return GivenPartition(
+    made = GivenPartition(
         [asked["hex"]] if "hex" in asked else asked["steps"],
         asked.get("next_offset"),
         is_exact="hex" in asked,
@@ -128,3 +170,14 @@ def _made(asked: dict[str, Any]) -> Partition:
         aborted=asked.get("aborted", ()),
         last_stable_offset=asked.get("last_stable_offset"),
     )
+    if "leader_epoch" in asked:
+        made.leader_epoch, made.has_epochs = asked["leader_epoch"], True
+    return made
+
+
+VERBS: Final = {
+    "topic": (LINE, _topic),
+    "move": (Object({"move": TEXT, "partition": PARTITION, "to": NODE}, ("move", "to")), _move),
+    "coordinator": (Object({"coordinator": TEXT, "to": NODE}, ("coordinator", "to")), _coordinate),
+    "broker": (Object({"broker": BEHAVIOUR}, ("broker",)), _behave),
+}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
-from kfuzz.serve.cluster import NO_TOPIC_ID, Asked, Cluster, Values
+from kfuzz.kafka import INT32_MAX
+from kfuzz.serve.cluster import CODES, ELEMENTS_MAX, NO_ERROR, NO_TOPIC_ID, Asked, Cluster, Values, remember
 from kfuzz.serve.topics import Partition
 
 __all__ = ["WAIT_MS_MAX", "Fetching"]
@@ -18,8 +20,36 @@ READ_COMMITTED: Final = 1
 LATEST: Final = -1
 LATEST_TIERED: Final = -5
 
-OFFSET_OUT_OF_RANGE: Final = 1
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
+# The topic by name and by id, and the partition.
+Key = tuple[str, bytes, int]
+
+
+@dataclass
+class _Session:
+    """A fetch session (KIP-227): what a client wants, and was told last. Its next request has this ``epoch``."""
+
+    wanted: dict[Key, Values]
+    epoch: int = 1
+    told: dict[Key, tuple[int, int]] = field(default_factory=dict)
+
+    def go_on(self, values: Values, wanted: dict[Key, Values]) -> None:
+        """Take a request that changes the session."""
+        self.epoch = 1 if self.epoch == INT32_MAX else self.epoch + 1
+        for one in values["forgottenTopicsData"]:
+            for index in one["partitions"]:
+                key = one["topic"], one["topicId"], index
+                self.wanted.pop(key, None)
+                self.told.pop(key, None)
+        self.wanted |= wanted
+
+    def has_news(self, key: Key, told: Values, size: int) -> bool:
+        """Whether a partition belongs in an incremental answer. Those with records wait longest the next time."""
+        offsets = told["highWatermark"], told.get("logStartOffset", -1)
+        has_news = bool(size or told["errorCode"] or "divergingEpoch" in told) or self.told.get(key) != offsets
+        self.told[key] = offsets
+        if size:
+            self.wanted[key] = self.wanted.pop(key)
+        return has_news
 
 
 class Fetching:
@@ -27,6 +57,8 @@ class Fetching:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self._sessions: dict[int, _Session] = {}
+        self._last_session = 0
 
     def ListOffsets(self, asked: Asked) -> tuple[Values, int]:
         topics = []
@@ -45,39 +77,103 @@ class Fetching:
             topics.append({"name": one["name"], "partitions": partitions})
         return {"topics": topics}, 0
 
-    def Fetch(self, asked: Asked) -> tuple[Values, int]:
-        values = asked.values
-        # The answers below open no session, so a client has none to continue.
-        if values["sessionId"]:
-            return {"errorCode": FETCH_SESSION_ID_NOT_FOUND}, 0
-        room, given, failed = min(values["maxBytes"], RECORDS_BYTES_MAX), 0, False
-        responses = []
-        for one in values["topics"]:
+    def OffsetForLeaderEpoch(self, asked: Asked) -> tuple[Values, int]:
+        topics = []
+        for one in asked.values["topics"]:
             partitions = []
             for wanted in one["partitions"]:
-                told = self._partition(asked, one, wanted, room - given, is_first=not given)
-                given += len(told.get("records") or b"")
-                failed = failed or bool(told["errorCode"])
+                index, epoch = wanted["partition"], wanted["currentLeaderEpoch"]
+                partition, error = self.cluster.found(asked.caller, one["topic"], NO_TOPIC_ID, index, epoch)
+                told: Values = {"partition": index, "errorCode": error}
+                if partition is not None:
+                    told["leaderEpoch"], told["endOffset"] = partition.end_of_epoch(wanted["leaderEpoch"])
                 partitions.append(told)
-            responses.append({"topic": one["topic"], "topicId": one["topicId"], "partitions": partitions})
+            topics.append({"topic": one["topic"], "partitions": partitions})
+        return {"topics": topics}, 0
+
+    def Fetch(self, asked: Asked) -> tuple[Values, int]:
+        values = asked.values
+        wanted: dict[Key, Values] = {
+            (one["topic"], one["topicId"], each["partition"]): each
+            for one in values["topics"]
+            for each in one["partitions"]
+        }
+        session_id, session, error = self._session(values, wanted)
+        if error:
+            return {"errorCode": error}, 0
+        is_incremental = session is not None and bool(session.told)
+        room, given, failed = min(values["maxBytes"], RECORDS_BYTES_MAX), 0, False
+        responses: dict[tuple[str, bytes], Values] = {}
+        for key, each in list((session.wanted if session else wanted).items()):
+            told = self._partition(asked, key, each, room - given, is_first=not given)
+            size = len(told.get("records") or b"")
+            given += size
+            failed = failed or bool(told["errorCode"])
+            if session is not None and not session.has_news(key, told, size) and is_incremental:
+                continue
+            name, topic_id, _ = key
+            one = responses.setdefault((name, topic_id), {"topic": name, "topicId": topic_id, "partitions": []})
+            one["partitions"].append(told)
         # Like a broker, send an answer with records or an error at once.
         wait_ms = 0 if given or failed else min(max(values["maxWaitMs"], 0), WAIT_MS_MAX)
-        return {"responses": responses}, wait_ms
+        return {"sessionId": session_id, "responses": list(responses.values())}, wait_ms
 
-    def _partition(self, asked: Asked, one: Values, wanted: Values, room: int, *, is_first: bool) -> Values:
+    def _session(self, values: Values, wanted: dict[Key, Values]) -> tuple[int, _Session | None, int]:
+        """The fetch session of a request and its id, or 0 and None, and an error.
+
+        Mirrors ``kafka.server.FetchManager.newContext``.
+        """
+        session_id, epoch = values["sessionId"], values["sessionEpoch"]
+        if session_id:
+            session = self._sessions.get(session_id)
+            if session is None:
+                return 0, None, CODES["FETCH_SESSION_ID_NOT_FOUND"]
+            if epoch > 0:
+                if epoch != session.epoch:
+                    return 0, None, CODES["INVALID_FETCH_SESSION_EPOCH"]
+                session.go_on(values, wanted)
+                self._bound()
+                return session_id, session, NO_ERROR
+            del self._sessions[session_id]
+        if epoch or not self.cluster.fetch_sessions:
+            return 0, None, NO_ERROR
+        self._last_session += 1
+        session = _Session(dict(wanted))
+        remember(self._sessions, self._last_session, session)
+        self._bound()
+        return self._last_session, session, NO_ERROR
+
+    def _bound(self) -> None:
+        """Forget the oldest sessions if all have too many partitions."""
+        while len(self._sessions) > 1 and sum(len(one.wanted) for one in self._sessions.values()) > ELEMENTS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+
+    def _partition(self, asked: Asked, key: Key, wanted: Values, room: int, *, is_first: bool) -> Values:
         """The answer for a partition. ``room`` is what is left in the whole answer, which may have no records yet."""
-        index, offset = wanted["partition"], wanted["fetchOffset"]
-        partition, error = self.cluster.found(
-            asked.caller, one["topic"], one["topicId"], index, wanted["currentLeaderEpoch"]
-        )
-        told: Values = {"partitionIndex": index, "errorCode": error, "highWatermark": -1, "abortedTransactions": None}
+        offset, last_epoch = wanted["fetchOffset"], wanted["lastFetchedEpoch"]
+        partition, error = self.cluster.found(asked.caller, *key, wanted["currentLeaderEpoch"])
+        told: Values = {
+            "partitionIndex": wanted["partition"],
+            "errorCode": error,
+            "highWatermark": -1,
+            "abortedTransactions": None,
+        }
         if partition is None:
             return told
-        if offset < partition.start:
-            return told | {"errorCode": OFFSET_OUT_OF_RANGE}
+        diverging = None
+        if partition.has_epochs and last_epoch >= 0:
+            epoch, end = partition.end_of_epoch(last_epoch)
+            if epoch < last_epoch or end < offset:
+                diverging = {"epoch": epoch, "endOffset": end}
+        if offset < partition.start or (diverging and diverging["endOffset"] < 0):
+            return told | {"errorCode": CODES["OFFSET_OUT_OF_RANGE"]}
         committed = asked.values["isolationLevel"] == READ_COMMITTED
         limit = max(min(room, wanted["partitionMaxBytes"]), 0)
-        data, end = partition.fetched(offset, committed=committed, room=limit)
+        if diverging is not None:
+            told["divergingEpoch"] = diverging
+            data, end = b"", offset
+        else:
+            data, end = partition.fetched(offset, committed=committed, room=limit)
         # The first records of an answer come in any case, or a client would never get large ones.
         if not is_first and len(data) > (room if partition.is_exact else limit):
             data = b""

@@ -9,8 +9,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfuzz.serve.cluster import Answer, Asked, Cluster, Refused, Values, remember
-from kfuzz.serve.written import CODES, Arrived, WrittenPartition
+from kfuzz.serve.cluster import CODES, NO_ERROR, Answer, Asked, Cluster, Refused, Values, remember
+from kfuzz.serve.written import Arrived, WrittenPartition
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
 
 __all__ = ["WRITES", "Producing"]
@@ -34,7 +34,6 @@ FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsets
 # The producer's id and epoch in the header of a batch.
 PRODUCER: Final = struct.Struct(">qh")
 
-NO_ERROR: Final = 0
 # After these errors, the records are in the log all the same.
 AFTER_APPEND: Final = [
     CODES[name] for name in ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NETWORK_EXCEPTION")
@@ -85,8 +84,7 @@ class Producing:
         # With acks 0 there is no answer, so a broker reports an error by closing the connection.
         if lost or (failed and not acks):
             raise Refused(WRITES, "the answer is lost, as asked for" if lost else "this cannot be written here")
-        answer = {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms}
-        return answer if acks else None, 0
+        return {"responses": topics} if acks else None, 0
 
     def _written(self, asked: Asked, one: Values, given: Values) -> Values:
         transactional_id, acks, data = asked.values["transactionalId"], asked.values["acks"], given["records"] or b""
@@ -103,8 +101,8 @@ class Producing:
         if acks not in (-1, 0, 1):
             error = CODES["INVALID_REQUIRED_ACKS"]
         elif not demanded or demanded in AFTER_APPEND:
-            name = one["name"] or self.cluster.topics.by_id[one["topicId"]].name
-            error = self._unregistered(asked, transactional_id, (name, given["index"]), data)
+            place = self.cluster.name_of(one), given["index"]
+            error = self._unregistered(asked, transactional_id, place, data)
             if not error:
                 told["baseOffset"], error = partition.append(data)
             error = error or demanded

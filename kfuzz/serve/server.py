@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
@@ -55,6 +56,7 @@ def shown_address(host: str, port: int | str) -> str:
 class Settings:
     """``port`` 0 means any free port. ``fetch_versions`` None means all that kfuzz knows.
 
+    ``brokers`` have ports of their own: the next ones, or any free ones.
     ``open_to_others`` must be set if ``host`` can be reached from other machines.
     """
 
@@ -62,10 +64,13 @@ class Settings:
     port: int = 0
     fetch_versions: Versions | None = None
     open_to_others: bool = False
+    brokers: int = 1
+    fetch_sessions: bool = False
+    api_versions_fallback: bool = False
 
 
 class Server:
-    """A broker that listens. Use it in an ``async with`` block; :attr:`host` and :attr:`port` say where it is.
+    """Brokers that listen. Use it in an ``async with`` block; :attr:`host` and :attr:`port` say where the first is.
 
     ``tell`` gets a sentence for the first connection that is closed for a kind of reason, and in the end how many more
     there were. Entering the block raises ``UsageError`` if the address cannot be used.
@@ -73,11 +78,13 @@ class Server:
 
     def __init__(self, topics: Topics, settings: Settings, *, tell: Tell = lambda sentence: None) -> None:
         self.broker = Broker(topics, fetch_versions=settings.fetch_versions)
+        self.broker.cluster.fetch_sessions = settings.fetch_sessions
+        self.broker.cluster.api_versions_fallback = settings.api_versions_fallback
         self.settings = settings
         self.tell = tell
         self.host = settings.host
         self.port = settings.port
-        self._server: asyncio.Server
+        self._servers: list[asyncio.Server] = []
         self._open: set[_Connection] = set()
         self._held_bytes = 0
 
@@ -90,11 +97,15 @@ class Server:
         family, address = await self._address()
         try:
             # asyncio would put words of its own around the system's.
-            listening = socket.create_server(address, family=family)
-            # Connections inherit this. Without it, each answer waits 40 ms for the client to acknowledge its size.
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._server = await asyncio.start_server(self._connected, sock=listening)
+            for node_id in range(1, self.settings.brokers + 1):
+                listening = socket.create_server((address, self.port and self.port + node_id - 1), family=family)
+                # Connections inherit this. Without it, each answer waits 40 ms for the client to acknowledge its size.
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connected = partial(self._connected, node_id)
+                self._servers.append(await asyncio.start_server(connected, sock=listening))
+                self.broker.cluster.ports[node_id] = listening.getsockname()[1]
         except (OSError, OverflowError) as error:
+            self._close()
             number = getattr(error, "errno", None)
             why = os.strerror(number) if number else str(error)
             if number == errno.EADDRINUSE:
@@ -102,21 +113,26 @@ class Server:
             raise UsageError(
                 f"port {self.port} of {self.host} cannot be opened: {why}; take another, or --port 0 for any free one"
             ) from None
-        self.host, self.port = self._server.sockets[0].getsockname()[:2]
+        self.host, self.port = self._servers[0].sockets[0].getsockname()[:2]
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._server.close()
+        self._close()
         tasks = [one.task for one in self._open]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
         for kind, count in self.report.reasons.items():
             if count > 1:
                 self.tell(f"{counted(count - 1, 'more connection')} closed: {kind}")
 
-    async def _address(self) -> tuple[int, tuple[str, int]]:
+    def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    async def _address(self) -> tuple[int, str]:
         """One address of the host. A name may have several, and each would get another free port."""
         host, port = self.settings.host, self.settings.port
         try:
@@ -126,9 +142,9 @@ class Server:
         family, _, _, _, (address, *_) = found[0]
         if not ipaddress.ip_address(address).is_loopback and not self.settings.open_to_others:
             raise UsageError(f"{host} lets other machines use this broker; add --yes if they may, or take 127.0.0.1")
-        return family, (str(address), port)
+        return family, str(address)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
         # A connection may be gone already.
         client = shown_address(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
@@ -139,10 +155,13 @@ class Server:
             return
         self._open.add(one)
         self.report.connections += 1
+        # Return the address that the client connected to. It may differ from the one we listen on.
+        host, port = (writer.get_extra_info("sockname") or (self.host, self.port))[:2]
+        caller = Caller(host, port, node_id)
         try:
             # A client may close its connection in the middle of a frame. That is no error.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._answer_all(one, reader, writer)
+                await self._answer_all(one, caller, reader, writer)
         except Refused as why:
             self._refuse(client, why)
         except asyncio.CancelledError:
@@ -151,6 +170,7 @@ class Server:
                 self._refuse(client, one.evicted)
         finally:
             self._forget(one)
+            self.broker.gone(caller)
             if one.evicted is not None or one.is_slow:
                 # Answers that the client does not take would stay in memory.
                 writer.transport.abort()
@@ -194,9 +214,9 @@ class Server:
                 return
             self._evict(min(others, key=lambda each: each.since), Refused(TOO_MUCH, "others need the memory"))
 
-    async def _answer_all(self, one: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Return the address that the client connected to. It may differ from the one we listen on.
-        caller = Caller(*writer.get_extra_info("sockname")[:2])
+    async def _answer_all(
+        self, one: _Connection, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while True:
             try:
                 async with asyncio.timeout(IDLE_S_MAX):
@@ -210,14 +230,16 @@ class Server:
                         raise Refused(WRONG_SIZE, f"a request of {size} bytes")
                     self._hold(one, size)
                     frame = await reader.readexactly(size)
-            data, wait_ms, mute_ms = self.broker.answer(frame, caller)
+            data, wait_ms, mute_ms, later = self.broker.answer(frame, caller)
             one.has_asked = True
             del frame
             # A client may send many requests ahead; the others get their turn in between.
             await asyncio.sleep(wait_ms / 1000)
+            if later is not None:
+                data = await later()
             self._hold(one, len(data or b""))
             if data is not None:
-                # In one piece: TCP may hold the second of two back until the client has confirmed the first, after 40 ms.
+                # In one piece: TCP may hold back a second one for 40 ms, until the client has confirmed the first.
                 writer.writelines((SIZE.pack(len(data)), data))
             del data
             with one.in_time("an answer is not taken"):

@@ -148,6 +148,11 @@ class Partition:
         """
         return [one for one in self.aborted if one.last_offset >= offset and one.first_offset < end]
 
+    def move(self, leader: int) -> None:
+        """Let another broker lead the partition, in a new epoch."""
+        self.leader, self.has_epochs = leader, True
+        self.leader_epoch += 1
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to ``epoch`` in the log, and the offset after it; -1 and -1 if it is unknown.
 
@@ -156,23 +161,24 @@ class Partition:
         if not self.has_epochs:
             return epoch, self.high_watermark
         begun = self._epochs()
-        if not begun or epoch < 0 or epoch > max(begun[-1][0], self.leader_epoch):
+        if epoch < 0 or epoch > begun[-1][0]:
             return -1, -1
-        if epoch >= begun[-1][0]:
-            return epoch if epoch == self.leader_epoch else begun[-1][0], self.end
+        if epoch == begun[-1][0]:
+            return epoch, self.end
         before = [one for one, _ in begun if one <= epoch]
-        after = next(first for one, first in begun if one > epoch)
-        return before[-1] if before else epoch, after
+        return before[-1] if before else epoch, next(first for one, first in begun if one > epoch)
 
     def _epochs(self) -> list[tuple[int, int]]:
-        """The leader epochs in the headers of the batches, each with its first offset."""
+        """The leader epochs in the headers of the batches, and the present one, each with its first offset."""
         begun: list[tuple[int, int]] = []
         for step in self.steps:
             for frame in headers(step.data):
                 if frame.magic == 2:
                     [epoch] = LEADER_EPOCH.unpack_from(step.data, frame.at + LEADER_EPOCH_AT)
                     if not begun or epoch > begun[-1][0]:
-                        begun.append((epoch, frame.base_offset))
+                        begun.append((max(epoch, 0), frame.base_offset))
+        if not begun or self.leader_epoch > begun[-1][0]:
+            begun.append((self.leader_epoch, self.end))
         return begun
 
 

@@ -7,19 +7,17 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
-from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker, encode_control
 from kfuzz.errors import RecordsError
 from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.topic import Topic as TopicSettings
 from kfuzz.records.stream import Append, ProducerState
+from kfuzz.serve.cluster import CODES
 from kfuzz.serve.topics import AbortedRange, Partition, Step
 
-__all__ = ["CODES", "WrittenPartition"]
+__all__ = ["WrittenPartition"]
 
-# Kafka's error codes by their names.
-CODES: Final = {name: code for code, name in ERROR_NAMES.items()}
 # The errors for findings; all others are INVALID_RECORD.
 REFUSALS: Final = {
     "crc-mismatch": "CORRUPT_MESSAGE",

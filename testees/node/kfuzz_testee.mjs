@@ -60,18 +60,18 @@ function headerKey(key) {
  * puts there is part of the answer, even if it throws later. `isRejection` says whether the library documents an
  * error for bad input. `library` is the package whose lines of source are shown.
  */
-export async function serve(handshake, operations, { library, isRejection }) {
+export async function serve(handshake, operations, about) {
   const fixed = { protocol: 'kfuzz-testee/1', language: 'javascript', outcomes: ['stalled', 'panic'] }
   say({ ...fixed, operations: Object.keys(operations), ...handshake })
   for (const line of lines()) {
-    const said = await answer(line, operations, library, isRejection)
+    const said = await answer(line, operations, about)
     // Let delayed work, such as an unhandled error event, run now so that it counts for this request.
     await new Promise(resolve => setImmediate(resolve))
     say(said)
   }
 }
 
-async function answer(line, operations, library, isRejection) {
+async function answer(line, operations, about) {
   let request
   try {
     request = JSON.parse(line)
@@ -88,13 +88,25 @@ async function answer(line, operations, library, isRejection) {
     await settled(operation(request, said))
     return { id, outcome: 'accepted', ...said }
   } catch (error) {
-    if (error instanceof Unsupported) return { id, outcome: 'unsupported', error: error.message }
-    if (error instanceof Stalled) return { id, outcome: 'stalled', error: error.message, ...said }
-    const panic = error instanceof WebAssembly.RuntimeError
-    const outcome = panic ? 'panic' : isRejection(error) ? 'rejected' : 'fault'
-    const at = sourceLine(error, library)
-    return { id, outcome, error: describe(error), ...(at && { at }), ...said }
+    return { id, ...outcomeOf(error, about), ...(error instanceof Unsupported ? {} : said) }
   }
+}
+
+/** What an error means for the protocol: the outcome, the text, and the line of source that threw the first cause. */
+export function outcomeOf(error, { library, isRejection }) {
+  if (error instanceof Unsupported) return { outcome: 'unsupported', error: error.message }
+  if (error instanceof Stalled) return { outcome: 'stalled', error: error.message }
+  const outcome = error instanceof WebAssembly.RuntimeError ? 'panic' : isRejection(error) ? 'rejected' : 'fault'
+  const first = firstCause(error)
+  const at = sourceLine(first, library)
+  const reason = first?.message === error?.message ? '' : ` (${describe(first)})`
+  return { outcome, error: describe(error) + reason, ...(at && { at }) }
+}
+
+/** Libraries wrap an error in others, and collect those of their retries. */
+function firstCause(error) {
+  const inner = error?.errors?.[0] ?? error?.cause
+  return inner instanceof Error ? firstCause(inner) : error
 }
 
 /** Wait for a promise. If nothing is left that could settle it, it is stalled: Node would end without a word. */
@@ -147,7 +159,8 @@ function* lines() {
   if (pieces.join('')) yield pieces.join('')
 }
 
-function say(message) {
+/** Write one line. */
+export function say(message) {
   let rest = Buffer.from(`${JSON.stringify(message)}\n`)
   while (rest.length) rest = rest.subarray(writeSync(1, rest))
 }

@@ -18,6 +18,8 @@ from kfuzz.vectors import KINDS, default_root, load_suite
 
 COUNTS = "records/v2/count/*"
 MESSAGES = ("messages/requests/heartbeat-request-*", "messages/responses/heartbeat-response-*")
+# For whole clients: a consumer and a producer.
+BOTH_WAYS = ("records/v2/count/of-*", "produce/contents/key-*")
 # The vectors that each testee is asked, and how many of them pass at least. No family needs seconds or a second start.
 ASKED = {
     "aiokafka": (("records/v2/produce/*",), 5),
@@ -31,16 +33,27 @@ ASKED = {
     "rskafka": ((COUNTS,), 1),
     "kafkajs": ((COUNTS,), 6),
     "platformatic-kafka": ((COUNTS,), 6),
+    "kafkajs-client": (BOTH_WAYS, 4),
+    "platformatic-kafka-client": (BOTH_WAYS, 12),
+    "rskafka-client": (BOTH_WAYS, 12),
+    "krafka-client": (BOTH_WAYS, 12),
 }
 # Others of their languages are quicker.
-SLOW = ("kafka-go", "kafka-protocol", "kafkajs")
+SLOW = (
+    "kafka-go",
+    "kafka-protocol",
+    "kafkajs",
+    "kafkajs-client",
+    "platformatic-kafka-client",
+    "rskafka-client",
+    "krafka-client",
+)
 GO_MODULES = {
     "franz-go": "github.com/twmb/franz-go",
     "kafka-go": "github.com/segmentio/kafka-go",
     "kafka-go-reader": "github.com/segmentio/kafka-go",
     "sarama": "github.com/IBM/sarama",
 }
-NPM_PACKAGES = {"kafkajs": "kafkajs", "platformatic-kafka": "@platformatic/kafka"}
 
 
 def pinned(testee: Testee) -> str:
@@ -53,11 +66,11 @@ def pinned(testee: Testee) -> str:
         (found,) = re.findall(line, (testee.folder / "go.mod").read_text(), re.MULTILINE)
         return str(found)
     if testee.language == "rust":
-        dependency = tomllib.loads((testee.folder / "Cargo.toml").read_text())["dependencies"][testee.name]
+        dependency = tomllib.loads((testee.folder / "Cargo.toml").read_text())["dependencies"][testee.library]
         text = dependency if isinstance(dependency, str) else dependency["version"]
         assert text.startswith("=")
         return str(text[1:])
-    return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][NPM_PACKAGES[testee.name]])
+    return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][testee.library])
 
 
 @pytest.mark.parametrize(

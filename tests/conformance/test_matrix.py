@@ -18,8 +18,8 @@ from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
 
 SEED = 7
-# A hundred vectors of these need a process each, or a client. test_serve_testees.py has the clients.
-SLOW = {"kafka-consumer", "kio", "librdkafka"}
+# A hundred vectors of these need a process each.
+SLOW = {"kio"}
 
 
 def sample(percent: int) -> list[str]:
@@ -34,8 +34,8 @@ def sample(percent: int) -> list[str]:
 def runs() -> Iterator[Any]:
     """Each testee with a part of the suite, and with all of it."""
     for testee in all_testees():
-        # The version of kcat is the system's, so its outcomes may be unknown.
-        if testee.name == "kcat":
+        # test_serve_testees.py has the whole clients.
+        if testee.kind == "client":
             continue
         marks = [pytest.mark.java] if testee.language == "java" else []
         is_quick = testee.language in ("", "python", "java") and testee.name not in SLOW

@@ -69,3 +69,56 @@ def test_an_error_of_a_module_of_node_that_is_passed_on_names_its_line(tmp_path:
     assert garbage["at"] == cut["at"]
     assert garbage["at"].startswith("node:zlib:")
     assert "at" not in other
+
+
+DRIVES = """
+import { drive } from %s
+const open = async ({ topic, offset }, inbox) => {
+  if (topic === 'cannot start') throw new TypeError('no broker')
+  for (let i = 0; i < 2; i++) inbox.put({ offset: String(Number(offset) + i) })
+  if (topic === 'fails') inbox.fail(new AggregateError([new Error('wraps', { cause: new RangeError('first') })], 'all'))
+  if (topic === 'repeats') {
+    let room
+    while (!room) room = inbox.put({ offset: '7' })
+    room.then(() => inbox.put({ offset: '8' }))
+  }
+  return () => console.log('closed')
+}
+const produce = async ({ records }) => { if (!records.length) throw new RangeError('nothing'); return records.length }
+const about = { library: 'toy', isRejection: error => error instanceof AggregateError }
+await drive({ version: '7' }, { open, produce }, about)
+"""
+
+
+def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_that_repeats(tmp_path: Path) -> None:
+    node = require_tool("node", "install Node 20")
+    script = tmp_path / "drive.mjs"
+    script.write_text(DRIVES % json.dumps(KIT.with_name("kfuzz_driver.mjs").as_uri()))
+
+    def asked(topic: str, *polls: int) -> list[dict[str, object]]:
+        polled = [{"do": "poll", "timeout_ms": timeout_ms} for timeout_ms in polls]
+        return [{"do": "open", "topic": topic, "offset": "5"}, *polled, {"do": "close"}]
+
+    lines = [
+        *asked("reads", 0, 5),
+        *asked("fails", 10_000, 10_000, 10_000),
+        *asked("cannot start", 10_000),
+        *asked("repeats", 0, 10_000),
+        *({"do": "produce", "records": records} for records in ([1, 2], [])),
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = subprocess.run([node, str(script)], input=text, capture_output=True, text=True, timeout=60, check=True)
+    hello, *answers = map(json.loads, done.stdout.splitlines())
+    assert hello == {"version": "7"}
+    two = {"records": [{"offset": "5"}, {"offset": "6"}]}
+    failed = {"outcome": "rejected", "error": "AggregateError: all (RangeError: first)"}
+    repeated = answers.pop(13)
+    assert len(repeated["records"]) == 1000
+    assert answers == [
+        *({}, two, {"records": []}, {}),
+        *({}, two, failed, failed, {}),
+        *({}, {"outcome": "fault", "error": "TypeError: no broker"}, {}),
+        *({}, {"records": [{"offset": "8"}]}, {}),
+        *({"sent": 2}, {"outcome": "fault", "error": "RangeError: nothing"}),
+    ]
+    assert done.stderr.count("closed") == 3

@@ -52,7 +52,7 @@ def test_some_families_are_as_expected(testee: Testee) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("testee", ["librdkafka", "kafka-consumer", "kcat"], indirect=True)
+@pytest.mark.parametrize("testee", [one.name for one in all_testees() if one.kind == "client"], indirect=True)
 def test_the_chosen_vectors_are_as_expected(testee: Testee) -> None:
     cases = cases_of(load_suite(kinds=KINDS), ("consumer",))
     found = judged(testee, cases, choose=True)

@@ -9,8 +9,7 @@ from serve.asking import asked, fed, fetch_of
 
 from kfuzz import records
 from kfuzz.serve import Broker, Topics
-from kfuzz.serve.cluster import Refused
-from kfuzz.serve.written import CODES
+from kfuzz.serve.cluster import CODES, Refused
 
 VERSION = 9
 

@@ -38,6 +38,13 @@ pub fn batches(request: &Request) -> Result<Vec<Batch>, BadRequest> {
     parsed.ok_or_else(|| BadRequest("batches have another form".into()))
 }
 
+/// The records of a `produce` request.
+pub fn records(request: &Request) -> Result<Vec<Record>, BadRequest> {
+    let records = request.get("records").and_then(Value::as_array);
+    let parsed: Option<Vec<Record>> = records.and_then(|records| records.iter().map(record).collect());
+    parsed.ok_or_else(|| BadRequest("records have another form".into()))
+}
+
 fn batch(json: &Value) -> Option<Batch> {
     let codec = json["compression"].as_str()?;
     Some(Batch {
@@ -60,7 +67,8 @@ fn batch(json: &Value) -> Option<Batch> {
 fn record(json: &Value) -> Option<Record> {
     let headers = json["headers"].as_array()?.iter().map(header);
     Some(Record {
-        offset: int64(&json["offset"])?,
+        // A record to produce has no offset yet.
+        offset: json.get("offset").map_or(Some(0), int64)?,
         timestamp: or_null(&json["timestamp"], int64)?,
         key: or_null(&json["key"], octets)?,
         value: or_null(&json["value"], octets)?,

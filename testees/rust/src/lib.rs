@@ -3,13 +3,13 @@
 //! A testee gives its handshake and a function that answers one request. See testees/README.md.
 
 pub mod contents;
+pub mod driver;
 
 use serde_json::{json, Map, Value};
 use sha2::{Digest, Sha256};
 use std::backtrace::Backtrace;
-use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::{env, panic};
 
 const LARGEST_HEX_VALUE_BYTES: usize = 64 * 1024;
@@ -24,10 +24,8 @@ pub type Request = Map<String, Value>;
 /// How the folder of the library's sources ends: `/name-1.2.3/`.
 static FOLDER: OnceLock<String> = OnceLock::new();
 
-thread_local! {
-    /// Message and place of the last panic. A panic hook cannot hand them to `catch_unwind`.
-    static PANIC: RefCell<(String, Option<String>)> = const { RefCell::new((String::new(), None)) };
-}
+/// Message and place of the last panic, in any thread. A panic hook cannot hand them to `catch_unwind`.
+static PANIC: Mutex<Option<(String, Option<String>)>> = Mutex::new(None);
 
 /// Answers requests until the input ends. `library` is the crate's name and version, which name its folder of sources.
 pub fn serve(
@@ -35,11 +33,7 @@ pub fn serve(
     library: (&str, &str),
     answer: impl Fn(&Request) -> Result<Value, BadRequest>,
 ) -> io::Result<()> {
-    FOLDER.get_or_init(|| format!("/{}-{}/", library.0, library.1));
-    // Crash output must not depend on the environment. Errors of the crate anyhow must have a stack.
-    env::set_var("RUST_BACKTRACE", "1"); // the referee finds the library's line in the stack of an abort
-    env::set_var("RUST_LIB_BACKTRACE", "1");
-    panic::set_hook(Box::new(remember_panic));
+    watch_panics(library);
     let mut input = BufReader::with_capacity(INPUT_BUFFER_BYTES, io::stdin());
     let mut output = BufWriter::new(io::stdout());
     writeln!(output, "{handshake}")?;
@@ -61,7 +55,7 @@ fn answer_line(line: &[u8], answer: &impl Fn(&Request) -> Result<Value, BadReque
         // The library's state is gone after a panic: each request makes its own.
         Ok(request) => match panic::catch_unwind(panic::AssertUnwindSafe(|| answer(&request))) {
             Ok(made) => (request.get("id").cloned(), made),
-            Err(_) => (request.get("id").cloned(), Ok(panicked())),
+            Err(_) => (request.get("id").cloned(), Ok(panicked().unwrap_or_default())),
         },
         Err(error) => (None, Err(BadRequest(error))),
     };
@@ -71,16 +65,29 @@ fn answer_line(line: &[u8], answer: &impl Fn(&Request) -> Result<Value, BadReque
     made
 }
 
-fn panicked() -> Value {
-    let (message, at) = PANIC.take();
-    with_place(json!({"outcome": "panic", "error": message}), at)
+/// Remembers panics from now on. `library` is the crate's name and version.
+fn watch_panics(library: (&str, &str)) {
+    FOLDER.get_or_init(|| format!("/{}-{}/", library.0, library.1));
+    // Crash output must not depend on the environment. Errors of the crate anyhow must have a stack.
+    env::set_var("RUST_BACKTRACE", "1"); // the referee finds the library's line in the stack of an abort
+    env::set_var("RUST_LIB_BACKTRACE", "1");
+    panic::set_hook(Box::new(remember_panic));
+}
+
+/// The outcome of the last panic, once.
+fn panicked() -> Option<Value> {
+    let (message, at) = PANIC.lock().ok()?.take()?;
+    Some(with_place(json!({"outcome": "panic", "error": message}), at))
 }
 
 fn remember_panic(info: &panic::PanicHookInfo) {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    PANIC.set((text.unwrap_or_else(|| "panic without a text".into()), place_in(&Backtrace::force_capture())));
+    let panic = (text.unwrap_or_else(|| "panic without a text".into()), place_in(&Backtrace::force_capture()));
+    if let Ok(mut last) = PANIC.lock() {
+        *last = Some(panic);
+    }
 }
 
 /// The innermost line of a stack that is inside the library, such as `src/records.rs:12`. It tells causes apart; the

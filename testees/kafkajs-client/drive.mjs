@@ -1,0 +1,94 @@
+// Drives kafkajs: its consumer in a group with `eachMessage`, and its producer.
+//
+// The library never checks a CRC. Headers are an object of names. zstd is missing: the codec that kafkajs names cannot be
+// compiled for Node 20.
+
+import { drive } from '../node/kfuzz_driver.mjs'
+import { Unsupported, bytesOf, installedVersion, recordJson } from '../node/kfuzz_testee.mjs'
+import { createRequire } from 'node:module'
+
+const require = createRequire(import.meta.url)
+const { CompressionCodecs, CompressionTypes, Kafka, KafkaJSError, Partitioners, logLevel } = require('kafkajs')
+const LZ4 = require('kafkajs-lz4')
+
+CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
+CompressionCodecs[CompressionTypes.LZ4] = new LZ4().codec
+
+const TYPE_OF_CODEC = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4' }
+const WAIT_MS = 5
+const RETRY = { initialRetryTime: 1, maxRetryTime: 1 }
+
+function client(address) {
+  return new Kafka({ clientId: 'kfuzz', brokers: [address], logLevel: logLevel.NOTHING, retry: RETRY })
+}
+
+async function open({ address, topic, isolation, offset }, inbox) {
+  const consumer = client(address).consumer({
+    groupId: topic,
+    maxWaitTimeInMs: WAIT_MS,
+    readUncommitted: isolation === 'read_uncommitted'
+  })
+  consumer.on(consumer.events.CRASH, ({ payload }) => inbox.fail(payload.error))
+  await consumer.connect()
+  await consumer.subscribe({ topic, fromBeginning: true })
+  // Positions are the caller's, so the group keeps none.
+  await consumer.run({ autoCommit: false, eachMessage: ({ message }) => inbox.put(messageJson(message)) })
+  if (offset !== '0') consumer.seek({ topic, partition: 0, offset })
+  return () => consumer.disconnect()
+}
+
+/** A header that is repeated has a list of values. */
+function messageJson({ offset, timestamp, key, value, headers = {} }) {
+  const pairs = Object.entries(headers).flatMap(([name, one]) => [one].flat().map(data => [name, data]))
+  return recordJson({ offset, timestamp, key, value, headers: pairs })
+}
+
+async function produce({ address, topic, compression, idempotent, transactional_id: transactionalId, records }) {
+  if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
+  const sent = {
+    topic,
+    compression: CompressionTypes[TYPE_OF_CODEC[compression]],
+    messages: records.map(({ timestamp, key, value, headers }) => {
+      return { partition: 0, timestamp, key: bytesOf(key), value: bytesOf(value), headers: headersOf(headers) }
+    })
+  }
+  const producer = client(address).producer({
+    idempotent,
+    ...(transactionalId && { transactionalId, maxInFlightRequests: 1 }),
+    createPartitioner: Partitioners.DefaultPartitioner
+  })
+  try {
+    await producer.connect()
+    if (transactionalId) {
+      const transaction = await producer.transaction()
+      await transaction.send(sent)
+      await transaction.commit()
+    } else {
+      await producer.send(sent)
+    }
+  } finally {
+    await producer.disconnect()
+  }
+  return records.length
+}
+
+function headersOf(pairs) {
+  const headers = Object.create(null)
+  for (const [name, hex] of pairs) {
+    if (typeof name !== 'string') throw new Unsupported('a header key that is not UTF-8')
+    headers[name] = Object.hasOwn(headers, name) ? [headers[name], bytesOf(hex)].flat() : bytesOf(hex)
+  }
+  return headers
+}
+
+await drive(
+  {
+    version: installedVersion(import.meta.url, 'kafkajs'),
+    produces: ['idempotent', 'transactions'],
+    codecs: Object.keys(TYPE_OF_CODEC),
+    checks_crc: false,
+    headers: 'map'
+  },
+  { open, produce },
+  { library: 'kafkajs', isRejection: error => error instanceof KafkaJSError }
+)

@@ -1,0 +1,92 @@
+// Kit for drivers in JavaScript: programs that drive one whole client, for testees/python/kfuzz_serving.py.
+//
+// testees/README.md describes the lines that a driver reads and writes. The client's program gives two functions (see `drive`). Nothing here does a step of the library: a consumer pushes
+// what it hands out into an `Inbox`, and polling only takes it from there.
+
+import { Unsupported, outcomeOf, say } from './kfuzz_testee.mjs'
+import { createInterface } from 'node:readline'
+
+// A library that repeats its records without an end must not fill the memory.
+const ROOM_RECORDS = 1000
+
+/** What a consumer has handed out so far. */
+class Inbox {
+  #records = []
+  #error
+  #isOpen = true
+  #arrived = () => {}
+  #taken = []
+
+  /** Give a record in its JSON form. Undefined if there is room for more, or a promise to wait for. */
+  put(record) {
+    if (!this.#isOpen) return
+    this.#records.push(record)
+    this.#arrived()
+    if (this.#records.length >= ROOM_RECORDS) return new Promise(resolve => this.#taken.push(resolve))
+  }
+
+  /** Give the error that ended the consumer. Only the first one counts. */
+  fail(error) {
+    this.#error ??= { error }
+    this.#arrived()
+  }
+
+  /** Take all records. If there are none, wait for one; then throw the error, if there is one. */
+  async take(timeoutMs) {
+    if (!this.#records.length && !this.#error) {
+      await new Promise(resolve => {
+        const timer = setTimeout(resolve, timeoutMs)
+        this.#arrived = () => resolve(clearTimeout(timer))
+      })
+    }
+    const records = this.#records.splice(0)
+    this.#release()
+    if (!records.length && this.#error) throw this.#error.error
+    return records
+  }
+
+  close() {
+    this.#isOpen = false
+    this.#release()
+  }
+
+  #release() {
+    for (const resolve of this.#taken.splice(0)) resolve()
+  }
+}
+
+/**
+ * Answer lines until the input ends. `hello` has the library's version, and other fields of the handshake.
+ *
+ * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox, and returns a function
+ * that closes it. `produce(request)` sends the records, and returns how many were acknowledged. Both may throw.
+ */
+export async function drive(hello, { open, produce }, about) {
+  say(hello)
+  let inbox
+  let opened
+  const tasks = {
+    open(request) {
+      const own = (inbox = new Inbox())
+      // Not awaited: a client that cannot start must be seen by polling.
+      opened = open(request, own).catch(error => own.fail(error))
+    },
+    poll: async ({ timeout_ms: timeoutMs }) => ({ records: await inbox.take(timeoutMs) }),
+    async close() {
+      inbox.close()
+      const close = await opened
+      await close?.()
+    },
+    produce: async request => ({ sent: await produce(request) })
+  }
+  for await (const line of createInterface({ input: process.stdin })) {
+    const request = JSON.parse(line)
+    try {
+      say((await tasks[request.do](request)) ?? {})
+    } catch (error) {
+      say(outcomeOf(error, about))
+    }
+  }
+  // A client that cannot be closed must not keep this process.
+  process.exit()
+}

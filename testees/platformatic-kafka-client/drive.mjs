@@ -1,0 +1,86 @@
+// Drives @platformatic/kafka: the stream of its consumer with offsets of the caller's, and its producer.
+//
+// The library reads magic 2 only and checks no CRC. zstd is missing because it depends on Node's version: Node 20 lacks it.
+
+import { drive } from '../node/kfuzz_driver.mjs'
+import { bytesOf, installedVersion, recordJson } from '../node/kfuzz_testee.mjs'
+import {
+  Consumer,
+  FetchIsolationLevels,
+  GenericError,
+  MessagesStreamModes,
+  ProduceAcks,
+  Producer
+} from '@platformatic/kafka'
+
+const WAIT_MS = 5
+
+function options(address) {
+  return { clientId: 'kfuzz', bootstrapBrokers: [address], retryDelay: 1 }
+}
+
+async function open({ address, topic, isolation, offset }, inbox) {
+  const consumer = new Consumer({ ...options(address), groupId: topic })
+  const stream = await consumer.consume({
+    topics: [topic],
+    mode: MessagesStreamModes.MANUAL,
+    offsets: [{ topic, partition: 0, offset: BigInt(offset) }],
+    isolationLevel: FetchIsolationLevels[isolation.toUpperCase()],
+    maxWaitTime: WAIT_MS,
+    autocommit: false
+  })
+  stream.on('error', error => inbox.fail(error))
+  stream.on('data', async message => {
+    const room = inbox.put(recordJson({ ...message, headers: [...message.headers] }))
+    if (!room) return
+    stream.pause()
+    await room
+    stream.resume()
+  })
+  return () => consumer.close(true)
+}
+
+async function produce({ address, topic, compression, idempotent, transactional_id: transactionalId, records }) {
+  const messages = records.map(({ timestamp, key, value, headers }) => ({
+    topic,
+    partition: 0,
+    timestamp: BigInt(timestamp),
+    key: bytesOf(key) ?? undefined,
+    value: bytesOf(value) ?? undefined,
+    headers: new Map(headers.map(([name, hex]) => [nameBytes(name), bytesOf(hex)]))
+  }))
+  const producer = new Producer({
+    ...options(address),
+    idempotent: idempotent || Boolean(transactionalId),
+    ...(transactionalId && { transactionalId })
+  })
+  try {
+    const sent = { messages, compression, acks: ProduceAcks.ALL }
+    if (transactionalId) {
+      const transaction = await producer.beginTransaction()
+      await transaction.send(sent)
+      await transaction.commit()
+    } else {
+      await producer.send(sent)
+    }
+  } finally {
+    await producer.close()
+  }
+  return records.length
+}
+
+function nameBytes(name) {
+  return typeof name === 'string' ? Buffer.from(name) : Buffer.from(name.hex, 'hex')
+}
+
+await drive(
+  {
+    version: installedVersion(import.meta.url, '@platformatic/kafka'),
+    produces: ['idempotent', 'transactions'],
+    magic: [2],
+    codecs: ['none', 'gzip', 'snappy', 'lz4'],
+    checks_crc: false
+  },
+  { open, produce },
+  { library: '@platformatic/kafka', isRejection: error => GenericError.isGenericError(error) }
+)

@@ -1,0 +1,121 @@
+//! Drives rskafka: its `StreamConsumer`, and `PartitionClient::produce`.
+//!
+//! The library reads magic 2 only. It always asks for committed records, has no groups, and produces without ids.
+
+use futures::StreamExt;
+use kfuzz_testee::contents::Record as Given;
+use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
+use kfuzz_testee::{record_json, rejected, unsupported};
+use rskafka::chrono::{DateTime, LocalResult, TimeZone, Utc};
+use rskafka::client::consumer::{StartOffset, StreamConsumerBuilder};
+use rskafka::client::error::Error;
+use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
+use rskafka::client::ClientBuilder;
+use rskafka::record::{Record, RecordAndOffset};
+use rskafka::BackoffConfig;
+use serde_json::{json, Value};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::task::{block_in_place, JoinHandle};
+
+const WAIT_MS: i32 = 5;
+const RETRY: Duration = Duration::from_millis(1);
+
+fn main() -> io::Result<()> {
+    let hello = json!({
+        "produces": [], "magic": [2], "headers": "map",
+        "timestamps": {
+            "low": DateTime::<Utc>::MIN_UTC.timestamp_millis().to_string(),
+            "high": DateTime::<Utc>::MAX_UTC.timestamp_millis().to_string(),
+            "resolution_ms": 1,
+        },
+    });
+    drive(("rskafka", env!("LIBRARY_VERSION")), hello, Driver { runtime: Runtime::new()?, consumer: None })
+}
+
+struct Driver {
+    runtime: Runtime,
+    consumer: Option<JoinHandle<()>>,
+}
+
+impl Client for Driver {
+    fn open(&mut self, asked: Open, inbox: Inbox) {
+        self.consumer = Some(self.runtime.spawn(async move {
+            if let Err(error) = consume(asked, &inbox).await {
+                inbox.end(rejected(error));
+            }
+        }));
+    }
+
+    fn close(&mut self) {
+        if let Some(consumer) = self.consumer.take() {
+            consumer.abort();
+            self.runtime.block_on(consumer).ok();
+        }
+    }
+
+    fn produce(&mut self, asked: Produce) -> Value {
+        let records: Vec<Record> = match asked.records.into_iter().map(expressed).collect() {
+            Ok(records) => records,
+            Err(reason) => return unsupported(reason),
+        };
+        let compression = match asked.compression.as_str() {
+            "none" => Compression::NoCompression,
+            "gzip" => Compression::Gzip,
+            "snappy" => Compression::Snappy,
+            "lz4" => Compression::Lz4,
+            "zstd" => Compression::Zstd,
+            other => return unsupported(format!("the codec {other}")),
+        };
+        let sent = self.runtime.block_on(async {
+            let partition = partition_of(asked.address, asked.topic).await?;
+            partition.produce(records, compression).await
+        });
+        sent.map_or_else(rejected, |offsets| json!({"sent": offsets.len()}))
+    }
+}
+
+async fn partition_of(address: String, topic: String) -> Result<PartitionClient, Error> {
+    let backoff = BackoffConfig { init_backoff: RETRY, max_backoff: RETRY, ..BackoffConfig::default() };
+    let client = ClientBuilder::new(vec![address]).backoff_config(backoff).build().await?;
+    client.partition_client(topic, 0, UnknownTopicHandling::Error).await
+}
+
+async fn consume(asked: Open, inbox: &Inbox) -> Result<(), Error> {
+    let partition = Arc::new(partition_of(asked.address, asked.topic).await?);
+    let start = StartOffset::At(asked.offset);
+    let mut stream = StreamConsumerBuilder::new(partition, start).with_max_wait_ms(WAIT_MS).build();
+    while let Some(next) = stream.next().await {
+        let (record, _) = next?;
+        if !block_in_place(|| inbox.put(shown(record))) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn shown(RecordAndOffset { record, offset }: RecordAndOffset) -> Value {
+    let headers = record.headers.iter().map(|(key, value)| (key.as_str(), Some(value.as_slice())));
+    let timestamp = record.timestamp.timestamp_millis();
+    record_json(offset, timestamp, record.key.as_deref(), record.value.as_deref(), headers)
+}
+
+/// The record in the library's own type, or what this type cannot express.
+fn expressed(given: Given) -> Result<Record, &'static str> {
+    let timestamp = given.timestamp.ok_or("a record has a timestamp")?;
+    let LocalResult::Single(timestamp) = Utc.timestamp_millis_opt(timestamp) else {
+        return Err("the timestamp is out of range");
+    };
+    let count = given.headers.len();
+    let mut headers = std::collections::BTreeMap::new();
+    for (key, value) in given.headers {
+        let key = String::from_utf8(key).map_err(|_| "a header's key must be UTF-8")?;
+        headers.insert(key, value.ok_or("a header's value cannot be null")?);
+    }
+    if headers.len() < count {
+        return Err("a header cannot be repeated");
+    }
+    Ok(Record { key: given.key, value: given.value, headers, timestamp })
+}

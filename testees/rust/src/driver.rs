@@ -1,0 +1,149 @@
+//! Kit for drivers in Rust: programs that drive one whole client, for testees/python/kfuzz_serving.py.
+//!
+//! testees/README.md describes the lines that a driver reads and writes. The client's program implements [`Client`]. Nothing here does a step of the library: a consumer hands out its
+//! records through an [`Inbox`], and polling only takes them from there.
+
+use crate::contents::{self, Record};
+use crate::{panicked, text, watch_panics, BadRequest, Request};
+use serde_json::{json, Value};
+use std::io::{self, Write};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::time::Duration;
+
+/// A library that repeats its records without an end must not fill the memory.
+const ROOM_RECORDS: usize = 1000;
+
+/// Where a consumer hands out its records, as [`crate::record_json`] makes them.
+pub struct Inbox(SyncSender<Value>);
+
+impl Inbox {
+    /// Hands out a record, and blocks while there is no room. False if the consumer is to be closed.
+    pub fn put(&self, record: Value) -> bool {
+        self.0.send(record).is_ok()
+    }
+
+    /// Hands out how the consumer ended, such as [`crate::rejected`] makes it. There is nothing after it.
+    pub fn end(&self, outcome: Value) {
+        self.0.send(outcome).ok();
+    }
+}
+
+/// A consumer to open: partition 0 of a topic, from an offset on.
+pub struct Open {
+    pub address: String,
+    pub topic: String,
+    pub read_committed: bool,
+    pub offset: i64,
+}
+
+/// Records to send to partition 0 of a topic. Their offsets are 0.
+pub struct Produce {
+    pub address: String,
+    pub topic: String,
+    pub compression: String,
+    pub idempotent: bool,
+    pub transactional_id: Option<String>,
+    pub records: Vec<Record>,
+}
+
+pub trait Client {
+    /// Starts a consumer, and does not wait for it.
+    fn open(&mut self, asked: Open, inbox: Inbox);
+
+    /// Closes the consumer, as its users do. Its inbox takes nothing more.
+    fn close(&mut self);
+
+    /// Sends the records; `{"sent": 3}` when all are acknowledged, or an outcome.
+    fn produce(&mut self, asked: Produce) -> Value;
+}
+
+/// Answers lines until the input ends. `library` is the crate's name and version, which name its folder of sources.
+/// `hello` has other fields of the handshake.
+pub fn drive(library: (&str, &str), mut hello: Value, mut client: impl Client) -> io::Result<()> {
+    watch_panics(library);
+    hello["version"] = library.1.into();
+    say(hello)?;
+    let mut given = Given { records: None, end: None };
+    for line in io::stdin().lines() {
+        let line = line?;
+        let answer = serde_json::from_str::<Request>(&line).map_err(|error| BadRequest(error.to_string()));
+        say(answer
+            .and_then(|request| done(&request, &mut client, &mut given))
+            .unwrap_or_else(|BadRequest(why)| json!({"outcome": "fault", "error": format!("BadRequest: {why}")})))?;
+    }
+    Ok(())
+}
+
+fn done(request: &Request, client: &mut impl Client, given: &mut Given) -> Result<Value, BadRequest> {
+    match text(request, "do")? {
+        "open" => {
+            let (inbox, records) = sync_channel(ROOM_RECORDS);
+            *given = Given { records: Some(records), end: None };
+            client.open(opened(request)?, Inbox(inbox));
+            Ok(json!({}))
+        }
+        "poll" => {
+            let timeout_ms = request.get("timeout_ms").and_then(Value::as_f64).unwrap_or(0.0);
+            Ok(given.take(Duration::from_secs_f64(timeout_ms / 1e3)))
+        }
+        "close" => {
+            given.records = None;
+            client.close();
+            Ok(json!({}))
+        }
+        "produce" => Ok(client.produce(produced(request)?)),
+        other => Err(BadRequest(format!("do {other}"))),
+    }
+}
+
+/// What the consumer has handed out.
+struct Given {
+    records: Option<Receiver<Value>>,
+    end: Option<Value>,
+}
+
+impl Given {
+    /// All that is there; if there is nothing, wait for it.
+    fn take(&mut self, timeout: Duration) -> Value {
+        let mut taken = Vec::new();
+        if let (Some(records), None) = (&self.records, &self.end) {
+            let first = records.recv_timeout(timeout).ok();
+            for one in first.into_iter().chain(records.try_iter()) {
+                if one.get("outcome").is_some() {
+                    self.end = Some(one);
+                } else {
+                    taken.push(one);
+                }
+            }
+        }
+        // A task that panics hands out nothing more, and says so to nobody.
+        let ended = if taken.is_empty() { panicked().or(self.end.take()) } else { None };
+        ended.unwrap_or_else(|| json!({"records": taken}))
+    }
+}
+
+fn opened(request: &Request) -> Result<Open, BadRequest> {
+    Ok(Open {
+        address: text(request, "address")?.into(),
+        topic: text(request, "topic")?.into(),
+        read_committed: text(request, "isolation")? == "read_committed",
+        offset: text(request, "offset")?.parse().map_err(|_| BadRequest("offset must be a number".into()))?,
+    })
+}
+
+fn produced(request: &Request) -> Result<Produce, BadRequest> {
+    Ok(Produce {
+        address: text(request, "address")?.into(),
+        topic: text(request, "topic")?.into(),
+        compression: text(request, "compression")?.into(),
+        idempotent: request.get("idempotent").and_then(Value::as_bool).unwrap_or(false),
+        transactional_id: request.get("transactional_id").and_then(Value::as_str).map(String::from),
+        records: contents::records(request)?,
+    })
+}
+
+fn say(message: Value) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{message}")?;
+    output.flush()
+}

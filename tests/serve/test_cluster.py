@@ -1,0 +1,298 @@
+"""What can be asked of the brokers: sessions, limits, throttling, the version fallback, leaders that move, epochs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from serve.asking import Client, asked, fed, fetch_of, request, run, topics
+
+from kfuzz import records
+from kfuzz.serve import Broker, Server, Settings, Topics
+from kfuzz.serve.cluster import CODES, Caller
+from kfuzz.serve.feeding import done
+
+ONE, TWO = Caller("127.0.0.1", 1, 1), Caller("127.0.0.1", 2, 2)
+
+
+def batch(offset: int, value: bytes = b"v", epoch: int = 0) -> bytes:
+    return records.encode(
+        [records.RecordBatch(offset, offset, [records.Record(offset, 1, b"k", value)], partition_leader_epoch=epoch)]
+    )
+
+
+def fetch(
+    broker: Broker, wanted: list[tuple[str, int]], caller: Caller = ONE, version: int = 12, **values: Any
+) -> dict[str, Any]:
+    limit = values.pop("partitionMaxBytes", 1 << 20)
+    more = values.pop("partition", {})
+    given = [
+        {"topic": name, "partitions": [{"partition": 0, "fetchOffset": offset, "partitionMaxBytes": limit, **more}]}
+        for name, offset in wanted
+    ]
+    return asked(broker, "Fetch", version, {"topics": given, **values}, caller)
+
+
+def first(got: dict[str, Any]) -> dict[str, Any]:
+    partition: dict[str, Any] = got["responses"][0]["partitions"][0]
+    return partition
+
+
+def with_topics(*lines: dict[str, Any]) -> Broker:
+    broker = Broker(Topics())
+    broker.cluster.ports = {1: 1, 2: 2, 3: 3}
+    assert not [one for one in fed(broker.cluster, *lines) if "error" in one]
+    return broker
+
+
+# -- limits
+
+
+def test_the_limits_of_a_fetch_cut_a_log_but_never_its_first_batch() -> None:
+    small, large = batch(0), batch(1, b"x" * 500)
+    broker = with_topics({"topic": "t", "steps": [(small + large).hex()]}, {"topic": "u", "steps": [small.hex()]})
+
+    def sizes(offset: int, limit: int, whole: int = 1 << 20) -> list[int]:
+        got = fetch(broker, [("t", offset), ("u", 0)], partitionMaxBytes=limit, maxBytes=whole)["responses"]
+        return [len(one["partitions"][0]["records"]) for one in got]
+
+    both = len(small) + len(large)
+    assert sizes(0, 1 << 20) == [both, len(small)]
+    # The second batch is cut, as a broker cuts it.
+    assert sizes(0, len(small) + 100) == [len(small) + 100, len(small)]
+    assert sizes(0, 1) == [len(small), 0]
+    # Too large for the limit, but the first of the answer.
+    assert sizes(1, 100) == [len(large), len(small)]
+    assert sizes(0, 1 << 20, both) == [both, 0]
+
+
+def test_a_written_log_is_served_from_the_batch_with_the_offset_and_in_parts() -> None:
+    broker = with_topics({"topic": "t", "produce": True})
+    for _ in range(3):
+        part = {"index": 0, "records": batch(0)}
+        asked(broker, "Produce", 9, {"acks": 1, "topicData": [{"name": "t", "partitionData": [part]}]}, ONE)
+    size = len(batch(0))
+    got = [len(first(fetch(broker, [("t", offset)]))["records"]) for offset in (0, 1, 2, 3)]
+    assert got == [3 * size, 2 * size, size, 0]
+    assert len(first(fetch(broker, [("t", 0)], partitionMaxBytes=size + 10))["records"]) == size + 10
+
+
+@pytest.mark.parametrize("form", ["hex", "steps"])
+def test_one_answer_is_cut_on_demand(form: str) -> None:
+    data = (batch(0) + batch(1)).hex()
+    broker = with_topics({"topic": "t", form: data if form == "hex" else [data], "cut_bytes": 100})
+    assert [len(first(fetch(broker, [("t", 0)]))["records"]) for _ in range(2)] == [100, len(data) // 2]
+    fed(broker.cluster, {"topic": "t", "cut_bytes": 5})
+    assert len(first(fetch(broker, [("t", 0)]))["records"]) == 5
+
+
+# -- how the brokers behave
+
+
+def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer() -> None:
+    async def scenario(server: Server) -> None:
+        fed_to(server, {"broker": {"throttle_ms": 50}})
+        async with Client(server) as client:
+            began = time.monotonic()
+            got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 0))
+            assert got["throttleTimeMs"] == 50
+            await client.ask("ApiVersions", 0, {})
+            assert time.monotonic() - began >= 0.05
+
+    assert run(scenario) == []
+
+
+def fed_to(server: Server, *lines: dict[str, Any]) -> list[dict[str, Any]]:
+    """Like ``fed``, inside a running event loop."""
+    return [done(server.broker.cluster, json.dumps(line).encode()) for line in lines]
+
+
+def test_an_older_broker_answers_api_versions_in_version_0_and_the_client_asks_again() -> None:
+    broker = Broker(topics())
+    broker.cluster.api_versions_fallback = True
+    caller = Caller("127.0.0.1", 1)
+
+    def body(version: int) -> bytes:
+        data = broker.answer(request("ApiVersions", version, {}), caller).data
+        assert data is not None
+        return data[4:]
+
+    refusal = bytes.fromhex("0023 00000001 0012 0000 0003")
+    assert body(4) == refusal
+    assert body(4) == refusal
+    assert body(3)[:2] == bytes(2)
+    # A client whose newest version is 3 falls back once, too.
+    caller = Caller("127.0.0.1", 1)
+    assert (body(3), body(3)[:2], body(0)[:2]) == (refusal, bytes(2), bytes(2))
+    keys = asked(broker, "ApiVersions", 3, {}, caller)["apiKeys"]
+    assert [one["maxVersion"] for one in keys if one["apiKey"] == 18] == [3]
+
+
+# -- fetch sessions
+
+
+def session_of(broker: Broker, *names: str) -> int:
+    got = fetch(broker, [(name, 0) for name in names], sessionEpoch=0)
+    number: int = got["sessionId"]
+    return number
+
+
+def test_a_fetch_session_tells_only_what_is_new() -> None:
+    broker = with_topics(
+        {"topic": "a", "steps": [batch(0).hex()]}, {"topic": "b", "produce": True}, {"broker": {"fetch_sessions": True}}
+    )
+    session = session_of(broker, "a", "b")
+    assert session > 0
+
+    def told(epoch: int, *wanted: tuple[str, int], **values: Any) -> list[str]:
+        got = fetch(broker, list(wanted), sessionId=session, sessionEpoch=epoch, **values)
+        assert (got["errorCode"], got["sessionId"]) == (0, session)
+        return [one["topic"] for one in got["responses"]]
+
+    assert told(1) == ["a"]  # It has records at the offset that the session knows.
+    assert told(2, ("a", 1)) == []
+    part = {"index": 0, "records": batch(0)}
+    asked(broker, "Produce", 9, {"acks": 1, "topicData": [{"name": "b", "partitionData": [part]}]}, ONE)
+    assert told(3) == ["b"]
+    assert told(4, ("a", 0), ("b", 1)) == ["a"]
+    assert told(5, forgottenTopicsData=[{"topic": "a", "partitions": [0]}]) == []
+    assert told(6, ("a", 1)) == ["a"]  # New in the session again.
+    assert told(7, ("none", 0)) == ["none"]
+
+
+def test_a_session_that_is_not_there_or_asked_out_of_order_is_refused() -> None:
+    broker = with_topics({"topic": "a", "hex": batch(0).hex()})
+    assert session_of(broker, "a") == 0
+    broker.cluster.fetch_sessions = True
+    session = session_of(broker, "a")
+    assert fetch(broker, [], sessionId=session, sessionEpoch=2)["errorCode"] == CODES["INVALID_FETCH_SESSION_EPOCH"]
+    assert fetch(broker, [], sessionId=99, sessionEpoch=1)["errorCode"] == CODES["FETCH_SESSION_ID_NOT_FOUND"]
+    closed = fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=-1)
+    assert (closed["errorCode"], closed["sessionId"], len(closed["responses"])) == (0, 0, 1)
+    assert fetch(broker, [], sessionId=session, sessionEpoch=1)["errorCode"] == CODES["FETCH_SESSION_ID_NOT_FOUND"]
+
+
+def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfuzz.serve.fetching.ELEMENTS_MAX", 3)
+    broker = with_topics({"topic": "a", "hex": ""}, {"topic": "b", "hex": ""}, {"broker": {"fetch_sessions": True}})
+    old, new = session_of(broker, "a", "b"), session_of(broker, "a", "b")
+    assert [fetch(broker, [], sessionId=one, sessionEpoch=1)["errorCode"] for one in (old, new)] == [70, 0]
+
+
+# -- leaders and coordinators
+
+
+def test_a_moved_partition_is_led_by_another_broker_in_a_new_epoch() -> None:
+    broker = with_topics({"topic": "t", "produce": True})
+    assert fed(broker.cluster, {"move": "t", "to": 2}) == [{"topic": "t", "leader": 2, "leader_epoch": 1}]
+    told = asked(broker, "Metadata", 12, {"topics": None}, ONE)
+    assert [(one["nodeId"], one["port"]) for one in told["brokers"]] == [(1, 1), (2, 2), (3, 3)]
+    [partition] = told["topics"][0]["partitions"]
+    assert (partition["leaderId"], partition["leaderEpoch"], partition["isrNodes"]) == (2, 1, [1, 2, 3])
+    assert [first(fetch(broker, [("t", 0)], one))["errorCode"] for one in (ONE, TWO)] == [6, 0]
+    part = {"name": "t", "partitionData": [{"index": 0, "records": batch(0)}]}
+    for caller, error in ((ONE, 6), (TWO, 0)):
+        got = asked(broker, "Produce", 9, {"acks": 1, "topicData": [part]}, caller)["responses"][0]
+        assert got["partitionResponses"][0]["errorCode"] == error
+    stale = [
+        first(fetch(broker, [("t", 0)], TWO, partition={"currentLeaderEpoch": one}))["errorCode"] for one in (0, 2)
+    ]
+    assert stale == [CODES["FENCED_LEADER_EPOCH"], CODES["UNKNOWN_LEADER_EPOCH"]]
+    [stored] = records.decode(first(fetch(broker, [("t", 0)], TWO))["records"])
+    assert stored.partition_leader_epoch == 1
+
+
+def test_a_moved_coordinator_is_found_and_the_others_refuse() -> None:
+    broker = with_topics({"coordinator": "g", "to": 2}, {"coordinator": "x", "to": 3})
+    found = asked(broker, "FindCoordinator", 4, {"coordinatorKeys": ["g", "x", "other"]}, ONE)["coordinators"]
+    assert [one["nodeId"] for one in found] == [2, 3, 1]
+    join = {"groupId": "g", "protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+    assert [asked(broker, "JoinGroup", 5, join, one)["errorCode"] for one in (ONE, TWO)] == [16, 0]
+    assert asked(broker, "InitProducerId", 4, {"transactionalId": "x"}, ONE)["errorCode"] == 16
+    assert (
+        asked(broker, "EndTxn", 3, {"transactionalId": "x", "producerId": 1, "producerEpoch": 0}, ONE)["errorCode"]
+        == 16
+    )
+    assert (
+        asked(broker, "OffsetFetch", 8, {"groups": [{"groupId": "g", "topics": None}]}, ONE)["groups"][0]["errorCode"]
+        == 16
+    )
+
+
+@pytest.mark.parametrize(
+    "line", [{"move": "t", "to": 4}, {"move": "no", "to": 1}, {"coordinator": "g", "to": 0}, {"broker": {"x": 1}}]
+)
+def test_a_wrong_command_changes_nothing(line: dict[str, Any]) -> None:
+    broker = with_topics({"topic": "t", "hex": ""})
+    assert list(fed(broker.cluster, line)[0]) == ["error"]
+    assert (broker.cluster.topics.by_name["t"].partitions[0].leader, broker.cluster.coordinators) == (1, {})
+
+
+def test_three_brokers_are_ready_at_once_and_each_answers_for_itself() -> None:
+    async def scenario() -> None:
+        began = time.monotonic()
+        async with Server(topics(), Settings(brokers=3)) as server:
+            # In a quiet process it takes some milliseconds.
+            assert time.monotonic() - began < 5
+            ports = server.broker.cluster.ports
+            assert len(set(ports.values())) == len(ports) == 3
+            name = next(iter(server.broker.cluster.topics)).name
+            errors = []
+            for node, port in ports.items():
+                reader, writer = await asyncio.open_connection(server.host, port)
+                client = Client(server)
+                client.reader, client.writer = reader, writer
+                told = await client.ask("Metadata", 12, {"topics": []})
+                assert {one["nodeId"]: one["port"] for one in told["brokers"]} == ports
+                fed_to(server, {"move": name, "to": node})
+                errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
+                writer.close()
+            assert errors == [0, 0, 0]
+
+    asyncio.run(scenario())
+
+
+# -- epochs
+
+
+def epoch_end(broker: Broker, epoch: int, current: int = -1) -> tuple[int, int, int]:
+    partition = {"partition": 0, "currentLeaderEpoch": current, "leaderEpoch": epoch}
+    got = asked(broker, "OffsetForLeaderEpoch", 4, {"topics": [{"topic": "t", "partitions": [partition]}]}, ONE)
+    [one] = got["topics"][0]["partitions"]
+    return one["errorCode"], one["leaderEpoch"], one["endOffset"]
+
+
+def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None:
+    old = (batch(0, epoch=1) + batch(1, epoch=1) + batch(2, epoch=1)).hex()
+    new = (batch(0, epoch=1) + batch(1, b"other", epoch=3)).hex()
+    broker = with_topics({"topic": "t", "hex": old, "leader_epoch": 1})
+    assert epoch_end(broker, 1) == (0, 1, 3)
+    fed(broker.cluster, {"topic": "t", "hex": new, "leader_epoch": "4"})
+    assert [epoch_end(broker, epoch) for epoch in range(-1, 6)] == [
+        (0, -1, -1),
+        (0, 0, 0),
+        (0, 1, 1),
+        (0, 1, 1),
+        (0, 3, 2),
+        (0, 4, 2),
+        (0, -1, -1),
+    ]
+    assert epoch_end(broker, 1, current=1)[0] == CODES["FENCED_LEADER_EPOCH"]
+
+    def diverging(offset: int, epoch: int) -> tuple[int, int, int, bool]:
+        got = first(fetch(broker, [("t", offset)], partition={"lastFetchedEpoch": epoch}))
+        where = got.get("divergingEpoch", {"epoch": -1, "endOffset": -1})
+        return got["errorCode"], where["epoch"], where["endOffset"], bool(got["records"])
+
+    assert diverging(3, 1) == (0, 1, 1, False)
+    assert diverging(1, 1) == (0, -1, -1, True)
+    assert diverging(3, 9)[0] == CODES["OFFSET_OUT_OF_RANGE"]
+
+
+def test_the_epochs_of_vectors_send_nobody_back() -> None:
+    broker = with_topics({"topic": "t", "hex": batch(0, epoch=7).hex()})
+    assert epoch_end(broker, 7, current=7) == (0, 7, 1)
+    assert first(fetch(broker, [("t", 0)], partition={"lastFetchedEpoch": 9, "currentLeaderEpoch": 7}))["records"]

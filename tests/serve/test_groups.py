@@ -1,0 +1,128 @@
+"""Consumer groups of the classic kind: members wait for each other, and each gets what the leader says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from serve.asking import HERE, Client, asked, fed, request, run
+
+from kfuzz.serve import Broker, Server, Topics
+from kfuzz.serve import cluster as serving
+
+BOTH = [{"name": "range", "metadata": b"r"}, {"name": "sticky", "metadata": b"s"}]
+
+
+async def join(client: Client, member_id: str = "", protocols: Any = BOTH, **more: Any) -> dict[str, Any]:
+    values = {"groupId": "g", "memberId": member_id, "protocolType": "consumer", "protocols": protocols}
+    return await client.ask("JoinGroup", 5, values | more)
+
+
+async def sync(client: Client, joined: dict[str, Any], assignments: Any = ()) -> dict[str, Any]:
+    return await client.ask("SyncGroup", 3, _as(joined) | {"assignments": list(assignments)})
+
+
+def _as(joined: dict[str, Any]) -> dict[str, Any]:
+    return {"groupId": "g", "generationId": joined["generationId"], "memberId": joined["memberId"]}
+
+
+def test_two_members_share_a_group_and_one_that_goes_leaves_it_to_the_other() -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as one:
+            first = await join(one)
+            assert (first["leader"], len(first["members"])) == (first["memberId"], 1)
+            given = [{"memberId": first["memberId"], "assignment": b"all"}]
+            assert (await sync(one, first, given))["assignment"] == b"all"
+            assert (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] == 0
+            async with Client(server) as two:
+                waiting = asyncio.create_task(join(two, protocols=BOTH[1:]))
+                while (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] != 27:
+                    await asyncio.sleep(0)
+                again = await join(one, first["memberId"])
+                second = await waiting
+                assert again["generationId"] == second["generationId"] == 2
+                # Both have it.
+                assert (again["protocolName"], second["leader"], second["members"]) == ("sticky", again["memberId"], [])
+                assert [each["metadata"] for each in again["members"]] == [b"s", b"s"]
+                waiting = asyncio.create_task(sync(two, second))
+                both = [{"memberId": each["memberId"], "assignment": b"half"} for each in again["members"]]
+                assert (await sync(one, again, both))["assignment"] == b"half"
+                assert (await waiting)["assignment"] == b"half"
+                stale = await one.ask("Heartbeat", 3, _as(first))
+                assert stale["errorCode"] == 22
+            # The second connection is closed, and its member gone.
+            while (await one.ask("Heartbeat", 3, _as(again)))["errorCode"] != 27:
+                await asyncio.sleep(0)
+            assert len((await join(one, first["memberId"]))["members"]) == 1
+
+    assert run(scenario) == []
+
+
+def test_a_member_that_does_not_join_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as one, Client(server) as two:
+            first = await join(one)
+            second = await join(two)
+            assert [each["memberId"] for each in second["members"]] == [second["memberId"]]
+            assert (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] == 25
+            # The leader never says who gets what, so a follower has to join again.
+            monkeypatch.setattr(serving, "HELD_S_MAX", 5)
+            waiting = asyncio.create_task(join(one))
+            await asyncio.sleep(0)
+            again = await join(two, second["memberId"])
+            third = await waiting
+            monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
+            assert again["leader"] == second["memberId"] != third["memberId"]
+            assert (await sync(one, third))["errorCode"] == 27
+
+    assert run(scenario) == []
+
+
+def test_protocols_that_not_all_members_have_are_refused() -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as one, Client(server) as two:
+            await join(one, protocols=BOTH[:1])
+            assert (await join(two, protocols=BOTH[1:]))["errorCode"] == 23
+            assert (await join(two, "nobody"))["errorCode"] == 25
+
+    assert run(scenario) == []
+
+
+def test_a_static_member_takes_its_own_place() -> None:
+    broker = Broker(Topics())
+    values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH, "groupInstanceId": "i"}
+    assert [len(asked(broker, "JoinGroup", 5, values)["members"]) for _ in range(2)] == [1, 1]
+    left = {"groupId": "g", "members": [{"memberId": "", "groupInstanceId": "i"}, {"memberId": "x"}]}
+    assert [one["errorCode"] for one in asked(broker, "LeaveGroup", 3, left)["members"]] == [0, 25]
+
+
+def test_commits_are_kept_while_the_group_has_members() -> None:
+    broker = Broker(Topics())
+    fed(broker.cluster, {"topic": "t", "hex": ""})
+    values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
+    joined = asked(broker, "JoinGroup", 5, values)
+    partitions = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "m"}]
+    commit = {"groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": joined["memberId"]}
+    topics = [{"name": name, "partitions": partitions} for name in ("t", "no")]
+    asked(broker, "OffsetCommit", 7, commit | {"topics": topics})
+
+    def committed() -> list[int]:
+        wanted = [{"name": name, "partitionIndexes": [0]} for name in ("t", "no")]
+        got = asked(broker, "OffsetFetch", 5, {"groupId": "g", "topics": wanted})["topics"]
+        return [one["partitions"][0]["committedOffset"] for one in got]
+
+    assert committed() == [7, -1]
+    stale = asked(broker, "OffsetCommit", 7, commit | {"generationIdOrMemberEpoch": 9, "topics": topics})
+    assert stale["topics"][0]["partitions"][0]["errorCode"] == 22
+    broker.gone(HERE)
+    assert committed() == [-1, -1]
+
+
+def test_groups_and_transactional_ids_of_a_hostile_client_are_bounded() -> None:
+    broker = Broker(Topics())
+    for number in range(serving.KEPT_MAX + 5):
+        broker.answer(request("Heartbeat", 3, {"groupId": f"g{number}", "memberId": "", "generationId": 0}), HERE)
+    assert len(broker._groups._groups) == serving.KEPT_MAX
