@@ -64,6 +64,8 @@ def test_the_choice_has_every_flag_and_requirement_of_each_family_and_stays_smal
     cases = cases_of(load_suite(), ("consumer",))
     chosen = chosen_keys(cases)
     assert 200 <= len(chosen) <= 350
+    streams = cases_of(load_suite(kinds=("stream",)), ("consumer",))
+    assert chosen_keys(streams) == {case.key for case in streams}
 
     def has(key: str, only: bool) -> Counter[tuple[str, str, str]]:
         asked = [case for case in cases if case.key in chosen or not only]
