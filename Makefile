@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: packages release wheels arm64 docs help demo test test-all test-full test-newest-python test-other-pythons test-nightly campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
+.PHONY: packages release wheels arm64 docs help demo test test-all test-full test-newest-python test-other-pythons test-nightly campaign museum coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -96,6 +96,9 @@ campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agre
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m 'full or nightly' tests/cli/test_looking_memory.py
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest -m nightly tests/corpora/test_corpus_verify.py
+
+museum: build ## how many public bugs the suite catches, by harm and by year; builds old versions of libraries
+	$(BIN)/python -m tools.museum
 
 sanitize: build ## run every known input under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/kfuzz fuzz --replay --sanitize address

@@ -19,12 +19,17 @@ import kfuzz_testee
 try:
     import aiokafka
     from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
-    from aiokafka.errors import CorruptRecordException, KafkaError, UnsupportedCodecError
+    from aiokafka.errors import CorruptRecordException, KafkaError
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
     from aiokafka.structs import TopicPartition
 
+    # Before 0.8 an unknown codec is an error of kafka-python.
+    errors = importlib.import_module("aiokafka.errors")
+    UnsupportedCodecError = (
+        errors if hasattr(errors, "UnsupportedCodecError") else importlib.import_module("kafka.errors")
+    ).UnsupportedCodecError
     # Before 0.9 it uses the codecs of kafka-python.
     codec = importlib.import_module("aiokafka.codec" if importlib.util.find_spec("aiokafka.codec") else "kafka.codec")
 except ImportError as error:

@@ -31,7 +31,8 @@ class Consumer:
             bootstrap_servers=address,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            isolation_level=isolation,
+            # Versions before 2.3 always read what is not committed.
+            **({"isolation_level": isolation} if "isolation_level" in KafkaConsumer.DEFAULT_CONFIG else {}),
             fetch_max_wait_ms=1,
             retry_backoff_ms=1,
         )

@@ -8,7 +8,9 @@ import { Unsupported, bytesOf, installedVersion, recordJson } from '../node/kfuz
 import { createRequire } from 'node:module'
 
 const require = createRequire(import.meta.url)
-const { CompressionCodecs, CompressionTypes, Kafka, KafkaJSError, Partitioners, logLevel } = require('kafkajs')
+const { CompressionCodecs, CompressionTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
+// Versions before 1.16 do not export it.
+const { KafkaJSError } = require('kafkajs/src/errors')
 const LZ4 = require('kafkajs-lz4')
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
@@ -55,7 +57,7 @@ async function produce({ address, topic, compression, idempotent, transactional_
   const producer = client(address).producer({
     idempotent,
     ...(transactionalId && { transactionalId, maxInFlightRequests: 1 }),
-    createPartitioner: Partitioners.DefaultPartitioner
+    createPartitioner: Partitioners?.DefaultPartitioner
   })
   try {
     await producer.connect()

@@ -42,6 +42,7 @@ THEMES = (
     "stream_epoch",
     "stream_transaction",
     "stream_isolation",
+    "stream_fetching",
     "message_requests",
     "message_responses",
     "message_headers",

@@ -1,0 +1,267 @@
+"""What a consumer meets while it fetches: every codec, nulls and headers, markers, compacted ends, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch, message
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.legacy import wrapper
+from kfuzz.vectors.recipes.themes.stream import (
+    ABORT,
+    COMMIT,
+    EPOCH,
+    OTHER,
+    PRODUCER,
+    Part,
+    data,
+    marker,
+    plain,
+    reading,
+)
+
+CONSUMER = ["consumer"]
+CODECS = ("gzip", "lz4", "snappy", "zstd")
+POSITION = ["RB-OFFSET-5", "RB-OFFSET-6"]
+
+
+def theme() -> Theme:
+    """The recipes of ``vectors/stream/fetching.json``."""
+    made = Theme(
+        "stream/fetching",
+        "Fetches that made public clients lose records, or fetch the same bytes for ever.",
+        kind="stream",
+    )
+    made.flag(
+        "NothingToShow",
+        "hang",
+        "Nothing of a fetch is returned to the user, or nothing of its end.",
+        "A consumer that goes on after the last record that it returned fetches the same bytes for ever.",
+    )
+    _codecs(made)
+    _contents(made)
+    _markers(made)
+    _ends(made)
+    _positions(made)
+    return made
+
+
+def _packed(codec: str, base_offset: int, base_sequence: int = -1, **fields: Any) -> Raw:
+    records = (Record(value=b"a"), Record(offset_delta=1, value=b"b"))
+    payload = stored(codec, b"".join(record.encode() for record in records))
+    return batch(*records, codec=codec, payload=payload, base_offset=base_offset, base_sequence=base_sequence, **fields)
+
+
+def _transaction(codec: str, base_offset: int, base_sequence: int) -> Raw:
+    return _packed(codec, base_offset, base_sequence, producer_id=PRODUCER, producer_epoch=EPOCH, transactional=True)
+
+
+def _txn(base_offset: int, base_sequence: int = 0, count: int = 2) -> Raw:
+    return data(base_sequence, count, base_offset=base_offset, transactional=True)
+
+
+def _marker(kind: int, base_offset: int, **fields: Any) -> Part:
+    return Part(marker(kind, base_offset=base_offset, **fields), shown=False)
+
+
+def _hidden(raw: Raw) -> Part:
+    return Part(raw, shown=False)
+
+
+def _codecs(made: Theme) -> None:
+    for codec in CODECS:
+        reading(
+            made,
+            f"batches-{codec}",
+            f"two batches of {codec}, then one that is not compressed",
+            Part(_packed(codec, 0)),
+            Part(_packed(codec, 2)),
+            Part(plain(2, base_offset=4)),
+            isolation="read_uncommitted",
+            requirements=["RB-CODEC-3", "RB-SEVERAL-1"],
+        )
+        reading(
+            made,
+            f"transactions-{codec}",
+            f"an aborted transaction and a committed one, both of {codec}",
+            _hidden(_transaction(codec, 0, 0)),
+            _marker(ABORT, 2),
+            Part(_transaction(codec, 3, 2)),
+            _marker(COMMIT, 5),
+            aborted=[(PRODUCER, 0)],
+            requirements=["TXN-FILTER-1", "RB-CODEC-3"],
+        )
+        last = _packed(codec, 4)
+        reading(
+            made,
+            f"inside-{codec}",
+            f"the fetch begins at the second record of a batch of {codec}",
+            Part(last, shown=last.batches[0]["records"][1:]),
+            Part(plain(base_offset=6)),
+            fetch_offset=5,
+            isolation="read_uncommitted",
+            requirements=["RB-OFFSET-6", "RB-CODEC-3"],
+        )
+
+
+def _contents(made: Theme) -> None:
+    odd = (
+        Record(key=None, value=b"null key"),
+        Record(offset_delta=1, key=b"null value", value=None),
+        Record(offset_delta=2, key=None, value=None),
+        Record(offset_delta=3, key=b"", value=b""),
+    )
+    reading(
+        made,
+        "nulls-after-aborted",
+        "null keys and values follow an aborted transaction",
+        _hidden(batch(*odd, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0, transactional=True)),
+        _marker(ABORT, 4),
+        Part(batch(*odd, base_offset=5)),
+        aborted=[(PRODUCER, 0)],
+    )
+    headers = ((b"h", b"1"), (b"h", b"2"), (b"null", None), (b"empty", b""), (b"h", b"3"))
+    reading(
+        made,
+        "headers",
+        "records with repeated headers, null and empty header values, and none",
+        Part(batch(Record(headers=headers), Record(offset_delta=1), Record(offset_delta=2, headers=headers[2:3]))),
+        Part(plain(base_offset=3)),
+        isolation="read_uncommitted",
+        requirements=["TXN-FILTER-1", "RB-HEADERS-1"],
+    )
+
+
+def _markers(made: Theme) -> None:
+    reading(
+        made,
+        "markers-at-the-end",
+        "the last two batches are markers: the next fetch begins after them",
+        Part(_txn(0)),
+        _marker(COMMIT, 2),
+        _marker(COMMIT, 3, producer_id=OTHER),
+        flags=["NothingToShow"],
+    )
+    reading(
+        made,
+        "aborted-without-marker",
+        "the fetch has only records of an aborted transaction; its marker is beyond the fetch",
+        _hidden(_txn(0)),
+        _hidden(_txn(2, 2)),
+        aborted=[(PRODUCER, 0)],
+        roles=CONSUMER,
+        flags=["NothingToShow"],
+    )
+    reading(
+        made,
+        "abort-marker-first",
+        "the fetch begins at an abort marker, whose transaction is not listed",
+        _marker(ABORT, 2),
+        Part(_txn(3, 2)),
+        _marker(COMMIT, 5),
+        aborted=(),
+        fetch_offset=2,
+    )
+    reading(
+        made,
+        "unlisted-abort-then-listed",
+        "an abort marker that nothing lists comes before a transaction that is listed",
+        _marker(ABORT, 0),
+        _hidden(_txn(1)),
+        _marker(ABORT, 3),
+        Part(_txn(4, 2)),
+        _marker(COMMIT, 6),
+        aborted=[(PRODUCER, 1)],
+    )
+    reading(
+        made,
+        "unlisted-abort-between",
+        "an abort marker that nothing lists comes between two transactions that are listed",
+        _hidden(_txn(0)),
+        _marker(ABORT, 2),
+        _marker(ABORT, 3),
+        _hidden(_txn(4, 2)),
+        _marker(ABORT, 6),
+        Part(plain(base_offset=7)),
+        aborted=[(PRODUCER, 0), (PRODUCER, 4)],
+    )
+    reading(
+        made,
+        "committed-aborted-committed",
+        "a producer's second transaction of three is aborted",
+        Part(_txn(0)),
+        _marker(COMMIT, 2),
+        _hidden(_txn(3, 2)),
+        _marker(ABORT, 5),
+        Part(_txn(6, 4)),
+        _marker(COMMIT, 8),
+        aborted=[(PRODUCER, 3)],
+    )
+
+
+def _ends(made: Theme) -> None:
+    reading(
+        made,
+        "compacted-tail",
+        "the fetch begins after the only record that compaction left of a batch; another batch follows",
+        _hidden(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
+        Part(plain(base_offset=5)),
+        fetch_offset=1,
+        isolation="read_uncommitted",
+        requirements=POSITION,
+        flags=["NothingToShow"],
+    )
+    reading(
+        made,
+        "compacted-tail-alone",
+        "the fetch begins after the only record that compaction left of a batch; nothing follows yet",
+        _hidden(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
+        fetch_offset=1,
+        isolation="read_uncommitted",
+        requirements=POSITION,
+        flags=["NothingToShow"],
+    )
+    empty = batch(base_offset=1, last_offset_delta=1, max_timestamp=CREATED_MS)
+    reading(
+        made,
+        "empty-before-a-gap",
+        "compaction emptied a batch, and removed those after it: the next offset is far away",
+        Part(plain(base_offset=0)),
+        Part(empty, shown=False),
+        Part(plain(base_offset=1_000_000)),
+        isolation="read_uncommitted",
+        requirements=[*POSITION, "RB-COUNT-3"],
+        flags=["NothingToShow"],
+    )
+    reading(
+        made,
+        "empty-alone",
+        "the fetch has only a batch that compaction emptied",
+        Part(batch(base_offset=0, last_offset_delta=6, max_timestamp=CREATED_MS), shown=False),
+        isolation="read_uncommitted",
+        requirements=[*POSITION, "RB-COUNT-3"],
+        flags=["NothingToShow"],
+    )
+
+
+def _positions(made: Theme) -> None:
+    # Inner offsets of magic 0 are absolute, those of magic 1 relative.
+    for magic, inner_first, first in ((0, 4, 0), (1, 0, 4)):
+        inner = [message(magic, offset=inner_first + index, value=b"v%d" % index) for index in range(3)]
+        raw = wrapper(magic, inner, offset=6, first=first)
+        reading(
+            made,
+            f"inside-wrapper-{magic}",
+            f"the fetch begins at the second message of a gzip wrapper of magic {magic}",
+            Part(raw, shown=_from(raw, 5)),
+            Part(message(magic, offset=7)),
+            fetch_offset=5,
+            isolation="read_uncommitted",
+            requirements=["MS-WRAPPER-1", "RB-OFFSET-6"],
+        )
+
+
+def _from(raw: Raw, offset: int) -> Sequence[Any]:
+    return [record for contents in raw.batches for record in contents["records"] if int(record["offset"]) >= offset]
