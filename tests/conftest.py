@@ -41,6 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/replay/test_replay_broker.py",
     ),
     "kafka": (
+        "tests/conformance/test_producers.py",
         "tests/control/test_control.py",
         "tests/records/test_append.py",
         "tests/records/test_compact.py",

@@ -11,7 +11,7 @@ from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
 from kfuzz.vectors.recipes.making.produced import BATCH_BYTES_MAX
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
-__all__ = ["LARGE", "NEAR", "POWERS_ALONE", "POWERS_TOGETHER", "incompressible", "of_records", "sent"]
+__all__ = ["LARGE", "NEAR", "POWERS_ALONE", "POWERS_TOGETHER", "batch_of", "incompressible", "of_records"]
 
 # Sizes 2^k of values: near the smaller ones, all sizes in one vector; near the larger ones, a vector for each size.
 POWERS_TOGETHER = range(5, 14)
@@ -27,7 +27,7 @@ def incompressible(size: int) -> bytes:
     return hashlib.shake_128(size.to_bytes(4, "big")).digest(size)
 
 
-def sent(records: Iterable[Record], base_timestamp: int = CREATED_MS) -> Raw:
+def batch_of(records: Iterable[Record], base_timestamp: int = CREATED_MS) -> Raw:
     """One batch with the records in this order. Their offset deltas count from 0."""
     numbered = [replace(record, offset_delta=number) for number, record in enumerate(records)]
     return batch(*numbered, base_timestamp=base_timestamp)
@@ -35,16 +35,16 @@ def sent(records: Iterable[Record], base_timestamp: int = CREATED_MS) -> Raw:
 
 def of_records(count: int) -> Raw:
     """A batch of small records that can be told apart."""
-    return sent(Record(key=None, value=str(number).encode()) for number in range(count))
+    return batch_of(Record(key=None, value=str(number).encode()) for number in range(count))
 
 
 def _of_value(size: int) -> Raw:
-    return sent([Record(key=None, value=incompressible(size))])
+    return batch_of([Record(key=None, value=incompressible(size))])
 
 
 def _of_sizes(power: int) -> Raw:
     sizes = range((1 << power) - NEAR, (1 << power) + NEAR + 1)
-    return sent(Record(key=None, value=incompressible(size)) for size in sizes)
+    return batch_of(Record(key=None, value=incompressible(size)) for size in sizes)
 
 
 # The batches by the names of their recipes.
@@ -58,10 +58,10 @@ LARGE: dict[str, Callable[[], Raw]] = {
     **{f"sent-{count}": partial(of_records, count) for count in (1_000, 8_192, 8_193, 20_000)},
     "value-largest": partial(_of_value, LARGEST_VALUE_BYTES),
     "value-largest-less-20": partial(_of_value, LARGEST_VALUE_BYTES - NEAR),
-    "value-zeros": lambda: sent([Record(value=bytes(100_000))]),
-    "value-random": lambda: sent([Record(value=incompressible(50_000))]),
-    "key-random": lambda: sent([Record(key=incompressible(50_001), value=None)]),
-    "header-random": lambda: sent([Record(headers=[(b"h", incompressible(50_002))])]),
-    "header-name-long": lambda: sent([Record(headers=[(b"n" * 10_000, b"v")])]),
-    "headers-1000": lambda: sent([Record(headers=[(b"h%d" % number, b"v") for number in range(1000)])]),
+    "value-zeros": lambda: batch_of([Record(value=bytes(100_000))]),
+    "value-random": lambda: batch_of([Record(value=incompressible(50_000))]),
+    "key-random": lambda: batch_of([Record(key=incompressible(50_001), value=None)]),
+    "header-random": lambda: batch_of([Record(headers=[(b"h", incompressible(50_002))])]),
+    "header-name-long": lambda: batch_of([Record(headers=[(b"n" * 10_000, b"v")])]),
+    "headers-1000": lambda: batch_of([Record(headers=[(b"h%d" % number, b"v") for number in range(1000)])]),
 }

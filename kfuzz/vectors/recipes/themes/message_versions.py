@@ -25,7 +25,7 @@ from kfuzz.vectors.recipes.making.message import (
     with_nulls,
     with_several,
 )
-from kfuzz.vectors.recipes.making.sent import sent
+from kfuzz.vectors.recipes.making.sent import batch_of
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import requirements_of
 
@@ -149,7 +149,7 @@ def _topics(name: str, lowest: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _records() -> bytes:
-    return sent([Record()]).data
+    return batch_of([Record()]).data
 
 
 def _fallback(made: Theme) -> None:

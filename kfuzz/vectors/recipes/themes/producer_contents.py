@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kfuzz.kafka import INT64_MAX
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record
-from kfuzz.vectors.recipes.making.sent import sent
+from kfuzz.vectors.recipes.making.sent import batch_of
 from kfuzz.vectors.recipes.theme import Theme
 
 __all__ = ["theme"]
@@ -27,7 +27,7 @@ def theme() -> Theme:
     made.produce(
         "plain",
         "one record of a producer without an id, which sends -1 as id, epoch and sequence",
-        sent([Record()]),
+        batch_of([Record()]),
         requirements=["PRO-MAGIC-1", "RB-PRODUCER-1"],
     )
     _nulls(made)
@@ -42,19 +42,19 @@ def _nulls(made: Theme) -> None:
             made.produce(
                 f"key-{key_name}-value-{value_name}",
                 f"the key is {key_name}, the value is {value_name}",
-                sent([Record(key=key, value=value)]),
+                batch_of([Record(key=key, value=value)]),
                 requirements=["RB-RECORD-3"],
             )
     made.produce(
         "every-null-in-one-batch",
         "all pairs of null, empty and filled keys and values, one after another",
-        sent(Record(key=key, value=value) for key in TEXT.values() for value in TEXT.values()),
+        batch_of(Record(key=key, value=value) for key in TEXT.values() for value in TEXT.values()),
         requirements=["RB-RECORD-3"],
     )
     made.produce(
         "bytes-that-are-no-text",
         "key and value have all bytes from 0 to 255, which are no text in any encoding",
-        sent([Record(key=bytes(range(256)), value=bytes(range(255, -1, -1)))]),
+        batch_of([Record(key=bytes(range(256)), value=bytes(range(255, -1, -1)))]),
         requirements=["RB-RECORD-3"],
     )
 
@@ -85,7 +85,7 @@ def _headers(made: Theme) -> None:
         ("headers-64", "64 headers: their number needs two bytes", [(b"h", b"v")] * 64, ["RB-HEADERS-1"]),
     )
     for slug, summary, headers, requirements in cases:
-        made.produce(slug, summary, sent([Record(headers=headers)]), requirements=requirements)
+        made.produce(slug, summary, batch_of([Record(headers=headers)]), requirements=requirements)
     nulls: tuple[tuple[str, str, list[tuple[bytes, bytes | None]]], ...] = (
         ("header-value-null", "a header has null as its value", [(b"h", None)]),
         (
@@ -100,18 +100,18 @@ def _headers(made: Theme) -> None:
         ),
     )
     for slug, summary, headers in nulls:
-        raw = sent([Record(headers=headers)])
+        raw = batch_of([Record(headers=headers)])
         made.produce(slug, summary, raw, requirements=["RB-HEADERS-6"], flags=["NullHeaderValue"])
     made.produce(
         "headers-in-some-records",
         "records with headers, between records without",
-        sent(Record(headers=[(b"h", b"%d" % number)] * (number % 3)) for number in range(10)),
+        batch_of(Record(headers=[(b"h", b"%d" % number)] * (number % 3)) for number in range(10)),
         requirements=["RB-HEADERS-1"],
     )
     made.produce(
         "all-null",
         "key, value and header value are null",
-        sent([Record(key=None, value=None, headers=[(b"h", None)])]),
+        batch_of([Record(key=None, value=None, headers=[(b"h", None)])]),
         requirements=["RB-RECORD-3", "RB-HEADERS-6"],
         flags=["NullHeaderValue"],
     )
@@ -131,13 +131,13 @@ def _timestamps(made: Theme) -> None:
         ("timestamp-year-9999", "the timestamp is the last millisecond of the year 9999", 253_402_300_799_999),
     )
     for slug, summary, timestamp in whole:
-        made.produce(slug, summary, sent([Record()], base_timestamp=timestamp), requirements=requirements)
+        made.produce(slug, summary, batch_of([Record()], base_timestamp=timestamp), requirements=requirements)
     for slug, summary, timestamp in (
         ("timestamp-above-2-53", "the timestamp is one above 2^53, which no float holds", (1 << 53) + 1),
         ("timestamp-largest", "the timestamp is the largest int64", INT64_MAX),
         ("timestamp-minus-one", "the timestamp is -1, which means that there is none", -1),
     ):
-        raw = sent([Record()], base_timestamp=timestamp)
+        raw = batch_of([Record()], base_timestamp=timestamp)
         made.produce(slug, summary, raw, requirements=requirements, may_refuse=True)
     several = (
         ("timestamps-decreasing", "each record is older than the one before it", [0, -1, -1000, -86_400_000]),
@@ -153,7 +153,7 @@ def _timestamps(made: Theme) -> None:
         ),
     )
     for slug, summary, deltas in several:
-        raw = sent(Record(timestamp_delta=delta) for delta in deltas)
+        raw = batch_of(Record(timestamp_delta=delta) for delta in deltas)
         made.produce(slug, summary, raw, requirements=[*requirements, "RB-TIMESTAMP-2", "RB-TIMESTAMP-3"])
 
 

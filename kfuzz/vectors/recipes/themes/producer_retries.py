@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import Record
-from kfuzz.vectors.recipes.making.sent import LARGE, of_records, sent
+from kfuzz.vectors.recipes.making.sent import LARGE, batch_of, of_records
 from kfuzz.vectors.recipes.theme import Theme
 
 __all__ = ["theme"]
@@ -52,7 +52,7 @@ def _errors(made: Theme) -> None:
         made.produce(
             _slug(error),
             f"the broker answers once with {error}, and then takes the records",
-            sent(THREE),
+            batch_of(THREE),
             requirements=["MSG-ERRORS-1"],
             level="recommended",
             errors=[error],
@@ -61,7 +61,7 @@ def _errors(made: Theme) -> None:
         made.produce(
             f"lasting-{_slug(error)}",
             f"the broker answers once with {error}, which no repetition mends",
-            sent(THREE),
+            batch_of(THREE),
             requirements=["MSG-ERRORS-1"],
             errors=[error],
             may_refuse=True,
@@ -70,7 +70,7 @@ def _errors(made: Theme) -> None:
     made.produce(
         "several-errors",
         "the broker answers with three different errors, and then takes the records",
-        sent(THREE),
+        batch_of(THREE),
         requirements=["MSG-ERRORS-1"],
         level="recommended",
         errors=several,
@@ -88,7 +88,7 @@ def _errors(made: Theme) -> None:
 
 def _idempotent(made: Theme) -> None:
     requirements = ["RB-PRODUCER-1", "RB-SEQUENCE-1"]
-    made.produce("idempotent", "one record", sent([Record()]), requirements=requirements, idempotent=True)
+    made.produce("idempotent", "one record", batch_of([Record()]), requirements=requirements, idempotent=True)
     made.produce(
         "idempotent-100",
         "100 records, in as many batches as the producer likes",
@@ -132,7 +132,7 @@ def _transactional(made: Theme) -> None:
     made.produce(
         "transaction",
         "a transaction of one record",
-        sent([Record()]),
+        batch_of([Record()]),
         requirements=requirements,
         idempotent=True,
         transactional_id="kfuzz-transaction",

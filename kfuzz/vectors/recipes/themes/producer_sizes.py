@@ -6,7 +6,7 @@ from typing import Any
 
 from kfuzz.kafka import CODECS
 from kfuzz.vectors.recipes.making.builder import Record
-from kfuzz.vectors.recipes.making.sent import LARGE, NEAR, POWERS_ALONE, POWERS_TOGETHER, of_records, sent
+from kfuzz.vectors.recipes.making.sent import LARGE, NEAR, POWERS_ALONE, POWERS_TOGETHER, batch_of, of_records
 from kfuzz.vectors.recipes.theme import Theme
 
 __all__ = ["theme"]
@@ -33,7 +33,7 @@ def _sizes(made: Theme) -> None:
         made.produce(
             f"value-{size}",
             f"a value of {size} bytes, so that the length of the record has the most or least of its digits",
-            sent([Record(key=None, value=b"v" * size)]),
+            batch_of([Record(key=None, value=b"v" * size)]),
             requirements=requirements,
         )
     for power in POWERS_TOGETHER:
@@ -81,14 +81,14 @@ def _codecs(made: Theme) -> None:
         made.produce(
             f"{codec}-small",
             f"one small record with {codec}",
-            sent([Record()]),
+            batch_of([Record()]),
             requirements=["RB-CODEC-2", "RB-CODEC-3"],
             compression=codec,
         )
         made.produce(
             f"{codec}-nulls",
             f"nulls and empty values, with {codec}",
-            sent([Record(key=None, value=b""), Record(key=b"", value=None), Record(headers=[(b"h", b"")])]),
+            batch_of([Record(key=None, value=b""), Record(key=b"", value=None), Record(headers=[(b"h", b"")])]),
             requirements=["RB-CODEC-2", "RB-RECORD-3", "RB-HEADERS-6"],
             compression=codec,
         )
