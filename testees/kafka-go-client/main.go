@@ -37,7 +37,8 @@ type consumer struct{ *kafka.Reader }
 func open(opening testee.Opening) (testee.Consumer, error) {
 	config := kafka.ReaderConfig{
 		Brokers: []string{opening.Address}, Topic: opening.Topic, Partition: 0,
-		ReadBackoffMin: time.Millisecond, ReadBackoffMax: time.Millisecond, ReadLagInterval: -1,
+		// With less, a Reader that connects again and again would use too much of the processor.
+		ReadBackoffMin: 50 * time.Millisecond, ReadBackoffMax: 50 * time.Millisecond, ReadLagInterval: -1,
 	}
 	if opening.IsCommitted() {
 		config.IsolationLevel = kafka.ReadCommitted
