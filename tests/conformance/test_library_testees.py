@@ -30,7 +30,7 @@ ASKED = {
     "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
     "rskafka": ((COUNTS,), 1),
     "kafkajs": ((COUNTS,), 6),
-    "platformatic-kafka": ((COUNTS,), 6),
+    "platformatic-kafka": ((COUNTS, *MESSAGES), 10),
 }
 # Others of their languages are quicker.
 SLOW = ("kafka-go", "kafka-protocol", "kafkajs")
