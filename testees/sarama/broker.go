@@ -24,6 +24,7 @@ func (p pipe) Dial(string, string) (net.Conn, error) { return p.Conn, nil }
 func open(client net.Conn) (broker *sarama.Broker, stop func()) {
 	config := sarama.NewConfig()
 	config.ApiVersionsRequest = false
+	config.Version = sarama.MaxVersion
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, pipe{client}
 	broker = sarama.NewBroker("kfuzz:9092")
 	if err := broker.Open(config); err != nil {

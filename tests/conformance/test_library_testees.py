@@ -26,7 +26,7 @@ ASKED = {
     "franz-go": ((COUNTS, *MESSAGES), 1),
     "kafka-go": ((COUNTS, *MESSAGES), 1),
     "kafka-go-reader": ((COUNTS,), 1),
-    "sarama": ((COUNTS,), 1),
+    "sarama": ((COUNTS, *MESSAGES), 5),
     "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
     "rskafka": ((COUNTS,), 1),
     "kafkajs": ((COUNTS,), 6),
