@@ -28,8 +28,8 @@ ASKED = {
     "kafka-go-reader": ((COUNTS,), 1),
     "sarama": ((COUNTS, *MESSAGES), 5),
     "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
-    "rskafka": ((COUNTS,), 1),
-    "kafkajs": ((COUNTS,), 6),
+    "rskafka": ((COUNTS, "messages/printed/*"), 5),
+    "kafkajs": ((COUNTS, "messages/responses/heartbeat-response-*", "messages/printed/*"), 10),
     "platformatic-kafka": ((COUNTS, *MESSAGES), 10),
 }
 # Others of their languages are quicker.
