@@ -29,7 +29,7 @@ ASKED = {
     "sarama": ((COUNTS, *MESSAGES), 5),
     "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
     "rskafka": ((COUNTS, "messages/printed/*"), 5),
-    "kafkajs": ((COUNTS, "messages/responses/heartbeat-response-*", "messages/printed/*"), 10),
+    "kafkajs": ((COUNTS, *MESSAGES), 6),
     "platformatic-kafka": ((COUNTS, *MESSAGES), 10),
 }
 # Others of their languages are quicker.
