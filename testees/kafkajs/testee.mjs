@@ -5,6 +5,7 @@
 // Headers are an object of names. zstd is missing: the codec that kafkajs names cannot be compiled for Node 20.
 
 import { Stalled, Unsupported, bytesOf, installedVersion, recordJson, serve } from '../node/kfuzz_testee.mjs'
+import { HIDDEN, VERSIONS, decodeMessage } from './messages.mjs'
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
@@ -158,8 +159,16 @@ await serve(
     codecs: Object.keys(TYPE_OF_CODEC),
     checks_crc: false,
     control: 'hidden',
-    headers: 'map'
+    headers: 'map',
+    side: 'client',
+    messages: VERSIONS,
+    hidden: HIDDEN
   },
-  { 'decode-records': decodeRecords, 'decode-stream': decodeStream, 'encode-records': encodeRecords },
+  {
+    'decode-records': decodeRecords,
+    'decode-stream': decodeStream,
+    'encode-records': encodeRecords,
+    'decode-message': decodeMessage
+  },
   { library: 'kafkajs', isRejection: error => error instanceof KafkaJSError }
 )

@@ -6,6 +6,7 @@
 
 import { Unsupported, bytesOf, installedVersion, recordJson, serve } from '../node/kfuzz_testee.mjs'
 // The package exports only its main file.
+import { HIDDEN, decodeMessage, encodeMessage, messageVersions } from './messages.mjs'
 import { GenericError } from './node_modules/@platformatic/kafka/dist/errors.js'
 import { Reader } from './node_modules/@platformatic/kafka/dist/protocol/reader.js'
 import * as records from './node_modules/@platformatic/kafka/dist/protocol/records.js'
@@ -106,9 +107,18 @@ await serve(
     magic: [2],
     codecs: ['none', 'gzip', 'snappy', 'lz4'],
     checks_crc: false,
-    control: 'hidden'
+    control: 'hidden',
+    side: 'client',
+    messages: messageVersions(),
+    hidden: HIDDEN
   },
-  { 'decode-records': decodeRecords, 'decode-stream': decodeStream, 'encode-records': encodeRecords },
+  {
+    'decode-records': decodeRecords,
+    'decode-stream': decodeStream,
+    'encode-records': encodeRecords,
+    'decode-message': decodeMessage,
+    'encode-message': encodeMessage
+  },
   {
     library: '@platformatic/kafka',
     isRejection: error => error instanceof OutOfBoundsError || GenericError.isGenericError(error)

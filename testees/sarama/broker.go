@@ -33,7 +33,7 @@ func fetch(data []byte, aborted []testee.Aborted) (*sarama.FetchResponseBlock, e
 	defer stop()
 	go answer(server, data, aborted)
 	request := &sarama.FetchRequest{Version: fetchVersion, MinBytes: 1, MaxBytes: math.MaxInt32}
-	addBlock(request)
+	addPartition(request)
 	response, err := broker.Fetch(request)
 	if err != nil {
 		return nil, err

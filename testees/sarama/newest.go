@@ -24,12 +24,20 @@ func (p pipe) Dial(string, string) (net.Conn, error) { return p.Conn, nil }
 func connect(config *sarama.Config) (client, server net.Conn, broker *sarama.Broker) {
 	client, server = net.Pipe()
 	config.ApiVersionsRequest = false
+	config.Version = sarama.MaxVersion
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, pipe{client}
 	return client, server, sarama.NewBroker("kfuzz:9092")
 }
 
-// addBlock asks for the partition.
-func addBlock(request *sarama.FetchRequest) { request.AddBlock(topic, 0, 0, math.MaxInt32, -1) }
+// addPartition asks for the partition.
+func addPartition(request *sarama.FetchRequest) { request.AddBlock(topic, 0, 0, math.MaxInt32, -1) }
+
+// offerMessages adds what the newer Brokers send and receive besides records.
+func offerMessages(hello testee.Object, answers testee.Answers) {
+	hello["operations"] = append(hello["operations"].([]string), "decode-message", "encode-message")
+	hello["side"], hello["messages"], hello["hidden"] = "client", messageVersions(), hidden
+	answers["decode-message"], answers["encode-message"] = decodeMessage, encodeMessage
+}
 
 func isTransactional(batch *sarama.RecordBatch) *bool { return &batch.IsTransactional }
 

@@ -37,8 +37,8 @@ func connect(config *sarama.Config) (client, server net.Conn, broker *sarama.Bro
 	return server, server, broker
 }
 
-// addBlock asks for the partition. The first versions have no leader epoch, the last value.
-func addBlock(request *sarama.FetchRequest) {
+// addPartition asks for the partition. The first versions have no leader epoch, the last value.
+func addPartition(request *sarama.FetchRequest) {
 	add := reflect.ValueOf(request).MethodByName("AddBlock")
 	values := []any{topic, int32(0), int64(0), int32(math.MaxInt32), int32(-1)}
 	var given []reflect.Value
@@ -47,6 +47,9 @@ func addBlock(request *sarama.FetchRequest) {
 	}
 	add.Call(given)
 }
+
+// offerMessages adds nothing: the first versions are judged by records only.
+func offerMessages(testee.Object, testee.Answers) {}
 
 // isTransactional is a field that version 1.21 does not have.
 func isTransactional(batch *sarama.RecordBatch) *bool {

@@ -555,6 +555,49 @@ def test_an_encoded_message_has_the_very_bytes(answer: dict[str, Any], outcome: 
     assert text in cell.text
 
 
+CLIENT = changed(
+    operations=MESSENGER.operations, messages={"FetchRequest": (0, 17), "FetchResponse": (0, 17)}, side="client"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "role", "reason"),
+    [
+        ("FetchRequest", "reader", "a client reads no requests"),
+        ("FetchRequest", "encode", None),
+        ("FetchResponse", "reader", None),
+        ("FetchResponse", "encode", "a client writes no responses"),
+    ],
+)
+def test_a_client_is_not_asked_to_do_what_only_a_broker_does(message: str, role: str, reason: str | None) -> None:
+    vector = make_vector(
+        "toy/case", b"", kind="message", expect={"reader": {}}, options={"message": message, "version": 4}
+    )
+    assert declared_unsupported(Case(vector, role), CLIENT) == reason
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        ({"topics": [{"leader": 1}, {"leader": 2}], "error": 3}, ""),
+        ({"topics": [{"leader": 1, "tagged": {"id": 5}}, {"leader": 2}], "error": 3}, ""),
+        ({"topics": [{"leader": 1, "tagged": {"id": 6}}, {"leader": 2}], "error": 3}, "topics[0].tagged.id is 6"),
+        ({"topics": [{"leader": 1}, {"leader": 9}], "error": 3}, "topics[1].leader is 9"),
+        ({"topics": [{"leader": 1}], "error": 3}, "topics has 1 entries; expected 2"),
+        ({"topics": [{"leader": 1}, {"leader": 2}]}, "error is null"),
+        ({"topics": None, "error": 3}, "topics is null"),
+    ],
+)
+def test_a_hidden_field_is_compared_only_if_the_answer_has_it(read: dict[str, Any], text: str) -> None:
+    whole = {"topics": [{"leader": 1, "tagged": {"id": 5}}, {"leader": 2, "tagged": {"id": 7}}], "error": 3}
+    handshake = changed(
+        operations=MESSENGER.operations, messages=MESSENGER.messages, hidden={"ResponseHeader": ["topics.tagged"]}
+    )
+    cell = judged(message_case(message=whole), handshake=handshake, outcome="accepted", message=read)
+    assert cell.outcome == ("fail" if text else "pass")
+    assert text in cell.text
+
+
 @pytest.mark.parametrize(
     ("verdict", "outcome", "contradicted"),
     [

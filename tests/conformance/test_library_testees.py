@@ -22,17 +22,17 @@ MESSAGES = ("messages/requests/heartbeat-request-*", "messages/responses/heartbe
 BOTH_WAYS = ("records/v2/count/of-*", "produce/contents/key-*")
 # The vectors that each testee is asked, and how many of them pass at least. No family needs seconds or a second start.
 ASKED = {
-    "aiokafka": (("records/v2/produce/*",), 5),
+    "aiokafka": (("messages/printed/*", "records/v2/produce/*"), 30),
     "kafka-python": (("messages/headers/*", "messages/printed/*", "records/v2/produce/*"), 50),
     "kio": (("messages/headers/*", "messages/printed/*", "primitives/varints/*", "records/v2/header/*"), 150),
     "franz-go": ((COUNTS, *MESSAGES), 1),
     "kafka-go": ((COUNTS, *MESSAGES), 1),
     "kafka-go-reader": ((COUNTS,), 1),
-    "sarama": ((COUNTS,), 1),
+    "sarama": ((COUNTS, *MESSAGES), 5),
     "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
-    "rskafka": ((COUNTS,), 1),
-    "kafkajs": ((COUNTS,), 6),
-    "platformatic-kafka": ((COUNTS,), 6),
+    "rskafka": ((COUNTS, "messages/printed/*"), 5),
+    "kafkajs": ((COUNTS, *MESSAGES), 6),
+    "platformatic-kafka": ((COUNTS, *MESSAGES), 10),
     "kafkajs-client": (BOTH_WAYS, 4),
     "platformatic-kafka-client": (BOTH_WAYS, 12),
     "rskafka-client": (BOTH_WAYS, 12),

@@ -94,6 +94,16 @@ def test_the_versions_of_a_message_are_a_pair(versions: Any) -> None:
         parse_handshake(line)
 
 
+@pytest.mark.parametrize(
+    "hidden", [[], {"fetch": ["a"]}, {"Fetch": []}, {"Fetch": ["A"]}, {"Fetch": ["a."]}, {"Fetch": "a"}]
+)
+def test_hidden_fields_are_lists_of_places(hidden: Any) -> None:
+    with pytest.raises(ProtocolError, match=r"handshake.hidden"):
+        parse_handshake(json.dumps(HANDSHAKE | {"hidden": hidden}).encode())
+    good = parse_handshake(json.dumps(HANDSHAKE | {"hidden": {"Fetch": ["a", "topics.name"]}}).encode())
+    assert good.hidden == {"Fetch": ["a", "topics.name"]}
+
+
 def test_a_testee_that_offers_messages_lists_them() -> None:
     line = json.dumps(HANDSHAKE | {"operations": [DECODE_MESSAGE]}).encode()
     with pytest.raises(ProtocolError, match="lacks messages"):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kfuzz.forms import HEX, TEXT, Form, ListOf, Object, Wrong, integer, matching, shown, step_of
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
-__all__ = ["DEFINITIONS", "HEADERS", "MESSAGE", "MESSAGE_NAME", "OCTETS", "VALUE", "VERSION", "VERSIONS"]
+__all__ = ["DEFINITIONS", "HEADERS", "HIDDEN", "MESSAGE", "MESSAGE_NAME", "OCTETS", "VALUE", "VERSION", "VERSIONS"]
 
 # How deep objects and arrays may be nested in a message; Kafka's own messages nest much less.
 MESSAGE_DEPTH_MAX: Final = 32
@@ -67,6 +67,22 @@ VERSIONS: Final = Form(
     "give an object of messages, each with its lowest and highest version",
     lambda value: (
         isinstance(value, dict) and all(map(MESSAGE_NAME.fits, value)) and all(map(_is_range, value.values()))
+    ),
+)
+
+
+_PLACE: Final = matching(r"[a-z][A-Za-z0-9]*(\.[a-z][A-Za-z0-9]*){0,31}", "give a field's place, as in topics.name")
+_PLACES: Final = ListOf(_PLACE, "give a list of fields by their places", least=1)
+# Messages, each with the places of the fields that are not shown.
+HIDDEN: Final = Form(
+    {
+        "type": "object",
+        "patternProperties": {MESSAGE_NAME.schema["pattern"]: _PLACES.schema},
+        "additionalProperties": False,
+    },
+    "give an object of messages, each with a list of fields",
+    lambda value: (
+        isinstance(value, dict) and all(map(MESSAGE_NAME.fits, value)) and all(map(_PLACES.fits, value.values()))
     ),
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 from kfuzz.broker_errors import ERROR_NAMES
-from kfuzz.conformance.protocol.contents import HEADERS, MESSAGE, MESSAGE_NAME, OCTETS, VALUE, VERSION, VERSIONS
+from kfuzz.conformance.protocol.contents import HEADERS, HIDDEN, MESSAGE, MESSAGE_NAME, OCTETS, VALUE, VERSION, VERSIONS
 from kfuzz.documents import check_depth
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.forms import (
@@ -225,6 +225,10 @@ class Handshake:
     control: Annotated[str, choice("shown", "hidden")] = "shown"
     # The lowest and the highest version of each message, by the definitions' names.
     messages: Annotated[Mapping[str, tuple[int, int]], VERSIONS] = field(default_factory=dict)
+    # Whether the library has both directions of these messages, or only those of a client.
+    side: Annotated[str, choice("both", "client")] = "both"
+    # The fields that it reads but does not show, by message; the steps of a place have dots between them.
+    hidden: Annotated[Mapping[str, list[str]], HIDDEN] = field(default_factory=dict)
     primitives: Annotated[frozenset[str], ListOf(_PRIMITIVE, "give a list of primitives by their names")] = frozenset()
     outcomes: Annotated[frozenset[str], ListOf(choice(*MORE_OUTCOMES))] = frozenset()
     timestamps: Annotated[Mapping[str, Any] | None, object_of(TimestampsJson)] = None

@@ -1,8 +1,10 @@
-//! rskafka as a testee: reads the records of a fetch response, and writes batches.
+//! rskafka as a testee: reads the records of a fetch response and other responses, and writes batches.
 //!
 //! The reader is `Records`, the type of the field in rskafka's own fetch response. It is public only with the feature
 //! `unstable-fuzzing`. The client then makes user records in a private function, `extract_records`. `records_of` does
 //! the same steps with the same types, so that users' records are judged: chrono's range of times and a map of headers.
+
+mod messages;
 
 use kfuzz_testee::contents::{self, Batch, CODECS};
 use kfuzz_testee::{bytes, hex, record_json, rejected, text, unsupported, with_batches, BadRequest, Request};
@@ -23,7 +25,7 @@ const FRAME_BYTES: usize = 12;
 fn main() -> io::Result<()> {
     let handshake = json!({
         "protocol": "kfuzz-testee/1", "name": "rskafka", "version": VERSION, "language": "rust",
-        "operations": ["decode-records", "encode-records"], "roles": ["consumer"], "magic": [2], "codecs": CODECS,
+        "operations": ["decode-records", "encode-records", "decode-message"], "roles": ["consumer"], "magic": [2], "codecs": CODECS,
         "checks_crc": true, "control": "hidden", "headers": "map", "tails": "ignored",
         "timestamps": {
             "low": DateTime::<Utc>::MIN_UTC.timestamp_millis().to_string(),
@@ -31,6 +33,7 @@ fn main() -> io::Result<()> {
             "resolution_ms": 1,
         },
         "outcomes": ["stalled", "panic"],
+        "side": "client", "messages": messages::versions(), "hidden": messages::hidden(),
     });
     kfuzz_testee::serve(handshake, ("rskafka", VERSION), answer)
 }
@@ -40,6 +43,7 @@ fn answer(request: &Request) -> Result<Value, BadRequest> {
         "decode-records" if request.get("role").is_none_or(|role| role == "consumer") => {
             Ok(read(&bytes(request, "hex")?))
         }
+        "decode-message" => messages::read(request),
         "encode-records" => Ok(write(&contents::batches(request)?)),
         other => Ok(unsupported(format!("operation {other}, or its role"))),
     }
