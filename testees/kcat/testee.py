@@ -123,4 +123,6 @@ def version() -> str:
 
 
 if __name__ == "__main__":
-    kfuzz_serving.serve({"name": "kcat", "version": version(), "language": "c"}, Client)
+    # librdkafka answers streams too; kcat adds nothing to them.
+    hello = {"name": "kcat", "version": version(), "language": "c", "operations": ["decode-records"]}
+    kfuzz_serving.serve(hello, Client)

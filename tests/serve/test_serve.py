@@ -31,6 +31,7 @@ from conftest import missing, require_tool
 from docs.pages import commands, shows
 from serve.asking import HERE, INVALID, MINIMAL, SECONDS_MAX, Client, fed, fetch_of, request, response, run, topics
 
+from kfuzz import records
 from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
@@ -368,15 +369,21 @@ def assert_minimal(record: Any) -> None:
 def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
     if importlib.util.find_spec("confluent_kafka") is None:
         missing("confluent-kafka", "install it as in pyproject.toml")
+    # Nothing but a control batch: that is the end, and no stall.
+    steps = [step["hex"] for step in find_vector("stream/isolation/uncommitted-control-alone").steps]
+    record = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": [["h", None]]}
     asked = [
         {"id": "good", "operation": "decode-records", "role": "consumer", "hex": find_vector(MINIMAL).data.hex()},
         {"id": "bad", "operation": "decode-records", "hex": find_vector(MINIMAL).data[:-1].hex() + "ff"},
         {"id": "cut", "operation": "decode-records", "hex": find_vector(MINIMAL).data[:-1].hex()},
         {"id": "empty", "operation": "decode-records", "hex": ""},
         {"id": "other", "operation": "encode-records", "batches": []},
+        {"id": "control", "operation": "decode-stream", "isolation": "read_committed", "steps": steps},
+        {"id": "sent", "operation": "produce-records", "records": [record], "compression": "none", "idempotent": True},
     ]
+    driver = "testees/librdkafka/drive.py"
     done = subprocess.run(
-        [sys.executable, "testees/librdkafka/testee.py"],
+        [sys.executable, "testees/python/kfuzz_serving.py", "librdkafka", "python", sys.executable, driver],
         cwd=ROOT,
         input="".join(json.dumps(one) + "\n" for one in asked),
         capture_output=True,
@@ -392,7 +399,13 @@ def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
         ("cut", "accepted"),
         ("empty", "accepted"),
         ("other", "unsupported"),
+        ("control", "accepted"),
+        ("sent", "accepted"),
     ]
+    assert answers[-2]["records"] == []
+    [sent] = answers[-1]["produced"]
+    [arrived] = records.decode(bytes.fromhex(sent["hex"]))
+    assert records.to_json([arrived])[0]["records"] == [{"offset": "0"} | record]
     [batch] = find_vector(MINIMAL).expect["consumer"]["batches"]
     assert answers[0]["records"] == batch["records"]
 
