@@ -71,7 +71,7 @@ class Bug:
         return bool(self.testee)
 
     def problem(self) -> str:
-        """What is wrong with the entry as a whole, or nothing."""
+        """The mistake in the entry as a whole, or nothing."""
         if len({bool(self.testee), bool(self.buggy), bool(self.mended)}) > 1:
             return "needs all of testee, buggy and mended, or none of them"
         if self.runs and self.buggy == self.mended:
@@ -128,7 +128,7 @@ def _cells(testee: Testee, cases: Sequence[Case]) -> Mapping[Key, Cell] | str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What became of a bug: ``by`` are the vectors (with their roles) that catch it, else ``why`` says why not."""
+    """The outcome for a bug: ``by`` are the vectors (with their roles) that catch it, else ``why`` says why not."""
 
     bug: Bug
     by: tuple[str, ...] = ()
