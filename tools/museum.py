@@ -36,6 +36,7 @@ _VERSION: Final = matching(r"[0-9][0-9A-Za-z.+-]{0,40}", "give a version, such a
 _THREAD: Final = matching(
     r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+#[0-9]+|KAFKA-[0-9]+|CVE-[0-9]{4}-[0-9]+", "give a thread, such as owner/name#7"
 )
+_HARM: Final = choice(*(harm.name for harm in HARMS))
 _IDS: Final = ListOf(matching("[a-z0-9/-]+", "give the id of a vector"), "list the ids of vectors")
 
 
@@ -43,21 +44,23 @@ _IDS: Final = ListOf(matching("[a-z0-9/-]+", "give the id of a vector"), "list t
 class Bug:
     """A public bug of a library.
 
-    ``vectors`` have its trigger. With ``buggy`` and ``mended``, versions of the testee ``testee``, it is run here.
-    ``added`` is the state of the suite when the bug was added, and ``caught_when_added`` whether that state caught it
-    by the same rule; it is left out if that was not found out.
+    ``vectors`` have its trigger. ``shown_as`` is the class in which the suite shows it, if that is not the harm to
+    users: a decoder that reports a wrong next offset stands in for a client that hangs. With ``buggy`` and ``mended``,
+    versions of the testee ``testee``, it is run here. ``added`` is the state of the suite when the bug was added, and
+    ``caught_when_added`` whether that state caught it by the same rule; it is left out if that was not found out.
     """
 
     thread: Annotated[str, _THREAD]
     library: Annotated[str, _NAME]
     year: Annotated[int, integer(2008, 2100)]
-    harm: Annotated[str, choice(*(harm.name for harm in HARMS))]
+    harm: Annotated[str, _HARM]
     summary: Annotated[str, _SENTENCE]
     added: Annotated[str, matching("[0-9a-f]{7,40}", "give the commit of the suite")]
     vectors: Annotated[tuple[str, ...], _IDS] = ()
     testee: Annotated[str, _NAME] = ""
     buggy: Annotated[str, _VERSION] = ""
     mended: Annotated[str, _VERSION] = ""
+    shown_as: Annotated[str, _HARM] = ""
     reason: Annotated[str, _SENTENCE] = ""
     caught_when_added: Annotated[bool | None, BOOLEAN] = None
     fresh: Annotated[bool, BOOLEAN] = False
@@ -68,7 +71,7 @@ class Bug:
         return bool(self.testee)
 
     def problem(self) -> str:
-        """What is wrong with the entry as a whole, or nothing."""
+        """The mistake in the entry as a whole, or nothing."""
         if len({bool(self.testee), bool(self.buggy), bool(self.mended)}) > 1:
             return "needs all of testee, buggy and mended, or none of them"
         if self.runs and self.buggy == self.mended:
@@ -125,7 +128,7 @@ def _cells(testee: Testee, cases: Sequence[Case]) -> Mapping[Key, Cell] | str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What became of a bug: ``by`` are the vectors (with their roles) that catch it, else ``why`` says why not."""
+    """The outcome for a bug: ``by`` are the vectors (with their roles) that catch it, else ``why`` says why not."""
 
     bug: Bug
     by: tuple[str, ...] = ()
@@ -169,7 +172,7 @@ def _judged(bug: Bug, answers: Mapping[str, Mapping[Key, Cell] | str]) -> Shown:
 
 def _catches(bug: Bug, buggy: Cell, mended: Cell | None) -> bool:
     """The buggy version does the stated harm, and the mended version passes the same question."""
-    return buggy.harm == bug.harm and mended is not None and mended.outcome == "pass"
+    return buggy.harm == (bug.shown_as or bug.harm) and mended is not None and mended.outcome == "pass"
 
 
 def _difference(bug: Bug, buggy: Mapping[Key, Cell], mended: Mapping[Key, Cell]) -> str:

@@ -13,6 +13,13 @@ import {
   Producer
 } from '@platformatic/kafka'
 
+// Versions from 2.0 on need this function, which Node 20 lacks.
+Promise.withResolvers ??= () => {
+  const made = {}
+  made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }))
+  return made
+}
+
 const WAIT_MS = 5
 
 function options(address) {

@@ -83,6 +83,12 @@ def test_a_bug_is_caught_if_the_buggy_version_does_its_harm_and_the_mended_one_p
     assert bool(one.why) is not caught
 
 
+def test_a_bug_may_be_shown_in_another_class_than_its_harm() -> None:
+    answers = {"b@1.0.0": {KEY: LOSES}, "b@1.0.1": {KEY: PASSES}}
+    [one] = shown([replace(RUN, shown_as="loses")], lambda label, vectors: answers[label])
+    assert one.caught
+
+
 def test_each_version_is_asked_once_with_the_vectors_of_all_its_bugs() -> None:
     asked: list[tuple[str, list[str]]] = []
 
