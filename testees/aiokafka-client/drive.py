@@ -11,11 +11,12 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_driver
 import kfuzz_testee
+from kfuzz_driver import Failed
 
 try:
     import aiokafka
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import KafkaError, RecordTooLargeError
 except ImportError as error:
     sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
 
@@ -32,9 +33,10 @@ class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
-        run(self._start(address, TopicPartition(topic, 0), isolation, offset))
+        self.partition = TopicPartition(topic, 0)
+        run(self._start(address, isolation, offset))
 
-    async def _start(self, address: str, partition: TopicPartition, isolation: str, offset: int) -> None:
+    async def _start(self, address: str, isolation: str, offset: int) -> None:
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=address,
             enable_auto_commit=False,
@@ -44,11 +46,16 @@ class Consumer:
             retry_backoff_ms=1,
         )
         await self.consumer.start()
-        self.consumer.assign([partition])
-        self.consumer.seek(partition, offset)
+        self.consumer.assign([self.partition])
+        self.consumer.seek(self.partition, offset)
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        found = run(self.consumer.getmany(timeout_ms=round(timeout_s * 1000)))
+        try:
+            found = run(self.consumer.getmany(timeout_ms=round(timeout_s * 1000)))
+        except RecordTooLargeError as error:
+            # It wants larger fetches, as for a batch that is cut.
+            at = run(self.consumer.position(self.partition))
+            raise Failed("rejected", kfuzz_testee.describe(error), at) from error
         return [
             kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers)
             for records in found.values()
@@ -57,6 +64,21 @@ class Consumer:
 
     def close(self) -> None:
         run(self.consumer.stop())
+
+
+async def send(producer: AIOKafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+    try:
+        return await producer.send(
+            topic,
+            partition=0,
+            timestamp_ms=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+    except (TypeError, ValueError, AssertionError) as error:
+        # This is how it says that it does not take such a value.
+        raise Failed("rejected", kfuzz_testee.describe(error)) from error
 
 
 def produce(
@@ -68,7 +90,7 @@ def produce(
     idempotent: bool,
     transactional_id: str | None,
 ) -> None:
-    async def send() -> None:
+    async def send_all() -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=address,
             acks="all",
@@ -84,24 +106,14 @@ def produce(
         try:
             if transactional_id is not None:
                 await producer.begin_transaction()
-            sent = [
-                await producer.send(
-                    topic,
-                    partition=0,
-                    timestamp_ms=record.timestamp,
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                )
-                for record in records
-            ]
+            sent = [await send(producer, topic, record) for record in records]
             await asyncio.gather(*sent)
             if transactional_id is not None:
                 await producer.commit_transaction()
         finally:
             await producer.stop()
 
-    run(asyncio.wait_for(send(), PRODUCE_S_MAX))
+    run(asyncio.wait_for(send_all(), PRODUCE_S_MAX))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
-        partition = TopicPartition(topic, 0)
+        self.partition = TopicPartition(topic, 0)
         self.consumer = KafkaConsumer(
             bootstrap_servers=address,
             enable_auto_commit=False,
@@ -35,11 +35,17 @@ class Consumer:
             fetch_max_wait_ms=1,
             retry_backoff_ms=1,
         )
-        self.consumer.assign([partition])
-        self.consumer.seek(partition, offset)
+        self.consumer.assign([self.partition])
+        self.consumer.seek(self.partition, offset)
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        found = self.consumer.poll(timeout_ms=round(timeout_s * 1000))
+        try:
+            found = self.consumer.poll(timeout_ms=round(timeout_s * 1000))
+        except KafkaError as error:
+            if "Failed to make progress" not in str(error):
+                raise
+            # It wants larger fetches, as for a batch that is cut.
+            raise Failed("rejected", kfuzz_testee.describe(error), self.consumer.position(self.partition)) from error
         return [
             kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers)
             for records in found.values()
@@ -60,7 +66,7 @@ def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any
             value=record.value,
             headers=record.headers,
         )
-    except (TypeError, AssertionError) as error:
+    except (TypeError, ValueError, AssertionError) as error:
         # This is how it says that it does not take such a value.
         raise Failed("rejected", kfuzz_testee.describe(error)) from error
 

@@ -34,6 +34,8 @@ POLL_S = 0.02
 FETCHES_MAX = 30
 # How long to wait if the client neither fetches nor works. On a busy machine, work takes long.
 SILENCE_S_MAX = 3
+# This many looks must be without success too: on a busy machine, time passes in which nobody works.
+LOOKS_MIN = 50
 IDLE_CPU_S_MAX = 0.5
 # The CPU time for what is fetched at once. Only a bomb needs as much.
 WORK_CPU_S_MAX = 1
@@ -226,6 +228,7 @@ class _Watch:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.seen = (-1, 0)
+        self.looks = 0
         self.restart()
 
     def restart(self) -> None:
@@ -234,12 +237,13 @@ class _Watch:
 
     def verdict(self, offset: int, times: int) -> str:
         """Why the client makes no progress, from the broker's state; "" if it may continue."""
+        self.looks += 1
         if self.is_fresh:
             self.skips = 0
         if self.is_fresh or (offset, times) != self.seen:
             self.skips += offset != self.seen[0]
             self.seen, self.is_fresh = (offset, times), False
-            self.since_s, self.cpu_s = time.monotonic(), self.client.cpu_s()
+            self.since_s, self.cpu_s, self.looks = time.monotonic(), self.client.cpu_s(), 0
         if self.skips > SKIPS_MAX:
             return "asks for other offsets again and again"
         if times > FETCHES_MAX:
@@ -247,7 +251,8 @@ class _Watch:
         cpu_s = self.client.cpu_s() - self.cpu_s
         if cpu_s > WORK_CPU_S_MAX:
             return "computes without an end"
-        if time.monotonic() - self.since_s > SILENCE_S_MAX and cpu_s < IDLE_CPU_S_MAX:
+        silent = time.monotonic() - self.since_s > SILENCE_S_MAX and self.looks > LOOKS_MIN
+        if silent and cpu_s < IDLE_CPU_S_MAX:
             return "asks for nothing more"
         return ""
 
@@ -408,14 +413,14 @@ class Driver:
             self.process.stdin.flush()
         except BrokenPipeError:
             self._end()
-        began_s, cpu_s = time.monotonic(), self.cpu_s()
+        began_s, cpu_s, looks = time.monotonic(), self.cpu_s(), 0
         while True:
             try:
                 return self._parsed(self.lines.get(timeout=LOOK_S))
             except queue.Empty:
-                pass
+                looks += 1
             computes = self.cpu_s() - cpu_s > CALL_CPU_S_MAX
-            if computes or time.monotonic() - began_s > CALL_S_MAX:
+            if computes or (time.monotonic() - began_s > CALL_S_MAX and looks > LOOKS_MIN):
                 self.stop()
                 raise Hung("computes without an end" if computes else f"does not return from {line['do']}")
 

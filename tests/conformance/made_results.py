@@ -11,7 +11,9 @@ from kfuzz.conformance.judge.compare import Case
 
 __all__ = ["IMPLEMENTATIONS", "made_result"]
 
-IMPLEMENTATIONS = ("alpha@1.0", "beta@2.0+more", "gamma@3.0", "perfect@1.0")
+IMPLEMENTATIONS = ("alpha@1.0", "beta@2.0+more", "alpha-client@1.0", "perfect@1.0")
+# A whole client of the library alpha, which shares the faults of its decoder.
+CLIENT = "alpha-client@1.0"
 FAULTS: tuple[tuple[str, str, str], ...] = (
     ("crash", "kills", "died of SIGSEGV: wild pointer"),
     ("stall", "hangs", "the next fetch is at 0 again"),
@@ -42,6 +44,7 @@ def made_result(cases: Sequence[Case], labels: Sequence[str] = IMPLEMENTATIONS) 
             "name": label.partition("@")[0],
             "version": label.partition("@")[2],
             "language": "none",
+            **({"kind": "client", "of": "alpha"} if label == CLIENT else {"kind": "decoder"}),
             "totals": {},
             "unexpected": 0,
             "stale": [],
@@ -70,12 +73,13 @@ def _cell(label: str, case: Case, is_perfect: bool) -> dict[str, Any]:
         return {"outcome": "not-asked", "standing": "ok"}
     # Faults come in families, as those of real implementations do.
     theme = case.vector.id.rpartition("/")[0]
-    outcome, harm, text = FAULTS[hashlib.sha256(f"{label} {theme} {draw[1] % 3}".encode()).digest()[0] % len(FAULTS)]
+    library = IMPLEMENTATIONS[0] if label == CLIENT else label
+    outcome, harm, text = FAULTS[hashlib.sha256(f"{library} {theme} {draw[1] % 3}".encode()).digest()[0] % len(FAULTS)]
     return {
         "outcome": outcome,
         "standing": "unexpected" if draw[2] < 10 else "listed",
         "harm": harm,
         "text": text,
         "reason": "known since https://example.org/issues/7 and KAFKA-5031",
-        "answer": {"outcome": outcome, "error": text, "at": f"{label.partition('@')[0]}/{theme}.go:{draw[1] % 3}"},
+        "answer": {"outcome": outcome, "error": text, "at": f"{library.partition('@')[0]}/{theme}.go:{draw[1] % 3}"},
     }

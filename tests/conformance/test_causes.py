@@ -50,6 +50,19 @@ def causes(*changes: dict[str, Any]) -> list[Cause]:
     return causes_of(one(input=str(i), **change) for i, change in enumerate(changes))
 
 
+def test_a_bug_that_decoder_and_client_share_is_one_cause_with_two_rows_and_the_id_of_the_decoder() -> None:
+    client = {"implementation": "toy-client@1", "library": "toy@1"}
+    bug = {"at": "toy/read.py:7", "harm": "panics"}
+    own = [one(**bug), one(**bug, input="b")]
+    [cause] = causes_of([*own, one(**bug | client | {"harm": "kills"})])
+    assert cause.implementations == ["toy@1", "toy-client@1"]
+    assert (cause.count, cause.harm) == (2, "kills")
+    assert [cause.harm_in(label) for label in cause.implementations] == ["panics", "kills"]
+    [alone] = causes_of(own)
+    assert cause.id == alone.id
+    assert len(causes_of([*own, one(**bug | client | {"library": ""})])) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -406,12 +406,33 @@ def test_the_page_says_what_roles_streams_and_topics_are_asked(tmp_path: Path) -
     }
 
 
+def terminal_text(run: Run, **options: int) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    for part in report.to_terminal(run, **{"causes_shown": 99} | options):  # type: ignore[arg-type]
+        console.print(part)
+    return console.export_text()
+
+
+def test_decoders_and_whole_clients_stand_apart_and_share_causes(done: Run) -> None:
+    dies = next(testee for testee in done.testees if testee.name == "dies")
+    client = replace(dies, name="dies-client", kind="client", of="dies", own=("It seeks.",))
+    run = replace(done, testees=(client, *done.testees))
+    assert len(run.causes) == len(done.causes)
+    text = terminal_text(run)
+    assert text.index("decoders") < text.index("dies@1 ") < text.index("whole clients") < text.index("dies-client@1 ")
+    assert "dies@1, dies-client@1: died of SIGSEGV" in text
+    assert "whole clients" not in terminal_text(done)
+    document = json.loads(json.dumps(report.to_json(run)))
+    own = {entry["label"]: entry for entry in document["testees"]}["dies-client@1"]
+    assert (own["kind"], own["of"], own["own"]) == ("client", "dies", ["It seeks."])
+    assert {"dies@1", "dies-client@1"} in [set(cause.get("testees", ())) for cause in document["causes"]]
+    # This also checks the schema.
+    assert report.to_json(report.from_json(document, [case.vector for case in done.cases])) == document
+
+
 def test_the_terminal_shows_causes_worst_first_and_says_how_many_it_left_out(done: Run) -> None:
     def shown(**options: int) -> str:
-        console = Console(width=200, record=True, file=io.StringIO())
-        for part in report.to_terminal(done, **{"causes_shown": 99} | options):  # type: ignore[arg-type]
-            console.print(part)
-        return console.export_text()
+        return terminal_text(done, **options)
 
     text = shown()
     assert text.index("kills the process") < text.index("accepts what Kafka refuses") < text.index("differs where")

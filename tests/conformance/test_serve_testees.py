@@ -16,6 +16,7 @@ from kfuzz.vectors import KINDS, default_root, load_suite
 
 # Nobody has to install these: then, or if they have another version, there is nothing to test.
 OPTIONAL = ("kcat",)
+FEW = ("records/v2/count/of-2", "stream/isolation/aborted", "produce/contents/key-empty-value-empty")
 SOME = ("records/v2/count/of-*", "records/v2/transaction/*", "records/v2/headers/key-*")
 
 
@@ -38,12 +39,15 @@ def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Column:
     return found
 
 
+@pytest.mark.parametrize("testee", ["aiokafka-client", "kafka-python-client"], indirect=True)
+def test_a_quick_client_reads_a_record_and_a_stream_and_sends_as_expected(testee: Testee) -> None:
+    found = judged(testee, cases_of(load_suite(FEW, kinds=KINDS), ("consumer", PRODUCE_ROLE)), choose=False)
+    assert len(found.cells) == len(FEW)
+    assert found.totals()["pass"] >= 2
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "testee",
-    ["librdkafka", "kcat", "kafka-consumer"],
-    indirect=True,
-)
+@pytest.mark.parametrize("testee", [one.name for one in all_testees() if one.kind == "client"], indirect=True)
 def test_some_families_are_as_expected(testee: Testee) -> None:
     found = judged(testee, cases_of(load_suite(SOME), ("consumer",)), choose=False)
     assert found.expectations.exist
@@ -64,6 +68,8 @@ def test_the_choice_has_every_flag_and_requirement_of_each_family_and_stays_smal
     cases = cases_of(load_suite(), ("consumer",))
     chosen = chosen_keys(cases)
     assert 200 <= len(chosen) <= 350
+    streams = cases_of(load_suite(kinds=("stream",)), ("consumer",))
+    assert chosen_keys(streams) == {case.key for case in streams}
 
     def has(key: str, only: bool) -> Counter[tuple[str, str, str]]:
         asked = [case for case in cases if case.key in chosen or not only]

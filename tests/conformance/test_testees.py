@@ -43,6 +43,15 @@ def test_every_version_is_a_testee_and_kfuzz_is_the_first(tmp_path: Path) -> Non
     assert [testee.label for testee in select(testees, ["toy@2", "toy"])] == ["toy@2", "toy@1"]
 
 
+def test_a_testee_says_what_it_judges_and_what_it_does_itself(tmp_path: Path) -> None:
+    folder_of(tmp_path / "plain", PLAIN)
+    [_, plain] = all_testees(tmp_path / "plain")
+    assert (plain.kind, plain.of, plain.own) == ("decoder", "toy", ())
+    folder_of(tmp_path, 'kind = "client"\nof = "lib"\nown = ["It seeks."]\n' + PLAIN)
+    [_, client] = all_testees(tmp_path)
+    assert (client.kind, client.of, client.own) == ("client", "lib", ("It seeks.",))
+
+
 def test_a_change_of_the_kit_builds_again(tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     kit.mkdir()
@@ -96,6 +105,8 @@ def test_a_testee_whose_toolchain_is_missing_says_so_and_is_refused_by_name(
         (PLAIN + "colour = 1\n", "unknown name 'colour'"),
         (PLAIN.replace('["{python}", "{folder}/toy.py"]', "[]"), "must be a list of words"),
         (PLAIN.replace('"1"', "1"), "version must be a str"),
+        ('kind = "server"\n' + PLAIN, "kind must be one of decoder, client"),
+        ("own = [1]\n" + PLAIN, "own must be a list of sentences"),
     ],
 )
 def test_a_wrong_testee_file_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:

@@ -166,6 +166,22 @@ def test_the_first_records_of_an_answer_come_however_little_room_there_is() -> N
     assert sizes == [len(next(iter(made)).partitions[0].data), 0]
 
 
+def test_an_answer_does_not_wait_until_its_size_has_been_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected, delays = Server._connected, []
+
+    async def seen(self: Server, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        delays.append(not writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        await connected(self, node_id, reader, writer)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as client:
+            await client.ask("ApiVersions", 0, {})
+
+    monkeypatch.setattr(Server, "_connected", seen)
+    run(scenario)
+    assert delays == [False]
+
+
 def test_nothing_can_be_written() -> None:
     broker = Broker(topics())
     data = [{"name": MINIMAL.replace("/", "."), "partitionData": [{"index": 0, "records": b""}]}]

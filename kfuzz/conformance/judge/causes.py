@@ -305,8 +305,8 @@ class Cause:
 
     @property
     def implementations(self) -> list[str]:
-        """The testees that show it, the one with the smallest input first."""
-        return list(dict.fromkeys(one.implementation for one in self.deviations))
+        """The testees that show it, the library's decoder first."""
+        return list(dict.fromkeys(one.implementation for one in sorted(self.deviations, key=lambda one: one.library)))
 
     @property
     def id(self) -> str:

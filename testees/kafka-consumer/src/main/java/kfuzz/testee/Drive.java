@@ -227,10 +227,11 @@ public final class Drive {
                 producer.commitTransaction();
             }
             out.writeNumberField("sent", sent.size());
-        } catch (ExecutionException error) {
+        } catch (ExecutionException | KafkaException error) {
             failed("rejected", told(error), out);
-        } catch (KafkaException error) {
-            failed("rejected", told(error), out);
+        } catch (IllegalArgumentException error) {
+            // This is how it says that it does not take such a value.
+            failed("rejected", error.toString(), out);
         } catch (RuntimeException | Error error) {
             fault(error, out);
         } catch (InterruptedException error) {
