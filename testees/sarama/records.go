@@ -116,7 +116,7 @@ func (r *reader) handOut(block *sarama.FetchResponseBlock) error {
 			continue
 		}
 		r.read++
-		for len(pending) > 0 && pending[0].FirstOffset <= batch.LastOffset() {
+		for len(pending) > 0 && pending[0].FirstOffset <= lastOffset(batch) {
 			aborted[pending[0].ProducerID] = true
 			pending = pending[1:]
 		}
@@ -151,6 +151,9 @@ func controlType(record *sarama.Record) (int16, error) {
 	return kind, nil
 }
 
+// lastOffset is a method that version 1.21 does not have.
+func lastOffset(b *sarama.RecordBatch) int64 { return b.FirstOffset + int64(b.LastOffsetDelta) }
+
 func (r *reader) batch(b *sarama.RecordBatch) testee.Object {
 	records := []testee.Object{}
 	for _, record := range b.Records {
@@ -182,7 +185,7 @@ func (r *reader) batch(b *sarama.RecordBatch) testee.Object {
 	}
 	return testee.Object{
 		"records": records, "magic": b.Version, "compression": testee.CodecName(int(b.Codec)), "timestamp_type": kind,
-		"base_offset": testee.Long(b.FirstOffset), "last_offset": testee.Long(b.LastOffset()),
+		"base_offset": testee.Long(b.FirstOffset), "last_offset": testee.Long(lastOffset(b)),
 		"transactional": *isTransactional(b), "control": b.Control,
 		"producer_id": testee.Long(b.ProducerID), "producer_epoch": b.ProducerEpoch, "base_sequence": b.FirstSequence,
 		"partition_leader_epoch": b.PartitionLeaderEpoch,
