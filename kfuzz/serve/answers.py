@@ -38,7 +38,7 @@ HEAD: Final = struct.Struct(">hhi")
 CLUSTER_ID: Final = "kfuzz"
 
 API_VERSIONS: Final = "ApiVersions"
-# What a broker offers that knows no newer version of ApiVersions.
+# The versions of ApiVersions that an older broker offers.
 FALLBACK: Final = {API_VERSIONS: Versions(0, 3)}
 THROTTLED: Final = ("Produce", "Fetch")
 APIS: Final = (

@@ -1,4 +1,4 @@
-"""What all brokers of a process share, the form of requests and answers, and what a partition answers to whom."""
+"""State that all brokers of a process share, the form of requests and answers, and which broker may answer."""
 
 from __future__ import annotations
 

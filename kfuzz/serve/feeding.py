@@ -59,7 +59,7 @@ NODE: Final = integer(1, NODES_MAX)
 BEHAVIOUR: Final = Object(
     {"api_versions_fallback": BOOLEAN, "fetch_sessions": BOOLEAN, "throttle_ms": integer(0, THROTTLE_MS_MAX)}
 )
-# What makes a partition, and what changes one that is there.
+# Fields that make a partition, and fields that change one that is there.
 CONTENTS: Final = ("hex", "steps", "produce")
 LINE: Final = Object(
     {

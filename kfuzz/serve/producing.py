@@ -17,7 +17,7 @@ __all__ = ["WRITES", "Producing"]
 
 # A kind of refusal.
 WRITES: Final = "requests to write"
-# What clients may write to all topics together, with what is kept of it.
+# The bytes that clients may write to all topics together, with all that is kept of them.
 WRITTEN_BYTES_MAX: Final = 256 << 20
 # The id of the first producer.
 FIRST_PRODUCER_ID: Final = 1
@@ -42,7 +42,7 @@ AFTER_APPEND: Final = [
 
 @dataclass
 class _Transactional:
-    """What the coordinator knows of a transactional id. ``committed``: how the last transaction ended."""
+    """The coordinator's state of a transactional id. ``committed``: how the last transaction ended."""
 
     producer_id: int
     epoch: int = 0

@@ -93,7 +93,7 @@ class Partition:
 
     @property
     def steps(self) -> Iterable[Step]:
-        """What the fetches return, one after the other."""
+        """The bytes of the fetches, one after the other."""
         raise NotImplementedError
 
     @property
@@ -117,7 +117,7 @@ class Partition:
         return b"".join(step.data for step in self.steps)
 
     def fetched(self, offset: int, *, committed: bool = False, room: int = INT64_MAX) -> Step:
-        """What a fetch at ``offset`` returns. There are no bytes if nothing is left from there on.
+        """The answer to a fetch at ``offset``. There are no bytes if nothing is left from there on.
 
         ``committed`` leaves out what is not stable. ``room`` is the limit in bytes. The first batch ignores it, and
         the last one may be cut.

@@ -34,7 +34,7 @@ REFUSALS: Final = {
 }
 # A batch of a MiB may hold far more; its records become objects for a moment.
 LIMITS: Final = Limits(decompressed_bytes=16 << 20)
-# What is kept of a batch beside its bytes.
+# The memory of a batch besides its bytes.
 BATCH_BYTES: Final = 1000
 
 

@@ -56,8 +56,10 @@ class Consumer(Protocol):
     """
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        """The next records in their JSON form; none if there is nothing new. What is already there must come even if
-        ``timeout_s`` is 0. An exception is an answer too."""
+        """The next records in their JSON form; none if there is nothing new.
+
+        Those that are already there must come even if ``timeout_s`` is 0. An exception is an answer too.
+        """
 
     def close(self) -> None:
         """End the consumer."""
@@ -72,7 +74,7 @@ class Given(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-# What a producer can do besides sending records, in the words of the handshake.
+# The producer's other abilities, in the words of the handshake.
 ALL_PRODUCES = ("idempotent", "transactions")
 
 

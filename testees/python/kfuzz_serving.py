@@ -313,7 +313,7 @@ class Kit:
         return answer
 
     def _produce_records(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
-        """What arrived at the broker, also of a producer that has failed."""
+        """The records that arrived at the broker, also those of a producer that has failed."""
         assert self.produce
         how = {
             "compression": request.get("compression", "none"),
@@ -359,7 +359,7 @@ class Driver:
         self.command = command
         self.process: subprocess.Popen[bytes] | None = None
         self.is_warm = False
-        # What the program says of itself: the library's version, and other fields of the handshake.
+        # The program's own words about itself: the library's version, and other fields of the handshake.
         self.hello = self._begin()
 
     def _begin(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a whole producer sent, held against what it was given."""
+"""The records that a whole producer sent, compared with those that it was given."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_failed_build_never_counts_and_its_error_is_a_sentence(root: Path) -> 
     for _ in range(2):
         with pytest.raises(BuildFailed, match=r"`sh build.sh 3.0.0` in .* ended with 3: no version 3.0.0 of toy"):
             other(root, "3.0.0").make_ready()
-    # What the tools left is used again.
+    # The tools' output is used again.
     assert len(builds(root, "3.0.0")) == 2
 
 

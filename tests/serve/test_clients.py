@@ -17,7 +17,7 @@ from kfuzz.serve.written import WrittenPartition
 
 pytestmark = pytest.mark.full
 
-# What the clients send, and what a consumer in read_committed gets of it, with its offset.
+# The clients send these records; a consumer in read_committed gets those with an offset.
 SENT = [(b"one", True), (b"two", False), (b"three", True)]
 COMMITTED = [(0, b"one"), (4, b"three")]
 

@@ -1,4 +1,4 @@
-"""What can be asked of the brokers: sessions, limits, throttling, the version fallback, leaders that move, epochs."""
+"""The brokers do this on demand: sessions, limits, throttling, the version fallback, leaders that move, epochs."""
 
 from __future__ import annotations
 

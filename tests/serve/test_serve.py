@@ -73,7 +73,7 @@ NEEDED: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
-# What a broker says to a member or a producer that it does not know.
+# The errors for a member or a producer that the broker does not know.
 STRANGERS = {"AddOffsetsToTxn": 49, "EndTxn": 49, "Heartbeat": 25, "SyncGroup": 25, "LeaveGroup": 25}
 
 

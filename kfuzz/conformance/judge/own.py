@@ -148,7 +148,7 @@ def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str
 
 
 def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a producer that repeats a batch after each error would send: all records in one batch."""
+    """The requests of a producer that repeats a batch after each error: all records in one batch."""
     numbered = [{**record, "offset": str(offset)} for offset, record in enumerate(request["records"])]
     transactional = "transactional_id" in request
     batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}

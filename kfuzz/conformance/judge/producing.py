@@ -27,7 +27,7 @@ COMPRESSED_FROM_BYTES: Final = 1024
 
 
 class _Arrival(NamedTuple):
-    """What arrived in one request, the batch in it, and what kfuzz finds there."""
+    """The entry for one request, the batch in it, and the findings in that."""
 
     sent: Produced
     batch: records.RecordBatch
@@ -122,7 +122,7 @@ def _wrong_producer(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None
 
 
 def _with_sequences(batch: records.RecordBatch) -> Iterator[tuple[tuple[int, int, int], Any]]:
-    """What identifies each record for a broker, and the record."""
+    """Each record, after the numbers by which a broker identifies it."""
     for delta, record in enumerate(batch.records):
         sequence = next_sequence(batch.base_sequence, delta) if delta else batch.base_sequence
         contents = (record.timestamp, record.key, record.value, record.headers)
@@ -148,7 +148,7 @@ def _wrong_request(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
 
 
 def _wrong_form(arrivals: Sequence[_Arrival], but_for: Set[str]) -> Wrong | None:
-    """What a broker takes, but the documents do not allow. ``but_for``: the requirements that do not count."""
+    """A finding that a broker accepts, but the documents do not. ``but_for``: the requirements that do not count."""
     for number, (_, _, findings, left) in enumerate(arrivals):
         if found := next((one for one in findings if one.requirement not in but_for), None):
             return Wrong(f"request[{number}] departs from the documents: {found}", "differs")

@@ -20,7 +20,7 @@ from kfuzz.files import locked
 __all__ = ["BUILT_FOLDERS", "BuildFailed", "alone", "link", "link_to", "mirror", "run_build", "sources", "write"]
 
 BUILD_TIMEOUT_S: Final = 900
-# What build tools print before the first error. Go names the package, npm a code.
+# Lines that build tools print before the first error. Go names the package, npm a code.
 NO_ERRORS: Final = ("# ", "go: downloading ", "npm error code ", "npm warn ", "warning", "[INFO]", "[WARN")
 # Folders of build output, which never hold sources.
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})

@@ -92,7 +92,7 @@ OPERATIONS: Final = (
     ENCODE_PRIMITIVE,
     PRODUCE,
 )
-# What a producer may be able to do besides sending records.
+# A producer may be able to do this besides sending records.
 PRODUCES: Final = ("idempotent", "transactions")
 # The only role for messages and primitives.
 READER: Final = "reader"
@@ -281,7 +281,7 @@ class Answer:
     steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
     next_offset: Annotated[str | None, _INTEGER_TEXT] = None
     last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
-    # What arrived at the broker, in order.
+    # In the order in which it arrived at the broker.
     produced: Annotated[tuple[Produced, ...] | None, PRODUCED] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)

@@ -51,8 +51,8 @@ KAFKA_RELEASES: Final = "{kafka}"
 ALL: Final = "all"
 CHOSEN: Final = "chosen"
 CHOICES: Final = (ALL, CHOSEN)
-# What a testee judges: a decoder by itself, or a whole client that reads and writes as its users make it. In reports,
-# each kind has a heading.
+# A testee is a decoder by itself, or a whole client that reads and writes as its users make it. In reports, each kind
+# has a heading.
 DECODER: Final = "decoder"
 CLIENT: Final = "client"
 TESTEE_KINDS: Final = {DECODER: "decoders", CLIENT: "whole clients"}

@@ -24,7 +24,7 @@ __all__ = ["Recipe", "order_of", "prepared", "recipe_for"]
 # Three or four numbers, and perhaps a word, so that package managers do not take it for a range or an option.
 _VERSION: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){2,3}(?:[-.+]?[0-9A-Za-z]+)*+")
 VERSION_CHARACTERS_MAX: Final = 64
-# What the folder of a version holds while its last build did not come to its end.
+# The state of a version's folder whose last build ended with an error.
 FAILED: Final = "failed"
 # Files that the builds of the pinned version or of this one write.
 _UNCOPIED: Final = ("Cargo.lock", "testee.toml")
@@ -67,9 +67,9 @@ def prepared(
 
 
 def order_of(version: str) -> tuple[tuple[int, ...], bool, str]:
-    """The place of a version among others. A word behind the numbers comes before the release: 1.0.0-rc.1, 1.0.0."""
+    """The place of a version among others. One with a word comes before the release: 1.0.0-rc.1, 1.0.0."""
     numbers, word = re.fullmatch(r"([0-9.]*+)(.*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
-    # What follows the release: 0.11.6.post1, 1.0.0+incompatible.
+    # Some words come after the release: 0.11.6.post1, 1.0.0+incompatible.
     is_later = not word or word.startswith(("post", "+"))
     return tuple(int(part) for part in numbers.split(".") if part), is_later, word
 
@@ -82,7 +82,7 @@ def _make_ready(recipe: Recipe, place: Path, folder: Path, kit: Path | None, bui
 
 
 def _state(place: Path) -> str:
-    """What the last build left there when it came to its end; empty if none did."""
+    """The text that the last build left there when it came to its end; empty if none did."""
     state = place / "state"
     return state.read_text() if state.is_file() else ""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "History", "history_of"]
 
 FORMAT: Final = "kfuzz-history/1"
-# What a version does with the questions of a cause that it does not have.
+# How a version that lacks a cause answers its questions.
 RIGHT: Final = "right"
 UNSUPPORTED: Final = "unsupported"
 WHAT_WIDTH_MIN: Final = 40
@@ -119,7 +119,7 @@ class History:
         }
 
     def sentences(self) -> list[str]:
-        """What each version brought and mended, then the notes."""
+        """The causes that came and went with each version, then the notes."""
         said = []
         for column, came, came_new, went in self.changes():
             what = f"{len(came)} came, {len(went)} went"

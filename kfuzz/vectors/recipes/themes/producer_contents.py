@@ -1,4 +1,4 @@
-"""What a producer must not change: nulls, empty values, headers and timestamps."""
+"""A producer must not change these: nulls, empty values, headers and timestamps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer meets while it fetches: every codec, nulls and headers, markers, compacted ends, positions."""
+"""A consumer meets these while it fetches: every codec, nulls and headers, markers, compacted ends, positions."""
 
 from __future__ import annotations
 
