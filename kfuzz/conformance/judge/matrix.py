@@ -236,7 +236,8 @@ def _each(
 def _column(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Column:
     handshake = outcome.handshake
     if handshake is None:
-        return Column(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
+        broken = Column(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
+        return replace(broken, kind=testee.kind, of=testee.of)
     pinned = "" if testee.pinned is None else _pinned(testee.pinned, handshake, places)
     # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned

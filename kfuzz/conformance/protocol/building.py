@@ -6,6 +6,7 @@ Only the standard library is needed, because ``make build`` uses this before any
 from __future__ import annotations
 
 import filecmp
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,17 @@ __all__ = ["BUILT_FOLDERS", "BuildFailed", "alone", "link", "link_to", "mirror",
 
 BUILD_TIMEOUT_S: Final = 900
 # Lines that build tools print before the first error. Go names the package, npm a code.
-NO_ERRORS: Final = ("# ", "go: downloading ", "npm error code ", "npm warn ", "warning", "[INFO]", "[WARN")
+NO_ERRORS: Final = (
+    "# ",
+    "go: downloading ",
+    "npm error code ",
+    "npm warn ",
+    "warning",
+    "[INFO]",
+    "[WARN",
+    "[ERROR] COMPILATION",
+)
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 # Folders of build output, which never hold sources.
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
 
@@ -40,6 +51,7 @@ def run_build(build: Sequence[str], folder: Path) -> None:
         raise BuildFailed(f"`{shlex.join(build)}` did not finish within {BUILD_TIMEOUT_S} s") from None
     if done.returncode != 0:
         said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+        said = [_COLOUR.sub("", line) for line in said]
         said = [line for line in said if not line.startswith(NO_ERRORS)] or said
         words = f": {said[0][:200]}" if said else ""
         raise BuildFailed(f"`{shlex.join(build)}` in {folder} ended with {done.returncode}{words}")

@@ -44,6 +44,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** Consumers and producers, one after the other, by lines of JSON: a driver, as testees/README.md describes them. */
 public final class Drive {
     private static final int LARGEST_HEX_VALUE_BYTES = 64 * 1024;
+    // Older versions have no constants for these, and ignore them.
+    private static final String BACKOFF_MAX_MS = "retry.backoff.max.ms";
+    private static final String DELIVERY_TIMEOUT_MS = "delivery.timeout.ms";
     private static final int LARGEST_REQUEST_BYTES = 64 * 1024 * 1024;
     private static final ObjectMapper MAPPER = new ObjectMapper();
     private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
@@ -114,7 +117,7 @@ public final class Drive {
                                 ConsumerConfig.CHECK_CRCS_CONFIG, true,
                                 ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 1,
                                 ConsumerConfig.RETRY_BACKOFF_MS_CONFIG, 1L,
-                                ConsumerConfig.RETRY_BACKOFF_MAX_MS_CONFIG, 1L,
+                                BACKOFF_MAX_MS, 1L,
                                 ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class,
                                 ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class));
         consumer.assign(List.of(partition));
@@ -201,10 +204,10 @@ public final class Drive {
         config.put(ProducerConfig.LINGER_MS_CONFIG, 1000L);
         config.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, LARGEST_REQUEST_BYTES);
         config.put(ProducerConfig.RETRY_BACKOFF_MS_CONFIG, 1L);
-        config.put(ProducerConfig.RETRY_BACKOFF_MAX_MS_CONFIG, 1L);
+        config.put(BACKOFF_MAX_MS, 1L);
         config.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 5000L);
         config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 3000);
-        config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, 5000);
+        config.put(DELIVERY_TIMEOUT_MS, 5000);
         String transaction = line.get("transactional_id").textValue();
         if (transaction != null) {
             config.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transaction);
