@@ -71,7 +71,7 @@ const OWN_NAMES = {
   MetadataResponse: { partitionErrorCode: 'errorCode', replicas: 'replicaNodes' },
   OffsetCommitResponse: { responses: 'topics' },
   OffsetFetchResponse: { responses: 'topics', offset: 'committedOffset' },
-  ProduceResponse: { topics: 'responses', partitions: 'partitionResponses', partition: 'index', topicName: 'name' }
+  ProduceResponse: { offset: 'baseOffset', timestamp: 'logAppendTimeMs', topics: 'responses', partitions: 'partitionResponses', partition: 'index', topicName: 'name' }
 }
 
 export async function decodeMessage({ message, version, hex }, said) {

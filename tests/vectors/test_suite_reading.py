@@ -106,7 +106,7 @@ def test_a_bomb_is_refused_at_the_default_limit(vector: Vector) -> None:
     assert fatal.code == BOUNDED
 
 
-def test_at_least_900_vectors_and_three_in_five_not_plainly_valid() -> None:
+def test_at_least_900_vectors_and_half_of_them_not_plainly_valid() -> None:
     suite = load_suite(kinds=KINDS)
     assert len(suite) >= 900
-    assert sum(map(is_plainly_valid, suite)) <= 0.4 * len(suite)
+    assert sum(map(is_plainly_valid, suite)) <= 0.5 * len(suite)
