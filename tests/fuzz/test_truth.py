@@ -236,7 +236,7 @@ def test_a_reader_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
 
 def test_an_unknown_reader_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean kafka-clients"):
-        named_testee("kafka-client")
+        named_testee("kafka-clinets")
 
 
 @pytest.mark.parametrize(("harm", "own_harm"), [("refuses", "accepts"), ("accepts", "refuses"), ("loses", "loses")])

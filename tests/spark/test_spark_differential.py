@@ -46,7 +46,7 @@ def test_the_entry_point_prints_the_result_and_its_exit_code_says_it(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--testee", "kafka-client"], "did you mean kafka-clients"),
+        (["--testee", "kafka-clinets"], "did you mean kafka-clients"),
         (["--testee", "kafka-clients"], "name one of them"),
         (["--count", "0"], "--count must be 1 or more"),
         (["--what", "streams", "--role", "log"], "--role is about records; leave it out with --what streams"),
