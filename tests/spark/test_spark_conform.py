@@ -19,7 +19,7 @@ WORKLOAD = parse(
     'size = "150KiB"\nsegment_bytes = "64KiB"\nseed = 3\n[[topics]]\nname = "traps"\nadversarial.share = 0.2\n',
     "the test",
 )
-# kfuzz's own testee: it dies of a wrong record length, and takes one kind of bad batch for good.
+# kfuzz's own testee: it dies of a record that is cut, and takes one kind of bad batch for good.
 TESTEE = """
 import json, os, sys
 import helper
@@ -36,7 +36,7 @@ for line in sys.stdin.buffer:
 """
 HELPER = """
 def dies(found):
-    return found.get("finding") == "record-length-mismatch"
+    return found.get("finding") == "record-truncated"
 
 def lies(found):
     return found.get("finding") == "record-count-too-low"
