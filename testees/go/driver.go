@@ -73,8 +73,8 @@ func (h *GivenHeader) UnmarshalJSON(text []byte) error {
 
 // Consumer is one consumer of a library.
 type Consumer interface {
-	// Poll waits for new records, at most that long, and returns what there is: records in their JSON form, or an error
-	// that the library hands to its user, or both. It must return what is there already, even if there is no time to wait.
+	// Poll waits for new records, at most that long. It returns records in their JSON form, or the error that the library
+	// returns to its user, or both. If wait is 0, it returns the records that have arrived already.
 	Poll(wait time.Duration) ([]Object, error)
 	Close()
 }

@@ -62,6 +62,36 @@ func (m Messages) JSON(value reflect.Value, fields Layout) Object {
 	return result
 }
 
+// Float is the JSON form of a float64.
+func Float(number float64) any {
+	switch {
+	case math.IsNaN(number):
+		return "NaN"
+	case math.IsInf(number, 0):
+		return strings.TrimPrefix(fmt.Sprint(number), "+") + "inity" // Inf, -Inf
+	default:
+		return number
+	}
+}
+
+// SetLong sets an int64 from its JSON form, a text of digits.
+func SetLong(value reflect.Value, text json.RawMessage) error {
+	var digits string
+	if err := json.Unmarshal(text, &digits); err != nil {
+		return err
+	}
+	number, err := strconv.ParseInt(digits, 10, 64)
+	value.SetInt(number)
+	return err
+}
+
+// SetFloat sets a float64 from its JSON form.
+func SetFloat(value reflect.Value, text json.RawMessage) error {
+	number, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64) // knows NaN and Infinity too
+	value.SetFloat(number)
+	return err
+}
+
 func (m Messages) valueJSON(value reflect.Value, field Field) any {
 	switch value.Kind() {
 	case reflect.Pointer:
@@ -79,14 +109,7 @@ func (m Messages) valueJSON(value reflect.Value, field Field) any {
 	case reflect.Int64:
 		return Long(value.Int())
 	case reflect.Float64:
-		switch number := value.Float(); {
-		case math.IsNaN(number):
-			return "NaN"
-		case math.IsInf(number, 0):
-			return strings.TrimPrefix(fmt.Sprint(number), "+") + "inity" // Inf, -Inf
-		default:
-			return number
-		}
+		return Float(value.Float())
 	case reflect.Array: // a uuid
 		uuid := value.Interface().([16]byte)
 		return base64.RawURLEncoding.EncodeToString(uuid[:])
@@ -173,17 +196,9 @@ func (m Messages) fill(value reflect.Value, text json.RawMessage) error {
 	case reflect.Struct:
 		return m.Fill(value, text)
 	case reflect.Int64:
-		var digits string
-		if err := json.Unmarshal(text, &digits); err != nil {
-			return err
-		}
-		number, err := strconv.ParseInt(digits, 10, 64)
-		value.SetInt(number)
-		return err
+		return SetLong(value, text)
 	case reflect.Float64:
-		number, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64) // knows NaN and Infinity too
-		value.SetFloat(number)
-		return err
+		return SetFloat(value, text)
 	case reflect.Array:
 		var form string
 		if err := json.Unmarshal(text, &form); err != nil {

@@ -12,13 +12,12 @@ import confluent_kafka
 import kfuzz_driver
 import kfuzz_testee
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Producer, TopicPartition
-from kfuzz_driver import Ended, Failed
+from kfuzz_driver import LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Ended, Failed
 
 # Connection errors say nothing about the bytes.
 CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 M_ARENA_MAX = -8
 RECORDS_MAX = 1000
-PRODUCE_S_MAX = 5
 # 1.2.0; before that, a consumer sees everything.
 HAS_ISOLATION = 0x01020000
 
@@ -99,7 +98,7 @@ def produce(
         "bootstrap.servers": address,
         "compression.type": compression,
         "enable.idempotence": idempotent,
-        "message.max.bytes": 64 << 20,
+        "message.max.bytes": LARGEST_REQUEST_BYTES,
         "linger.ms": 20,
         "retry.backoff.ms": 1,
         "message.timeout.ms": PRODUCE_S_MAX * 1000,

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kfuzz_testee import describe, from_json, place_of
+from kfuzz_testee import describe, from_json, place_of, record_json
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     Answer = dict[str, Any]
 else:
     Protocol = object
+LARGEST_REQUEST_BYTES = 64 << 20
+# A producer has this long for all records of a line.
+PRODUCE_S_MAX = 5
 # librdkafka's message about a fetch that gives it nothing.
 TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
 
@@ -72,6 +76,20 @@ class Given(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """A block that gives a library a record to send. A library for Python refuses a value with these exceptions."""
+    try:
+        yield
+    except (TypeError, ValueError, AssertionError) as error:
+        raise Failed("rejected", describe(error)) from error
+
+
+def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
+    """The JSON form of records that have the fields of aiokafka's and kafka-python's."""
+    return [record_json(one.offset, one.timestamp, one.key, one.value, one.headers) for one in records]
 
 
 # The producer's other abilities, in the words of the handshake.

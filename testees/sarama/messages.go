@@ -317,14 +317,7 @@ func valueJSON(value reflect.Value, nullable bool) any {
 		}
 		return testee.Long(value.Int())
 	case reflect.Float64:
-		switch number := value.Float(); {
-		case math.IsNaN(number):
-			return "NaN"
-		case math.IsInf(number, 0):
-			return strings.TrimPrefix(fmt.Sprint(number), "+") + "inity" // Inf, -Inf
-		default:
-			return number
-		}
+		return testee.Float(value.Float())
 	case reflect.Bool:
 		return value.Bool()
 	case reflect.Struct: // a time

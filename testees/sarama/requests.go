@@ -165,7 +165,6 @@ func setElement(value reflect.Value, text json.RawMessage, fields []*field) erro
 }
 
 func setPrimitive(value reflect.Value, text json.RawMessage, part *field) error {
-	var digits string
 	switch value.Kind() {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int:
 		number, err := strconv.ParseInt(string(text), 10, 64)
@@ -177,16 +176,9 @@ func setPrimitive(value reflect.Value, text json.RawMessage, part *field) error 
 			value.SetInt(number * int64(time.Millisecond))
 			return err
 		}
-		if err := json.Unmarshal(text, &digits); err != nil {
-			return err
-		}
-		number, err := strconv.ParseInt(digits, 10, 64)
-		value.SetInt(number)
-		return err
+		return testee.SetLong(value, text)
 	case reflect.Float64:
-		number, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64) // knows NaN and Infinity too
-		value.SetFloat(number)
-		return err
+		return testee.SetFloat(value, text)
 	case reflect.Slice:
 		if value.Type().Elem().Kind() == reflect.Uint8 {
 			data := testee.Bytes{}
