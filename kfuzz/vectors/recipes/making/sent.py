@@ -34,7 +34,7 @@ def batch_of(records: Iterable[Record], base_timestamp: int = CREATED_MS) -> Raw
 
 
 def of_records(count: int) -> Raw:
-    """A batch of small records that can be told apart."""
+    """A batch of small records. Each has its own number as its value."""
     return batch_of(Record(key=None, value=str(number).encode()) for number in range(count))
 
 

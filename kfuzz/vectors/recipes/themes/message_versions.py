@@ -12,6 +12,7 @@ from kfuzz.vectors.recipes.making.large_message import (
     BYTES_SIZES,
     INTEGERS_SIZES,
     MESSAGES,
+    PRODUCE_VERSIONS,
     integers_recipe,
     produce_recipe,
 )
@@ -180,7 +181,7 @@ def _fallback(made: Theme) -> None:
 
 
 def _sizes(made: Theme) -> None:
-    for version in (7, 9):
+    for version in PRODUCE_VERSIONS:
         for size in BYTES_SIZES:
             recipe = produce_recipe(version, size)
             if recipe in MESSAGES:

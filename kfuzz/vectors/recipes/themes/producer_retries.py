@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.sent import LARGE, batch_of, of_records
 from kfuzz.vectors.recipes.theme import Theme
@@ -129,38 +131,34 @@ def _idempotent(made: Theme) -> None:
 def _transactional(made: Theme) -> None:
     # Each vector has an id of its own, so that no transaction of an earlier one matters.
     requirements = ["RB-PRODUCER-1", "TXN-BATCH-1"]
-    made.produce(
+
+    def transaction(slug: str, *given: Any, **options: Any) -> None:
+        made.produce(slug, *given, idempotent=True, transactional_id=f"kfuzz-{slug}", **options)
+
+    transaction(
         "transaction",
         "a transaction of one record",
         batch_of([Record()]),
         requirements=requirements,
-        idempotent=True,
-        transactional_id="kfuzz-transaction",
     )
-    made.produce(
+    transaction(
         "transaction-100",
         "a transaction of 100 records",
         of_records(100),
         requirements=[*requirements, "SEQ-ORDER-1"],
-        idempotent=True,
-        transactional_id="kfuzz-transaction-100",
     )
-    made.produce(
+    transaction(
         "transaction-lz4",
         "a transaction with lz4",
         of_records(99),
         requirements=[*requirements, "RB-CODEC-2"],
-        idempotent=True,
-        transactional_id="kfuzz-transaction-lz4",
         compression="lz4",
     )
-    made.produce(
+    transaction(
         "transaction-not-leader-or-follower",
         "in a transaction, the broker answers once with NOT_LEADER_OR_FOLLOWER",
         of_records(22),
         requirements=[*requirements, "SEQ-ORDER-1"],
-        idempotent=True,
-        transactional_id="kfuzz-transaction-not-leader-or-follower",
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER"],
     )

@@ -15,7 +15,21 @@ from typing import Any
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.theme import Step, Theme
 
-__all__ = ["ABORT", "COMMIT", "OTHER", "PRODUCER", "Appends", "Part", "data", "marker", "plain", "reading"]
+__all__ = [
+    "ABORT",
+    "COMMIT",
+    "OTHER",
+    "PRODUCER",
+    "Appends",
+    "Part",
+    "data",
+    "dropped",
+    "ending",
+    "marker",
+    "plain",
+    "reading",
+    "txn",
+]
 
 Json = dict[str, Any]
 
@@ -126,6 +140,21 @@ class Part:
         if isinstance(self.shown, bool):
             return [record for contents in self.raw.batches for record in contents["records"] if self.shown]
         return list(self.shown)
+
+
+def txn(base_offset: int, base_sequence: int = 0, count: int = 2, **fields: Any) -> Raw:
+    """A batch of ``count`` records in a producer's transaction."""
+    return data(base_sequence, count, base_offset=base_offset, **{"transactional": True, **fields})
+
+
+def dropped(raw: Raw) -> Part:
+    """A step whose records a reader does not return."""
+    return Part(raw, shown=False)
+
+
+def ending(kind: int, base_offset: int, **fields: Any) -> Part:
+    """The marker of a producer's transaction as a step."""
+    return dropped(marker(kind, base_offset=base_offset, **fields))
 
 
 def reading(

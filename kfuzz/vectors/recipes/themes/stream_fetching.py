@@ -16,10 +16,11 @@ from kfuzz.vectors.recipes.themes.stream import (
     OTHER,
     PRODUCER,
     Part,
-    data,
-    marker,
+    dropped,
+    ending,
     plain,
     reading,
+    txn,
 )
 
 CONSUMER = ["consumer"]
@@ -58,18 +59,6 @@ def _transaction(codec: str, base_offset: int, base_sequence: int) -> Raw:
     return _packed(codec, base_offset, base_sequence, producer_id=PRODUCER, producer_epoch=EPOCH, transactional=True)
 
 
-def _txn(base_offset: int, base_sequence: int = 0, count: int = 2) -> Raw:
-    return data(base_sequence, count, base_offset=base_offset, transactional=True)
-
-
-def _marker(kind: int, base_offset: int, **fields: Any) -> Part:
-    return Part(marker(kind, base_offset=base_offset, **fields), shown=False)
-
-
-def _hidden(raw: Raw) -> Part:
-    return Part(raw, shown=False)
-
-
 def _codecs(made: Theme) -> None:
     for codec in CODECS:
         reading(
@@ -86,10 +75,10 @@ def _codecs(made: Theme) -> None:
             made,
             f"transactions-{codec}",
             f"an aborted transaction and a committed one, both of {codec}",
-            _hidden(_transaction(codec, 0, 0)),
-            _marker(ABORT, 2),
+            dropped(_transaction(codec, 0, 0)),
+            ending(ABORT, 2),
             Part(_transaction(codec, 3, 2)),
-            _marker(COMMIT, 5),
+            ending(COMMIT, 5),
             aborted=[(PRODUCER, 0)],
             requirements=["TXN-FILTER-1", "RB-CODEC-3"],
         )
@@ -117,8 +106,8 @@ def _contents(made: Theme) -> None:
         made,
         "nulls-after-aborted",
         "null keys and values follow an aborted transaction",
-        _hidden(batch(*odd, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0, transactional=True)),
-        _marker(ABORT, 4),
+        dropped(batch(*odd, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0, transactional=True)),
+        ending(ABORT, 4),
         Part(batch(*odd, base_offset=5)),
         aborted=[(PRODUCER, 0)],
     )
@@ -139,17 +128,17 @@ def _markers(made: Theme) -> None:
         made,
         "markers-at-the-end",
         "the last two batches are markers: the next fetch begins after them",
-        Part(_txn(0)),
-        _marker(COMMIT, 2),
-        _marker(COMMIT, 3, producer_id=OTHER),
+        Part(txn(0)),
+        ending(COMMIT, 2),
+        ending(COMMIT, 3, producer_id=OTHER),
         flags=["NothingToShow"],
     )
     reading(
         made,
         "aborted-without-marker",
         "the fetch has only records of an aborted transaction; its marker is beyond the fetch",
-        _hidden(_txn(0)),
-        _hidden(_txn(2, 2)),
+        dropped(txn(0)),
+        dropped(txn(2, 2)),
         aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
         flags=["NothingToShow"],
@@ -158,9 +147,9 @@ def _markers(made: Theme) -> None:
         made,
         "abort-marker-first",
         "the fetch begins at an abort marker, whose transaction is not listed",
-        _marker(ABORT, 2),
-        Part(_txn(3, 2)),
-        _marker(COMMIT, 5),
+        ending(ABORT, 2),
+        Part(txn(3, 2)),
+        ending(COMMIT, 5),
         aborted=(),
         fetch_offset=2,
     )
@@ -168,22 +157,22 @@ def _markers(made: Theme) -> None:
         made,
         "unlisted-abort-then-listed",
         "an abort marker that nothing lists comes before a transaction that is listed",
-        _marker(ABORT, 0),
-        _hidden(_txn(1)),
-        _marker(ABORT, 3),
-        Part(_txn(4, 2)),
-        _marker(COMMIT, 6),
+        ending(ABORT, 0),
+        dropped(txn(1)),
+        ending(ABORT, 3),
+        Part(txn(4, 2)),
+        ending(COMMIT, 6),
         aborted=[(PRODUCER, 1)],
     )
     reading(
         made,
         "unlisted-abort-between",
         "an abort marker that nothing lists comes between two transactions that are listed",
-        _hidden(_txn(0)),
-        _marker(ABORT, 2),
-        _marker(ABORT, 3),
-        _hidden(_txn(4, 2)),
-        _marker(ABORT, 6),
+        dropped(txn(0)),
+        ending(ABORT, 2),
+        ending(ABORT, 3),
+        dropped(txn(4, 2)),
+        ending(ABORT, 6),
         Part(plain(base_offset=7)),
         aborted=[(PRODUCER, 0), (PRODUCER, 4)],
     )
@@ -191,12 +180,12 @@ def _markers(made: Theme) -> None:
         made,
         "committed-aborted-committed",
         "a producer's second transaction of three is aborted",
-        Part(_txn(0)),
-        _marker(COMMIT, 2),
-        _hidden(_txn(3, 2)),
-        _marker(ABORT, 5),
-        Part(_txn(6, 4)),
-        _marker(COMMIT, 8),
+        Part(txn(0)),
+        ending(COMMIT, 2),
+        dropped(txn(3, 2)),
+        ending(ABORT, 5),
+        Part(txn(6, 4)),
+        ending(COMMIT, 8),
         aborted=[(PRODUCER, 3)],
     )
 
@@ -206,7 +195,7 @@ def _ends(made: Theme) -> None:
         made,
         "compacted-tail",
         "the fetch begins after the only record that compaction left of a batch; another batch follows",
-        _hidden(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
+        dropped(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         Part(plain(base_offset=5)),
         fetch_offset=1,
         isolation="read_uncommitted",
@@ -217,7 +206,7 @@ def _ends(made: Theme) -> None:
         made,
         "compacted-tail-alone",
         "the fetch begins after the only record that compaction left of a batch; nothing follows yet",
-        _hidden(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
+        dropped(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         fetch_offset=1,
         isolation="read_uncommitted",
         requirements=POSITION,
