@@ -138,12 +138,19 @@ class TesteeProcess:
     def _running(self) -> Session | Trouble:
         """The process that gets requests; started again if there is none."""
         if self._session is None:
-            session = Session(self._argv, cwd=self._cwd)
-            if trouble := self._start_again(session):
-                session.kill()
-                return trouble
+            session = self._another()
+            if isinstance(session, Trouble):
+                return session
             self._session = session
         return self._session
+
+    def _another(self) -> Session | Trouble:
+        """A process that has shaken hands."""
+        session = Session(self._argv, cwd=self._cwd)
+        if trouble := self._start_again(session):
+            session.kill()
+            return trouble
+        return session
 
     def _start_again(self, session: Session) -> Trouble | None:
         try:
@@ -320,10 +327,9 @@ class TesteeProcess:
     def _asked_again(self, question: Question[T]) -> Result:
         """Ask alone in a second process. It stays until it breaks: whole clients stall often, and start slowly."""
         if self._second is None:
-            second = Session(self._argv, cwd=self._cwd)
-            if trouble := self._start_again(second):
-                second.kill()
-                return trouble
+            second = self._another()
+            if isinstance(second, Trouble):
+                return second
             self._second = second
         result = self._ask(self._second, question)
         if isinstance(result, Trouble):
