@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["ERROR_MEANINGS", "ERROR_NAMES"]
+__all__ = ["ERROR_CODES", "ERROR_MEANINGS", "ERROR_NAMES"]
 
 ERROR_NAMES: Final[Mapping[int, str]] = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -148,6 +148,9 @@ ERROR_NAMES: Final[Mapping[int, str]] = {
     132: "STREAMS_TOPOLOGY_FENCED",
     133: "SHARE_SESSION_LIMIT_REACHED",
 }
+
+# The other way round.
+ERROR_CODES: Final[Mapping[str, int]] = {name: code for code, name in ERROR_NAMES.items()}
 
 ERROR_MEANINGS: Final[Mapping[int, str]] = {
     -1: (

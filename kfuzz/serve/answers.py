@@ -9,13 +9,13 @@ import struct
 from functools import cache
 from typing import Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import EncodeError, KfuzzError, UsageError
 from kfuzz.messages import decode, encode, read
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions
 from kfuzz.serve.cluster import (
-    CODES,
     ELEMENTS_MAX,
     Answered,
     Asked,
@@ -128,7 +128,7 @@ class Broker:
         if api == API_VERSIONS and self._is_unsupported(version, caller):
             # The client does not know yet what this broker has, so it gets the one version that all clients read.
             offered = FALLBACK if self.cluster.api_versions_fallback else {api: self.versions[api]}
-            values = {"errorCode": CODES["UNSUPPORTED_VERSION"], "apiKeys": _keys(offered)}
+            values = {"errorCode": ERROR_CODES["UNSUPPORTED_VERSION"], "apiKeys": _keys(offered)}
             return Answered(_framed(api, 0, number, values))
         answer, wait_ms = self._handlers[api](self._read(api, version, frame, caller))
         if isinstance(answer, Held):
@@ -194,8 +194,8 @@ class Broker:
             return _described(topic, nodes)
         if name is None:
             # Versions 10 and 11 have ids, but no null for the name.
-            return {"errorCode": CODES["UNKNOWN_TOPIC_ID"], "name": "", "topicId": topic_id}
-        return {"errorCode": CODES["UNKNOWN_TOPIC_OR_PARTITION"], "name": name}
+            return {"errorCode": ERROR_CODES["UNKNOWN_TOPIC_ID"], "name": "", "topicId": topic_id}
+        return {"errorCode": ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"], "name": name}
 
     def FindCoordinator(self, asked: Asked) -> tuple[Values, int]:
         nodes = {node["nodeId"]: node for node in self.cluster.nodes(asked.caller)}

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kfuzz.broker_errors import ERROR_NAMES
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import KfuzzError
 from kfuzz.serve.topics import Partition, Topics
 
 __all__ = [
-    "CODES",
     "NO_ERROR",
     "Answered",
     "Asked",
@@ -26,8 +25,6 @@ __all__ = [
     "remember",
 ]
 
-# Kafka's error codes by their names.
-CODES: Final = {name: code for code, name in ERROR_NAMES.items()}
 NO_ERROR: Final = 0
 
 # The broker that leads everything until something is moved.
@@ -115,7 +112,7 @@ class Held:
                 await self._given.wait()
         except TimeoutError:
             self._expire()
-        return self.values or {"errorCode": CODES["UNKNOWN_MEMBER_ID"]}
+        return self.values or {"errorCode": ERROR_CODES["UNKNOWN_MEMBER_ID"]}
 
 
 Answer = Values | Held | None
@@ -182,12 +179,14 @@ class Cluster:
         by_id = topic_id != NO_TOPIC_ID
         topic = self.topics.by_id.get(topic_id) if by_id else self.topics.by_name.get(name)
         if topic is None:
-            return None, CODES["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
+            return None, ERROR_CODES["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
         if not 0 <= index < len(topic.partitions):
-            return None, CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+            return None, ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         partition = topic.partitions[index]
         if partition.leader != caller.node_id:
-            return None, CODES["NOT_LEADER_OR_FOLLOWER"]
+            return None, ERROR_CODES["NOT_LEADER_OR_FOLLOWER"]
         if partition.has_epochs and epoch >= 0 and epoch != partition.leader_epoch:
-            return None, CODES["FENCED_LEADER_EPOCH" if epoch < partition.leader_epoch else "UNKNOWN_LEADER_EPOCH"]
+            return None, ERROR_CODES[
+                "FENCED_LEADER_EPOCH" if epoch < partition.leader_epoch else "UNKNOWN_LEADER_EPOCH"
+            ]
         return partition, NO_ERROR

@@ -6,11 +6,12 @@ import re
 from collections.abc import AsyncIterable, Callable
 from typing import Any, Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.forms import BOOLEAN, TEXT, Form, ListOf, Object, Wrong, choice, integer
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.serve.cluster import CODES, NODES_MAX, Cluster, Values, remember
+from kfuzz.serve.cluster import NODES_MAX, Cluster, Values, remember
 from kfuzz.serve.topics import PARTITIONS_MAX, GivenPartition, Partition
 from kfuzz.serve.written import WrittenPartition
 from kfuzz.text import foreign_text
@@ -74,7 +75,7 @@ LINE: Final = Object(
         "fetch_start": OFFSET,
         "leader_epoch": _whole(0, INT32_MAX),
         "cut_bytes": integer(1, INT32_MAX),
-        "errors": ListOf(choice(*CODES), "give a list of names of Kafka's errors", most=1000),
+        "errors": ListOf(choice(*ERROR_CODES), "give a list of names of Kafka's errors", most=1000),
     },
     ("topic",),
 )
@@ -118,14 +119,14 @@ def _topic(cluster: Cluster, asked: Values) -> Values:
         topics.put_partition(name, index, partition := _made(asked))
     else:
         partition = _found(cluster, name, index)
-    partition.errors.extend(CODES[one] for one in asked.get("errors", ()))
+    partition.errors.extend(ERROR_CODES[one] for one in asked.get("errors", ()))
     partition.cut_bytes = asked.get("cut_bytes", partition.cut_bytes)
     if contents:
         return {"topic": name, "next_offset": str(partition.end)}
-    told = {"topic": name, "fetch_offset": str(partition.fetch_offset), "times": partition.times}
+    answer = {"topic": name, "fetch_offset": str(partition.fetch_offset), "times": partition.times}
     if isinstance(partition, WrittenPartition):
-        told["produced"] = [one.json() for one in partition.produced]
-    return told
+        answer["produced"] = [one.json() for one in partition.produced]
+    return answer
 
 
 def _found(cluster: Cluster, name: str, index: int) -> Partition:

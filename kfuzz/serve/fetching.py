@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.kafka import INT32_MAX
-from kfuzz.serve.cluster import CODES, ELEMENTS_MAX, NO_ERROR, NO_TOPIC_ID, Asked, Cluster, Values, remember
+from kfuzz.serve.cluster import ELEMENTS_MAX, NO_ERROR, NO_TOPIC_ID, Asked, Cluster, Values, remember
 from kfuzz.serve.topics import Partition
 
 __all__ = ["WAIT_MS_MAX", "Fetching"]
@@ -26,11 +27,14 @@ Key = tuple[str, bytes, int]
 
 @dataclass
 class _Session:
-    """A fetch session (KIP-227): what a client wants, and was told last. Its next request has this ``epoch``."""
+    """A fetch session (KIP-227): what a client wants, and the offsets that it was ``sent`` last.
+
+    Its next request has this ``epoch``.
+    """
 
     wanted: dict[Key, Values]
     epoch: int = 1
-    told: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    sent: dict[Key, tuple[int, int]] = field(default_factory=dict)
 
     def go_on(self, values: Values, wanted: dict[Key, Values]) -> None:
         """Take a request that changes the session."""
@@ -39,14 +43,14 @@ class _Session:
             for index in one["partitions"]:
                 key = one["topic"], one["topicId"], index
                 self.wanted.pop(key, None)
-                self.told.pop(key, None)
+                self.sent.pop(key, None)
         self.wanted |= wanted
 
-    def has_news(self, key: Key, told: Values, size: int) -> bool:
+    def has_news(self, key: Key, answer: Values, size: int) -> bool:
         """Whether a partition belongs in an incremental answer. Those with records wait longest the next time."""
-        offsets = told["highWatermark"], told.get("logStartOffset", -1)
-        has_news = bool(size or told["errorCode"] or "divergingEpoch" in told) or self.told.get(key) != offsets
-        self.told[key] = offsets
+        offsets = answer["highWatermark"], answer.get("logStartOffset", -1)
+        has_news = bool(size or answer["errorCode"] or "divergingEpoch" in answer) or self.sent.get(key) != offsets
+        self.sent[key] = offsets
         if size:
             self.wanted[key] = self.wanted.pop(key)
         return has_news
@@ -68,12 +72,12 @@ class Fetching:
             for wanted in one["partitions"]:
                 index, epoch = wanted["partitionIndex"], wanted["currentLeaderEpoch"]
                 partition, error = self.cluster.found(asked.caller, one["name"], NO_TOPIC_ID, index, epoch)
-                told: Values = {"partitionIndex": index, "errorCode": error}
+                answer: Values = {"partitionIndex": index, "errorCode": error}
                 if partition is not None:
-                    told["offset"] = _offset_at(partition, wanted["timestamp"], committed)
+                    answer["offset"] = _offset_at(partition, wanted["timestamp"], committed)
                     if asked.version >= 4:
-                        told["leaderEpoch"] = partition.leader_epoch
-                partitions.append(told)
+                        answer["leaderEpoch"] = partition.leader_epoch
+                partitions.append(answer)
             topics.append({"name": one["name"], "partitions": partitions})
         return {"topics": topics}, 0
 
@@ -84,10 +88,10 @@ class Fetching:
             for wanted in one["partitions"]:
                 index, epoch = wanted["partition"], wanted["currentLeaderEpoch"]
                 partition, error = self.cluster.found(asked.caller, one["topic"], NO_TOPIC_ID, index, epoch)
-                told: Values = {"partition": index, "errorCode": error}
+                answer: Values = {"partition": index, "errorCode": error}
                 if partition is not None:
-                    told["leaderEpoch"], told["endOffset"] = partition.end_of_epoch(wanted["leaderEpoch"])
-                partitions.append(told)
+                    answer["leaderEpoch"], answer["endOffset"] = partition.end_of_epoch(wanted["leaderEpoch"])
+                partitions.append(answer)
             topics.append({"topic": one["topic"], "partitions": partitions})
         return {"topics": topics}, 0
 
@@ -101,19 +105,19 @@ class Fetching:
         session_id, session, error = self._session(values, wanted)
         if error:
             return {"errorCode": error}, 0
-        is_incremental = session is not None and bool(session.told)
+        is_incremental = session is not None and bool(session.sent)
         room, given, failed = min(values["maxBytes"], RECORDS_BYTES_MAX), 0, False
         responses: dict[tuple[str, bytes], Values] = {}
         for key, each in list((session.wanted if session else wanted).items()):
-            told = self._partition(asked, key, each, room - given, is_first=not given)
-            size = len(told.get("records") or b"")
+            answer = self._partition(asked, key, each, room - given, is_first=not given)
+            size = len(answer.get("records") or b"")
             given += size
-            failed = failed or bool(told["errorCode"])
-            if session is not None and not session.has_news(key, told, size) and is_incremental:
+            failed = failed or bool(answer["errorCode"])
+            if session is not None and not session.has_news(key, answer, size) and is_incremental:
                 continue
             name, topic_id, _ = key
             one = responses.setdefault((name, topic_id), {"topic": name, "topicId": topic_id, "partitions": []})
-            one["partitions"].append(told)
+            one["partitions"].append(answer)
         # Like a broker, send an answer with records or an error at once.
         wait_ms = 0 if given or failed else min(max(values["maxWaitMs"], 0), WAIT_MS_MAX)
         return {"sessionId": session_id, "responses": list(responses.values())}, wait_ms
@@ -127,10 +131,10 @@ class Fetching:
         if session_id:
             session = self._sessions.get(session_id)
             if session is None:
-                return 0, None, CODES["FETCH_SESSION_ID_NOT_FOUND"]
+                return 0, None, ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
             if epoch > 0:
                 if epoch != session.epoch:
-                    return 0, None, CODES["INVALID_FETCH_SESSION_EPOCH"]
+                    return 0, None, ERROR_CODES["INVALID_FETCH_SESSION_EPOCH"]
                 session.go_on(values, wanted)
                 self._bound()
                 return session_id, session, NO_ERROR
@@ -152,25 +156,25 @@ class Fetching:
         """The answer for a partition. ``room`` is what is left in the whole answer, which may have no records yet."""
         offset, last_epoch = wanted["fetchOffset"], wanted["lastFetchedEpoch"]
         partition, error = self.cluster.found(asked.caller, *key, wanted["currentLeaderEpoch"])
-        told: Values = {
+        answer: Values = {
             "partitionIndex": wanted["partition"],
             "errorCode": error,
             "highWatermark": -1,
             "abortedTransactions": None,
         }
         if partition is None:
-            return told
+            return answer
         diverging = None
         if partition.has_epochs and last_epoch >= 0:
             epoch, end = partition.end_of_epoch(last_epoch)
             if epoch < last_epoch or end < offset:
                 diverging = {"epoch": epoch, "endOffset": end}
         if offset < partition.start or (diverging and diverging["endOffset"] < 0):
-            return told | {"errorCode": CODES["OFFSET_OUT_OF_RANGE"]}
+            return answer | {"errorCode": ERROR_CODES["OFFSET_OUT_OF_RANGE"]}
         committed = asked.values["isolationLevel"] == READ_COMMITTED
         limit = max(min(room, wanted["partitionMaxBytes"]), 0)
         if diverging is not None:
-            told["divergingEpoch"] = diverging
+            answer["divergingEpoch"] = diverging
             data, end = b"", offset
         else:
             data, end = partition.fetched(offset, committed=committed, room=limit)
@@ -178,11 +182,11 @@ class Fetching:
         if not is_first and len(data) > (room if partition.is_exact else limit):
             data = b""
         if committed:
-            told["abortedTransactions"] = [
+            answer["abortedTransactions"] = [
                 {"producerId": each.producer_id, "firstOffset": each.first_offset}
                 for each in partition.aborted_between(offset, end)
             ]
-        return told | {
+        return answer | {
             "highWatermark": partition.high_watermark,
             "lastStableOffset": partition.last_stable_offset,
             "logStartOffset": partition.start,

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfuzz.serve.cluster import CODES, NO_ERROR, Asked, Caller, Cluster, Held, Values, remember
+from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, remember
 
 __all__ = ["Groups"]
 
@@ -48,10 +49,10 @@ class _Group:
         """The error for a request that is not from a member of this generation; otherwise 0."""
         member = self.members.get(member_id)
         if member is None:
-            return CODES["UNKNOWN_MEMBER_ID"]
+            return ERROR_CODES["UNKNOWN_MEMBER_ID"]
         # A client may come back on another connection.
         member.caller = caller
-        return NO_ERROR if generation == self.generation else CODES["ILLEGAL_GENERATION"]
+        return NO_ERROR if generation == self.generation else ERROR_CODES["ILLEGAL_GENERATION"]
 
     def new_id(self, asked: Asked) -> str:
         """The id of another member."""
@@ -68,7 +69,7 @@ class _Group:
         self.is_joining, self.is_assigned = True, False
         for member in self.members.values():
             if member.sync is not None:
-                member.sync.give({"errorCode": CODES["REBALANCE_IN_PROGRESS"]})
+                member.sync.give({"errorCode": ERROR_CODES["REBALANCE_IN_PROGRESS"]})
                 member.sync = None
         self.complete()
 
@@ -131,7 +132,7 @@ class Groups:
             group.drop([member_id for member_id, member in group.members.items() if member.caller is caller])
 
     def _group(self, asked: Asked, name: str) -> tuple[_Group, int]:
-        error = CODES["NOT_COORDINATOR"] if self.cluster.is_elsewhere(asked, name) else NO_ERROR
+        error = ERROR_CODES["NOT_COORDINATOR"] if self.cluster.is_elsewhere(asked, name) else NO_ERROR
         if name not in self._groups and not error:
             remember(self._groups, name, _Group())
         return self._groups.get(name) or _Group(), error
@@ -141,9 +142,9 @@ class Groups:
         member_id, protocols, instance_id = values["memberId"], values["protocols"], values["groupInstanceId"]
         group, error = self._group(asked, values["groupId"])
         if member_id and member_id not in group.members:
-            error = error or CODES["UNKNOWN_MEMBER_ID"]
+            error = error or ERROR_CODES["UNKNOWN_MEMBER_ID"]
         elif not set(group.members) <= {member_id} and group.common(protocols) is None:
-            error = error or CODES["INCONSISTENT_GROUP_PROTOCOL"]
+            error = error or ERROR_CODES["INCONSISTENT_GROUP_PROTOCOL"]
         if error:
             return {"errorCode": error, "memberId": member_id}, 0
         if not member_id:
@@ -159,7 +160,7 @@ class Groups:
         group, error = self._group(asked, values["groupId"])
         error = error or group.refusal(asked.caller, values["memberId"], values["generationId"])
         if error or group.is_joining:
-            return {"errorCode": error or CODES["REBALANCE_IN_PROGRESS"]}, 0
+            return {"errorCode": error or ERROR_CODES["REBALANCE_IN_PROGRESS"]}, 0
         group.members[values["memberId"]].sync = held = Held(group.rejoin)
         if values["memberId"] == next(iter(group.members)):
             given = {one["memberId"]: one["assignment"] for one in values["assignments"]}
@@ -182,16 +183,16 @@ class Groups:
         values = asked.values
         group, error = self._group(asked, values["groupId"])
         error = error or group.refusal(asked.caller, values["memberId"], values["generationId"])
-        return {"errorCode": error or (CODES["REBALANCE_IN_PROGRESS"] if group.is_joining else NO_ERROR)}, 0
+        return {"errorCode": error or (ERROR_CODES["REBALANCE_IN_PROGRESS"] if group.is_joining else NO_ERROR)}, 0
 
     def LeaveGroup(self, asked: Asked) -> tuple[Values, int]:
         group, error = self._group(asked, asked.values["groupId"])
         one = {"memberId": asked.values["memberId"], "groupInstanceId": None}
         members = []
         for each in [one] if asked.version < 3 else asked.values["members"]:
-            unknown = NO_ERROR if each["memberId"] in group.members else CODES["UNKNOWN_MEMBER_ID"]
-            told = {"memberId": each["memberId"], "groupInstanceId": each["groupInstanceId"]}
-            members.append(told | {"errorCode": unknown})
+            unknown = NO_ERROR if each["memberId"] in group.members else ERROR_CODES["UNKNOWN_MEMBER_ID"]
+            answer = {"memberId": each["memberId"], "groupInstanceId": each["groupInstanceId"]}
+            members.append(answer | {"errorCode": unknown})
         if not error:
             group.drop(one["memberId"] for one in members)
         if asked.version < 3:
@@ -210,14 +211,14 @@ class Groups:
         error = error or (group.refusal(asked.caller, member_id, 1) if epoch >= 0 else NO_ERROR)
         if error:
             return {"errorCode": error}, 0
-        told: Values = {"memberId": member_id, "memberEpoch": min(epoch, 1) or 1, "heartbeatIntervalMs": HEARTBEAT_MS}
+        answer: Values = {"memberId": member_id, "memberEpoch": min(epoch, 1) or 1, "heartbeatIntervalMs": HEARTBEAT_MS}
         if epoch < 0:
             group.drop([member_id])
         elif names is not None:
             topics = [self.cluster.topics.by_name[name] for name in names if name in self.cluster.topics.by_name]
             given = [{"topicId": one.id, "partitions": list(range(len(one.partitions)))} for one in topics]
-            told["assignment"] = {"topicPartitions": given}
-        return told, 0
+            answer["assignment"] = {"topicPartitions": given}
+        return answer, 0
 
     # -- offsets
 

@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfuzz.serve.cluster import CODES, NO_ERROR, Answer, Asked, Cluster, Refused, Values, remember
+from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.serve.cluster import NO_ERROR, Answer, Asked, Cluster, Refused, Values, remember
 from kfuzz.serve.written import Arrived, WrittenPartition
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
 
@@ -36,7 +37,7 @@ PRODUCER: Final = struct.Struct(">qh")
 
 # After these errors, the records are in the log all the same.
 AFTER_APPEND: Final = [
-    CODES[name] for name in ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NETWORK_EXCEPTION")
+    ERROR_CODES[name] for name in ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NETWORK_EXCEPTION")
 ]
 
 
@@ -58,8 +59,8 @@ class _Transactional:
     def refusal(self, producer_id: int, epoch: int) -> int:
         """The error for a request of this producer; 0 if it is the newest one with this transactional id."""
         if producer_id != self.producer_id:
-            return CODES["INVALID_PRODUCER_ID_MAPPING"]
-        return NO_ERROR if epoch == self.epoch else CODES["PRODUCER_FENCED"]
+            return ERROR_CODES["INVALID_PRODUCER_ID_MAPPING"]
+        return NO_ERROR if epoch == self.epoch else ERROR_CODES["PRODUCER_FENCED"]
 
 
 class Producing:
@@ -76,10 +77,10 @@ class Producing:
         for one in asked.values["topicData"]:
             partitions = []
             for given in one["partitionData"]:
-                told = self._written(asked, one, given)
-                failed = failed or bool(told["errorCode"])
-                lost = lost or told["errorCode"] == CODES["NETWORK_EXCEPTION"]
-                partitions.append(told)
+                answer = self._written(asked, one, given)
+                failed = failed or bool(answer["errorCode"])
+                lost = lost or answer["errorCode"] == ERROR_CODES["NETWORK_EXCEPTION"]
+                partitions.append(answer)
             topics.append({"name": one["name"], "topicId": one["topicId"], "partitionResponses": partitions})
         # With acks 0 there is no answer, so a broker reports an error by closing the connection.
         if lost or (failed and not acks):
@@ -89,25 +90,25 @@ class Producing:
     def _written(self, asked: Asked, one: Values, given: Values) -> Values:
         transactional_id, acks, data = asked.values["transactionalId"], asked.values["acks"], given["records"] or b""
         partition, error = self.cluster.found(asked.caller, one["name"], one["topicId"], given["index"])
-        told: Values = {"index": given["index"], "errorCode": error, "baseOffset": -1}
+        answer: Values = {"index": given["index"], "errorCode": error, "baseOffset": -1}
         if partition is None:
-            return told
+            return answer
         demanded = partition.errors.popleft() if partition.errors else NO_ERROR
         if not isinstance(partition, WrittenPartition):
-            return told | {"errorCode": demanded or CODES["TOPIC_AUTHORIZATION_FAILED"]}
+            return answer | {"errorCode": demanded or ERROR_CODES["TOPIC_AUTHORIZATION_FAILED"]}
         if self.cluster.topics.written_bytes > WRITTEN_BYTES_MAX:
-            return told | {"errorCode": CODES["KAFKA_STORAGE_ERROR"]}
+            return answer | {"errorCode": ERROR_CODES["KAFKA_STORAGE_ERROR"]}
         error = demanded
         if acks not in (-1, 0, 1):
-            error = CODES["INVALID_REQUIRED_ACKS"]
+            error = ERROR_CODES["INVALID_REQUIRED_ACKS"]
         elif not demanded or demanded in AFTER_APPEND:
             place = self.cluster.name_of(one), given["index"]
             error = self._unregistered(asked, transactional_id, place, data)
             if not error:
-                told["baseOffset"], error = partition.append(data)
+                answer["baseOffset"], error = partition.append(data)
             error = error or demanded
         partition.arrive(Arrived(data, transactional_id, acks, error))
-        return told | {"errorCode": error, "logStartOffset": partition.start}
+        return answer | {"errorCode": error, "logStartOffset": partition.start}
 
     def _unregistered(self, asked: Asked, transactional_id: str | None, place: tuple[str, int], data: bytes) -> int:
         """The error for a transactional batch whose partition is not in its producer's transaction; otherwise 0."""
@@ -116,10 +117,10 @@ class Producing:
         producer_id, epoch = PRODUCER.unpack_from(data, HEADER_AT["producer_id"])
         found = self._transactional.get(transactional_id)
         if found is None or found.refusal(producer_id, epoch):
-            return CODES["INVALID_PRODUCER_EPOCH"]
+            return ERROR_CODES["INVALID_PRODUCER_EPOCH"]
         if asked.version >= PRODUCE_ADDS:
             found.add(place)
-        return NO_ERROR if place in found.partitions else CODES["INVALID_TXN_STATE"]
+        return NO_ERROR if place in found.partitions else ERROR_CODES["INVALID_TXN_STATE"]
 
     # -- the coordinator of transactions
 
@@ -129,9 +130,9 @@ class Producing:
         if name is None:
             return self._new_id(), 0
         if not name:
-            return {"errorCode": CODES["INVALID_REQUEST"]}, 0
+            return {"errorCode": ERROR_CODES["INVALID_REQUEST"]}, 0
         if self.cluster.is_elsewhere(asked, name):
-            return {"errorCode": CODES["NOT_COORDINATOR"]}, 0
+            return {"errorCode": ERROR_CODES["NOT_COORDINATOR"]}, 0
         found = self._transactional.get(name)
         if found is None or found.epoch >= EPOCH_MAX:
             made = self._new_id()
@@ -177,8 +178,8 @@ class Producing:
         if found is not None and not missing:
             found.add(*places)
         # All are added, or none.
-        other = error or (CODES["OPERATION_NOT_ATTEMPTED"] if missing else NO_ERROR)
-        unknown = error or CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+        other = error or (ERROR_CODES["OPERATION_NOT_ATTEMPTED"] if missing else NO_ERROR)
+        unknown = error or ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         return [
             {
                 "name": one["name"],
@@ -207,7 +208,7 @@ class Producing:
         if found is None:
             return {"errorCode": error}, 0
         if not found.is_open and found.committed is not commit and not (asked.version >= END_BUMPS and not commit):
-            return {"errorCode": CODES["INVALID_TXN_STATE"]}, 0
+            return {"errorCode": ERROR_CODES["INVALID_TXN_STATE"]}, 0
         if asked.version >= END_BUMPS:
             found.epoch += 1
         if found.is_open:
@@ -217,12 +218,12 @@ class Producing:
     def _producer(self, asked: Asked, name: str, producer_id: int, epoch: int) -> tuple[_Transactional | None, int]:
         """The producer with this transactional id, or why the request is not its."""
         if self.cluster.is_elsewhere(asked, name):
-            return None, CODES["NOT_COORDINATOR"]
+            return None, ERROR_CODES["NOT_COORDINATOR"]
         found = self._transactional.get(name)
-        error = found.refusal(producer_id, epoch) if found else CODES["INVALID_PRODUCER_ID_MAPPING"]
+        error = found.refusal(producer_id, epoch) if found else ERROR_CODES["INVALID_PRODUCER_ID_MAPPING"]
         # Older clients know only the older error.
-        if error == CODES["PRODUCER_FENCED"] and asked.version < FENCED_SINCE[asked.api]:
-            error = CODES["INVALID_PRODUCER_EPOCH"]
+        if error == ERROR_CODES["PRODUCER_FENCED"] and asked.version < FENCED_SINCE[asked.api]:
+            error = ERROR_CODES["INVALID_PRODUCER_EPOCH"]
         return (None, error) if error else (found, NO_ERROR)
 
     def _end(self, found: _Transactional, *, commit: bool) -> None:

@@ -15,6 +15,7 @@ from kfuzz.errors import RecordsError, UsageError
 from kfuzz.kafka import INT64_MAX
 from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
+from kfuzz.wire.io.layout import CONTROL, HEADER_AT
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.transactions import ABORT, control_type
 
@@ -29,12 +30,8 @@ PARTITIONS_MAX: Final = 100
 FAR: Final = 1_000_000_000_000
 OFFSET: Final = struct.Struct(">q")
 LEADER_EPOCH: Final = struct.Struct(">i")
-LEADER_EPOCH_AT: Final = 12
 ATTRIBUTES: Final = struct.Struct(">h")
-ATTRIBUTES_AT: Final = 21
-CONTROL_BIT: Final = 0x20
 LAST_OFFSET_DELTA: Final = struct.Struct(">i")
-LAST_OFFSET_DELTA_AT: Final = 23
 
 
 class Step(NamedTuple):
@@ -174,7 +171,7 @@ class Partition:
         for step in self.steps:
             for frame in headers(step.data):
                 if frame.magic == 2:
-                    [epoch] = LEADER_EPOCH.unpack_from(step.data, frame.at + LEADER_EPOCH_AT)
+                    [epoch] = LEADER_EPOCH.unpack_from(step.data, frame.at + HEADER_AT["partition_leader_epoch"])
                     if not begun or epoch > begun[-1][0]:
                         begun.append((max(epoch, 0), frame.base_offset))
         if not begun or self.leader_epoch > begun[-1][0]:
@@ -277,18 +274,19 @@ def stream_partition(vector: Vector) -> GivenPartition:
 
 def headers(data: bytes) -> Iterator[Header]:
     """The headers of the whole batches in ``data``, until one that is cut or has an impossible length."""
+    delta_at = HEADER_AT["last_offset_delta"]
     for at, size, magic in frames(data) if data else ():
         [offset] = OFFSET.unpack_from(data, at)
         # A frame may be shorter than a header of its format.
-        is_whole = magic == 2 and size >= LAST_OFFSET_DELTA_AT + LAST_OFFSET_DELTA.size
-        last = offset + LAST_OFFSET_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)[0] if is_whole else offset
+        is_whole = magic == 2 and size >= delta_at + LAST_OFFSET_DELTA.size
+        last = offset + LAST_OFFSET_DELTA.unpack_from(data, at + delta_at)[0] if is_whole else offset
         yield Header(at, size, magic, offset, last)
 
 
 def _abort_markers(data: bytes) -> Iterator[tuple[int, int]]:
     """The producer and the offset of each abort marker that can be read."""
     for frame in headers(data):
-        if frame.magic == 2 and ATTRIBUTES.unpack_from(data, frame.at + ATTRIBUTES_AT)[0] & CONTROL_BIT:
+        if frame.magic == 2 and ATTRIBUTES.unpack_from(data, frame.at + HEADER_AT["attributes"])[0] & CONTROL:
             try:
                 [batch] = records.decode(data[frame.at : frame.at + frame.size])
             except RecordsError:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker, encode_control
 from kfuzz.errors import RecordsError
 from kfuzz.records.appending import append
@@ -14,7 +15,6 @@ from kfuzz.records.read.limits import Limits
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.topic import Topic as TopicSettings
 from kfuzz.records.stream import Append, ProducerState
-from kfuzz.serve.cluster import CODES
 from kfuzz.serve.topics import AbortedRange, Partition, Step
 from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.record_batch import parse_header
@@ -110,9 +110,9 @@ class WrittenPartition(Partition):
         try:
             stored = append(data, topic, limits=LIMITS).data
         except RecordsError as error:
-            return -1, CODES[REFUSALS.get(error.finding.code, "INVALID_RECORD")]
+            return -1, ERROR_CODES[REFUSALS.get(error.finding.code, "INVALID_RECORD")]
         done = self._store(stored, _headed(stored))
-        return (-1, CODES[done.error]) if done.error else (done.base_offset or 0, 0)
+        return (-1, ERROR_CODES[done.error]) if done.error else (done.base_offset or 0, 0)
 
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
         """Append a coordinator's marker."""

@@ -79,18 +79,18 @@ class Client:
 
 
 def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | None = None, **settings: Any) -> list[str]:
-    """Run ``scenario`` with a server; what the server told, in the end."""
-    told: list[str] = []
+    """Run ``scenario`` with a server. Returns the sentences that the server has printed."""
+    printed: list[str] = []
 
     async def bounded() -> None:
         async with (
             asyncio.timeout(SECONDS_MAX),
-            Server(of or topics(), Settings(**settings), tell=told.append) as server,
+            Server(of or topics(), Settings(**settings), tell=printed.append) as server,
         ):
             await scenario(server)
 
     asyncio.run(bounded())
-    return told
+    return printed
 
 
 def fetch_of(name: str, version: int, topic_id: bytes, offset: int, max_wait_ms: int = 0) -> dict[str, Any]:

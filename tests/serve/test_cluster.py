@@ -13,9 +13,10 @@ import pytest
 from serve.asking import Client, asked, fed, fetch_of, request, run, topics
 
 from kfuzz import records
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import UsageError
 from kfuzz.serve import Broker, Server, Settings, Topics
-from kfuzz.serve.cluster import CODES, Caller
+from kfuzz.serve.cluster import Caller
 from kfuzz.serve.feeding import done
 
 ONE, TWO = Caller("127.0.0.1", 1, 1), Caller("127.0.0.1", 2, 2)
@@ -171,11 +172,15 @@ def test_a_session_that_is_not_there_or_asked_out_of_order_is_refused() -> None:
     assert session_of(broker, "a") == 0
     broker.cluster.fetch_sessions = True
     session = session_of(broker, "a")
-    assert fetch(broker, [], sessionId=session, sessionEpoch=2)["errorCode"] == CODES["INVALID_FETCH_SESSION_EPOCH"]
-    assert fetch(broker, [], sessionId=99, sessionEpoch=1)["errorCode"] == CODES["FETCH_SESSION_ID_NOT_FOUND"]
+    assert (
+        fetch(broker, [], sessionId=session, sessionEpoch=2)["errorCode"] == ERROR_CODES["INVALID_FETCH_SESSION_EPOCH"]
+    )
+    assert fetch(broker, [], sessionId=99, sessionEpoch=1)["errorCode"] == ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
     closed = fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=-1)
     assert (closed["errorCode"], closed["sessionId"], len(closed["responses"])) == (0, 0, 1)
-    assert fetch(broker, [], sessionId=session, sessionEpoch=1)["errorCode"] == CODES["FETCH_SESSION_ID_NOT_FOUND"]
+    assert (
+        fetch(broker, [], sessionId=session, sessionEpoch=1)["errorCode"] == ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
+    )
 
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +196,9 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_moved_partition_is_led_by_another_broker_in_a_new_epoch() -> None:
     broker = with_topics({"topic": "t", "produce": True})
     assert fed(broker.cluster, {"move": "t", "to": 2}) == [{"topic": "t", "leader": 2, "leader_epoch": 1}]
-    told = asked(broker, "Metadata", 12, {"topics": None}, ONE)
-    assert [(one["nodeId"], one["port"]) for one in told["brokers"]] == [(1, 1), (2, 2), (3, 3)]
-    [partition] = told["topics"][0]["partitions"]
+    answer = asked(broker, "Metadata", 12, {"topics": None}, ONE)
+    assert [(one["nodeId"], one["port"]) for one in answer["brokers"]] == [(1, 1), (2, 2), (3, 3)]
+    [partition] = answer["topics"][0]["partitions"]
     assert (partition["leaderId"], partition["leaderEpoch"], partition["isrNodes"]) == (2, 1, [1, 2, 3])
     assert [first(fetch(broker, [("t", 0)], one))["errorCode"] for one in (ONE, TWO)] == [6, 0]
     part = {"name": "t", "partitionData": [{"index": 0, "records": batch(0)}]}
@@ -203,7 +208,7 @@ def test_a_moved_partition_is_led_by_another_broker_in_a_new_epoch() -> None:
     stale = [
         first(fetch(broker, [("t", 0)], TWO, partition={"currentLeaderEpoch": one}))["errorCode"] for one in (0, 2)
     ]
-    assert stale == [CODES["FENCED_LEADER_EPOCH"], CODES["UNKNOWN_LEADER_EPOCH"]]
+    assert stale == [ERROR_CODES["FENCED_LEADER_EPOCH"], ERROR_CODES["UNKNOWN_LEADER_EPOCH"]]
     [stored] = records.decode(first(fetch(broker, [("t", 0)], TWO))["records"])
     assert stored.partition_leader_epoch == 1
 
@@ -296,7 +301,7 @@ def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None
         (0, 4, 2),
         (0, -1, -1),
     ]
-    assert epoch_end(broker, 1, current=1)[0] == CODES["FENCED_LEADER_EPOCH"]
+    assert epoch_end(broker, 1, current=1)[0] == ERROR_CODES["FENCED_LEADER_EPOCH"]
 
     def diverging(offset: int, epoch: int) -> tuple[int, int, int, bool]:
         got = first(fetch(broker, [("t", offset)], partition={"lastFetchedEpoch": epoch}))
@@ -305,7 +310,7 @@ def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None
 
     assert diverging(3, 1) == (0, 1, 1, False)
     assert diverging(1, 1) == (0, -1, -1, True)
-    assert diverging(3, 9)[0] == CODES["OFFSET_OUT_OF_RANGE"]
+    assert diverging(3, 9)[0] == ERROR_CODES["OFFSET_OUT_OF_RANGE"]
 
 
 def test_the_epochs_of_vectors_send_nobody_back() -> None:

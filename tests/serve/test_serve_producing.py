@@ -9,8 +9,9 @@ import pytest
 from serve.asking import asked, fed, fetch_of
 
 from kfuzz import records
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.serve import Broker, Topics
-from kfuzz.serve.cluster import CODES, Refused
+from kfuzz.serve.cluster import Refused
 
 VERSION = 9
 
@@ -119,8 +120,8 @@ def test_acks_0_get_no_answer_and_a_refusal_closes_the_connection() -> None:
 )
 def test_what_a_broker_refuses_is_refused_and_told(data: bytes, error: str) -> None:
     broker = opened()
-    assert produce(broker, data) == (CODES[error], -1)
-    assert produced(broker) == [{"hex": data.hex(), "transactional_id": None, "acks": -1, "error": CODES[error]}]
+    assert produce(broker, data) == (ERROR_CODES[error], -1)
+    assert produced(broker) == [{"hex": data.hex(), "transactional_id": None, "acks": -1, "error": ERROR_CODES[error]}]
     assert stored(broker)[0] == []
 
 
@@ -129,7 +130,7 @@ def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused() -> None:
     producer = new_producer(broker)
     assert new_producer(broker) != producer
     sent = [produce(broker, batch(sequence, producer)) for sequence in (0, 2, 0, 4, 9)]
-    assert sent == [(0, 0), (0, 2), (0, 0), (0, 4), (CODES["OUT_OF_ORDER_SEQUENCE_NUMBER"], -1)]
+    assert sent == [(0, 0), (0, 2), (0, 0), (0, 4), (ERROR_CODES["OUT_OF_ORDER_SEQUENCE_NUMBER"], -1)]
     assert [one.base_offset for one in stored(broker)[0]] == [0, 2, 4]
 
 
@@ -137,11 +138,11 @@ def test_a_repeated_batch_is_stored_once_and_a_gap_is_refused() -> None:
 def test_a_demanded_error_comes_once_and_a_retry_is_stored_once(error: str, offset: int) -> None:
     broker = opened(error)
     producer = new_producer(broker)
-    assert produce(broker, batch(0, producer))[0] == CODES[error]
+    assert produce(broker, batch(0, producer))[0] == ERROR_CODES[error]
     assert len(stored(broker)[0]) == (1 if "APPEND" in error else 0)
     assert produce(broker, batch(0, producer)) == (0, offset)
     assert len(stored(broker)[0]) == 1
-    assert [one["error"] for one in produced(broker)] == [CODES[error], 0]
+    assert [one["error"] for one in produced(broker)] == [ERROR_CODES[error], 0]
 
 
 def test_an_answer_can_be_lost_after_the_records_are_stored() -> None:
@@ -157,7 +158,7 @@ def test_a_transaction_ends_with_a_marker(commit: bool, version: int) -> None:
     broker = opened()
     producer = new_producer(broker, "x")
     data = batch(0, producer, transactional=True)
-    assert produce(broker, data, transactional_id="x")[0] == CODES["INVALID_TXN_STATE"]
+    assert produce(broker, data, transactional_id="x")[0] == ERROR_CODES["INVALID_TXN_STATE"]
     assert add(broker, "x", producer, version) == 0
     assert produce(broker, data, transactional_id="x") == (0, 0)
     assert stored(broker, isolation=1) == ([], [])
@@ -168,7 +169,7 @@ def test_a_transaction_ends_with_a_marker(commit: bool, version: int) -> None:
     assert list(records.read_committed(records.encode(batches))) == (batches[:1] if commit else [])
     # A client that has lost the answer asks again.
     assert end(broker, "x", producer, commit=commit)["errorCode"] == 0
-    assert end(broker, "x", producer, commit=not commit)["errorCode"] == CODES["INVALID_TXN_STATE"]
+    assert end(broker, "x", producer, commit=not commit)["errorCode"] == ERROR_CODES["INVALID_TXN_STATE"]
     assert len(stored(broker)[0]) == 2
 
 
@@ -192,13 +193,13 @@ def test_a_second_producer_with_the_same_id_aborts_and_fences_the_first() -> Non
     assert second == (first[0], first[1] + 1)
     assert stored(broker, isolation=1)[1] == [(first[0], 0)]
     assert produce(broker, batch(2, first, transactional=True), transactional_id="x")[0] == 47
-    assert add(broker, "x", first) == CODES["PRODUCER_FENCED"]
-    assert end(broker, "x", first, commit=True, version=1)["errorCode"] == CODES["INVALID_PRODUCER_EPOCH"]
-    assert end(broker, "y", first, commit=True)["errorCode"] == CODES["INVALID_PRODUCER_ID_MAPPING"]
+    assert add(broker, "x", first) == ERROR_CODES["PRODUCER_FENCED"]
+    assert end(broker, "x", first, commit=True, version=1)["errorCode"] == ERROR_CODES["INVALID_PRODUCER_EPOCH"]
+    assert end(broker, "y", first, commit=True)["errorCode"] == ERROR_CODES["INVALID_PRODUCER_ID_MAPPING"]
     # A producer that knows itself gets the next epoch; one that was fenced does not.
     assert new_producer(broker, "x", producerId=second[0], producerEpoch=second[1]) == (second[0], second[1] + 1)
     fenced = asked(broker, "InitProducerId", 4, {"transactionalId": "x", "producerId": first[0], "producerEpoch": 0})
-    assert fenced["errorCode"] == CODES["PRODUCER_FENCED"]
+    assert fenced["errorCode"] == ERROR_CODES["PRODUCER_FENCED"]
 
 
 def test_partitions_that_are_not_there_are_not_added() -> None:
@@ -208,16 +209,16 @@ def test_partitions_that_are_not_there_are_not_added() -> None:
     one = {"transactionalId": "x", "producerId": producer[0], "producerEpoch": producer[1], "topics": topics}
     got = asked(broker, "AddPartitionsToTxn", 4, {"transactions": [one]})["resultsByTransaction"][0]["topicResults"]
     codes = [each["partitionErrorCode"] for each in got[0]["resultsByPartition"]]
-    assert codes == [CODES["OPERATION_NOT_ATTEMPTED"], CODES["UNKNOWN_TOPIC_OR_PARTITION"]]
+    assert codes == [ERROR_CODES["OPERATION_NOT_ATTEMPTED"], ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]]
     data = batch(0, producer, transactional=True)
-    assert produce(broker, data, transactional_id="x")[0] == CODES["INVALID_TXN_STATE"]
+    assert produce(broker, data, transactional_id="x")[0] == ERROR_CODES["INVALID_TXN_STATE"]
 
 
 def test_what_clients_write_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kfuzz.serve.producing.WRITTEN_BYTES_MAX", 5000)
     broker = opened()
     codes = [produce(broker, batch())[0] for _ in range(5)]
-    assert codes == [0, 0, 0, CODES["KAFKA_STORAGE_ERROR"], CODES["KAFKA_STORAGE_ERROR"]]
+    assert codes == [0, 0, 0, ERROR_CODES["KAFKA_STORAGE_ERROR"], ERROR_CODES["KAFKA_STORAGE_ERROR"]]
     assert len(produced(broker)) == 3
     fed(broker.cluster, {"topic": "t", "hex": None}, {"topic": "t", "produce": True})
     assert produce(broker, batch())[0] == 0
@@ -231,7 +232,7 @@ def test_a_batch_that_decompresses_to_far_more_is_refused_in_little_memory() -> 
     broker = opened()
     tracemalloc.start()
     try:
-        assert produce(broker, bomb)[0] == CODES["MESSAGE_TOO_LARGE"]
+        assert produce(broker, bomb)[0] == ERROR_CODES["MESSAGE_TOO_LARGE"]
         assert tracemalloc.get_traced_memory()[1] < 40 << 20
     finally:
         tracemalloc.stop()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
-from kfuzz.broker_errors import ERROR_NAMES
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
@@ -38,7 +38,6 @@ __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
 
 # Answers give the hash of longer values.
 HASHED_FROM_BYTES: Final = 64 * 1024
-ERROR_NUMBERS: Final = {name: number for number, name in ERROR_NAMES.items()}
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], *, profile: records.Profile = "kafka") -> None:
@@ -158,7 +157,7 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
     if answer["outcome"] != "accepted":
         return answer
     sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
-    errors = [ERROR_NUMBERS[name] for name in request.get("errors", ())]
+    errors = [ERROR_CODES[name] for name in request.get("errors", ())]
     return {"outcome": "accepted", "produced": [{**sent, "error": error} for error in (*errors, 0)]}
 
 

@@ -122,7 +122,7 @@ def _wrong_producer(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None
 
 
 def _with_sequences(batch: records.RecordBatch) -> Iterator[tuple[tuple[int, int, int], Any]]:
-    """Each record, after the numbers by which a broker identifies it."""
+    """Each record, with its producer id, producer epoch and sequence. By these a broker identifies it."""
     for delta, record in enumerate(batch.records):
         sequence = next_sequence(batch.base_sequence, delta) if delta else batch.base_sequence
         contents = (record.timestamp, record.key, record.value, record.headers)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
-from kfuzz.broker_errors import ERROR_NAMES
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.conformance.protocol.contents import HEADERS, HIDDEN, MESSAGE, MESSAGE_NAME, OCTETS, VALUE, VERSION, VERSIONS
 from kfuzz.documents import check_depth
 from kfuzz.errors import KfuzzError, UsageError
@@ -420,7 +420,7 @@ class ProduceRecords(_ProduceRecords, total=False):
     """Send the records to a broker; its first answers have these errors."""
 
     transactional_id: Annotated[str, TEXT]
-    errors: Annotated[list[str], ListOf(choice(*ERROR_NAMES.values()), "give a list of Kafka's error names")]
+    errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
 
 
 REQUESTS: Final[Mapping[str, Object]] = {
