@@ -67,8 +67,8 @@ class Coverage:
 
     def matching(self, globs: Iterable[str]) -> list[str]:
         """The ids that any of the globs matches."""
-        patterns = list(globs)
-        return sorted(v.id for v in self.vectors if any(fnmatch.fnmatchcase(v.id, glob) for glob in patterns))
+        ids = [vector.id for vector in self.vectors]
+        return sorted({name for glob in globs for name in fnmatch.filter(ids, glob)})
 
     def of_incident(self, incident: Json) -> list[str]:
         """The vectors whose flags link the incident's thread, and those that its entry names."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -238,13 +238,19 @@ def _root(root: str | Path | None) -> tuple[Path, bool]:
 
 
 def _document(path: Path, own: bool) -> dict[str, Any]:
-    content = read_file(path)
     # Skip the schema check for kfuzz's own suite: it takes seconds for each command, and lint does it already.
     if own:
-        with contextlib.suppress(ValueError, RecursionError):
-            document: dict[str, Any] = json.loads(content)
-            return document
-    return parse_document(path, content)
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            status = path.stat()
+            return _own_document(path, (status.st_ino, status.st_mtime_ns, status.st_size))
+    return parse_document(path, read_file(path))
+
+
+@lru_cache(maxsize=256)
+def _own_document(path: Path, _state: tuple[int, int, int]) -> dict[str, Any]:
+    """A file of kfuzz's own suite, which one process reads once for as long as the file has this state."""
+    document: dict[str, Any] = json.loads(read_file(path))
+    return document
 
 
 def _documents(given: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +57,11 @@ _HEADING: Final = re.compile(r"# Outcomes of (\S+) other than pass\.")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
 
+@lru_cache
+def _digest(outcomes: str, label: str) -> str:
+    return hashlib.scrypt(outcomes.encode(), salt=label.encode(), **_SCRYPT).hex()
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One expected outcome."""
@@ -87,8 +93,7 @@ class Seal:
         if not outcomes:
             return cls()
         lines = sorted(f"{id} {role} {_BUDGET.get(outcome, outcome)}\n" for (id, role), outcome in outcomes.items())
-        digest = hashlib.scrypt("".join(lines).encode(), salt=label.encode(), **_SCRYPT)
-        return cls(len(outcomes), digest.hex())
+        return cls(len(outcomes), _digest("".join(lines), label))
 
     def __str__(self) -> str:
         return f"withheld {self.count} scrypt:{self.digest}"
