@@ -129,13 +129,8 @@ def test_hostile_batches_have_findings_that_valid_ones_never_have() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param("crc-mismatch", marks=pytest.mark.full),
-        pytest.param("record-count-too-high", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("code", ["crc-mismatch", "record-count-too-high"])
 def test_hostile_bytes_shrink_to_a_small_batch(code: str) -> None:
     # How far hypothesis gets depends on its version, and on the modules that the process has loaded. So this has a
     # process of its own.

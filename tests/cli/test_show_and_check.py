@@ -557,7 +557,7 @@ def test_show_and_check_call_an_empty_file_an_empty_log(tmp_path: Path) -> None:
 
 
 @given(strategies.batch_bytes(hostile=True, magics=(0, 1, 2)) | st.binary(max_size=500))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_no_bytes_make_show_or_check_stumble(data: bytes) -> None:
     shown, checked = kfuzz("show", "-", stdin=data), kfuzz("check", "-", stdin=data)
     if shown.returncode or checked.returncode > 1:

@@ -554,7 +554,7 @@ def test_a_site_that_lacks_a_file_says_which(browser: Any, places: dict[str, Pat
 # ----------------------------------------------------------------------------------------------------- the whole matrix
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_the_page_of_the_whole_matrix_is_small_and_draws_little_at_first(browser: Any, tmp_path: Path) -> None:
     suite = load_suite("*", kinds=KINDS)
     labels = [f"implementation-{number}@{number}.0" for number in range(17)]

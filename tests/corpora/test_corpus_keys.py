@@ -100,7 +100,14 @@ def share_of_blocks(table: Zipf) -> list[Fraction]:
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.1, 1.333, 2.0, 4.0])
-@pytest.mark.parametrize("cardinality", [1, 2, 127, 128, 129, 1000, pytest.param(70_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "cardinality",
+    [
+        *(1, 2, 127, 128, 129, 1000),
+        pytest.param(20_000, marks=pytest.mark.full),
+        pytest.param(70_000, marks=pytest.mark.nightly),
+    ],
+)
 def test_every_rank_has_its_share_of_zipfs_law(cardinality: int, exponent: float) -> None:
     table, context = table_of(cardinality, exponent), Context(prec=60)
     chance: dict[int, Fraction] = {}

@@ -267,6 +267,7 @@ def test_spark_refuses_what_one_process_refuses(spark: Any, tmp_path: Path) -> N
         generate(spark, WORKLOAD, tmp_path / "out")
 
 
+@pytest.mark.full
 def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
     spark: Any, expected: dict[str, str], tmp_path: Path
 ) -> None:

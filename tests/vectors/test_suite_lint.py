@@ -17,6 +17,7 @@ from kfuzz.vectors.model import default_root
 Document = dict[str, Any]
 
 
+@pytest.mark.full
 def test_the_committed_suite_is_clean() -> None:
     assert [str(problem) for problem in lint(default_root())] == []
 
