@@ -23,7 +23,8 @@ except ImportError as error:
 
 # The first versions have no headers, idempotent producers or transactions.
 HAS_HEADERS = "headers" in inspect.signature(KafkaProducer.send).parameters
-HAS_TRANSACTIONS = "transactional_id" in KafkaProducer.DEFAULT_CONFIG
+SETTINGS = getattr(KafkaProducer, "DEFAULT_CONFIG", None) or KafkaProducer._DEFAULT_CONFIG
+HAS_TRANSACTIONS = "transactional_id" in SETTINGS
 
 
 class Consumer:
@@ -94,7 +95,9 @@ def produce(
         "request_timeout_ms": PRODUCE_S_MAX * 500,
         "delivery_timeout_ms": PRODUCE_S_MAX * 1000,
     }
-    known = {name: value for name, value in settings.items() if name in KafkaProducer.DEFAULT_CONFIG}
+    if not HAS_TRANSACTIONS:
+        settings["buffer_memory"] = 2 * LARGEST_REQUEST_BYTES  # for one batch, which the first versions make at once
+    known = {name: value for name, value in settings.items() if name in SETTINGS}
     producer = KafkaProducer(bootstrap_servers=address, **known)
     try:
         if transactional_id is not None:

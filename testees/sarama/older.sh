@@ -1,6 +1,7 @@
 # Leaves in layouts.txt the responses that the library's version in go.mod has, up to its newest version of each.
 set -e
-folder=$(go mod download -json "$(sed -n 's/^require \(.*sarama\) v.*/\1/p' go.mod)" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+library=$(grep -o 'github.com/[A-Za-z]*/sarama' go.mod)
+folder=$(go mod download -json "$library" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 find "$folder" -maxdepth 1 -name '*.go' ! -name '*_test.go' -exec cat {} + | awk '
     # A Broker has a method for each request, whose type says which versions it has.
     FNR == NR && /^func \(b \*Broker\) [A-Z][A-Za-z]*\([a-z]+ \*[A-Za-z]+Request\)/ {
