@@ -54,8 +54,8 @@ async function consume(data, fetchOffset, abortedTransactions, said) {
     const batch = new Batch('kfuzz', offset, { partition: 0, highWatermark: '0', abortedTransactions, messages })
     for (const message of batch.messages) records.push(messageJson(message))
     said.records = records
-    // Versions before 1.12 have another name for the messages that are not below the offset, and before 1.5 they show all.
-    if ((batch.rawMessages ?? batch.unfilteredMessages ?? batch.messages).length === 0) {
+    // Version 1.11 has another name, for the messages that are not below the offset.
+    if ((batch.rawMessages ?? batch.unfilteredMessages).length === 0) {
       if (first) throw new Stalled('no message of a whole batch, so the next fetch has the same offset')
       return
     }
