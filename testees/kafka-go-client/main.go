@@ -17,6 +17,9 @@ const library = "github.com/segmentio/kafka-go"
 // How long it may take to read what is in the Reader's queue already.
 const patience = time.Second
 
+// How long a Reader waits after an error. With less, one that connects again and again would use too much of the processor.
+const backoff = 50 * time.Millisecond
+
 // The most records of one poll: a Reader may have new ones without an end.
 const most = 100
 
@@ -36,10 +39,9 @@ type consumer struct{ *kafka.Reader }
 // open leaves the waits for records as they are: after one that is over, the Reader forgets what it has skipped.
 func open(opening testee.Opening) (testee.Consumer, error) {
 	config := kafka.ReaderConfig{
-		Brokers: []string{opening.Address}, Topic: opening.Topic, Partition: 0,
-		// With less, a Reader that connects again and again would use too much of the processor.
-		ReadBackoffMin: 50 * time.Millisecond, ReadBackoffMax: 50 * time.Millisecond, ReadLagInterval: -1,
+		Brokers: []string{opening.Address}, Topic: opening.Topic, Partition: 0, ReadLagInterval: -1,
 	}
+	hurry(&config)
 	if opening.IsCommitted() {
 		config.IsolationLevel = kafka.ReadCommitted
 	}
@@ -86,27 +88,10 @@ func recordJSON(message kafka.Message) testee.Object {
 	return testee.Record(message.Offset, timestamp, message.Key, message.Value, headers)
 }
 
-var codecs = map[string]kafka.Compression{
-	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
-}
+// firstPartition is where everything is sent.
+var firstPartition = kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 })
 
-func produce(sending testee.Sending) error {
-	if sending.Idempotent || sending.TransactionalID != nil {
-		return testee.ErrNotOffered // a Writer is neither idempotent nor transactional
-	}
-	transport := &kafka.Transport{}
-	defer transport.CloseIdleConnections()
-	writer := &kafka.Writer{
-		Addr: kafka.TCP(sending.Address), Topic: sending.Topic, RequiredAcks: kafka.RequireAll, Transport: transport,
-		Balancer:    kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 }),
-		Compression: codecs[sending.Compression],
-		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
-		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
-	}
-	defer writer.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
-	defer cancel()
-	var messages []kafka.Message
+func messagesOf(sending testee.Sending) (messages []kafka.Message) {
 	for _, given := range sending.Records {
 		message := kafka.Message{Key: given.Key, Value: given.Value, Time: given.Time()}
 		for _, header := range given.Headers {
@@ -114,5 +99,5 @@ func produce(sending testee.Sending) error {
 		}
 		messages = append(messages, message)
 	}
-	return writer.WriteMessages(ctx, messages...)
+	return messages
 }

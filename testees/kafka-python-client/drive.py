@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,12 @@ try:
     from kafka.errors import KafkaError
 except ImportError as error:
     sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
+
+
+# The first versions have no headers, idempotent producers or transactions.
+HAS_HEADERS = "headers" in inspect.signature(KafkaProducer.send).parameters
+SETTINGS = getattr(KafkaProducer, "DEFAULT_CONFIG", None) or KafkaProducer._DEFAULT_CONFIG
+HAS_TRANSACTIONS = "transactional_id" in SETTINGS
 
 
 class Consumer:
@@ -52,6 +59,8 @@ class Consumer:
 
 
 def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+    if record.headers and not HAS_HEADERS:
+        raise Failed("unsupported", "the library does not have headers")
     with kfuzz_driver.refusals():
         return producer.send(
             topic,
@@ -59,7 +68,7 @@ def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any
             timestamp_ms=record.timestamp,
             key=record.key,
             value=record.value,
-            headers=record.headers,
+            **({"headers": record.headers} if HAS_HEADERS else {}),
         )
 
 
@@ -72,21 +81,24 @@ def produce(
     idempotent: bool,
     transactional_id: str | None,
 ) -> None:
-    producer = KafkaProducer(
-        bootstrap_servers=address,
-        acks="all",
-        compression_type=None if compression == "none" else compression,
-        enable_idempotence=idempotent,
-        transactional_id=transactional_id,
-        max_request_size=LARGEST_REQUEST_BYTES,
+    settings = {
+        "acks": "all",
+        "compression_type": None if compression == "none" else compression,
+        "enable_idempotence": idempotent,
+        "transactional_id": transactional_id,
+        "max_request_size": LARGEST_REQUEST_BYTES,
         # Records wait until they are flushed, so that they share batches.
-        batch_size=LARGEST_REQUEST_BYTES,
-        linger_ms=1000,
-        retry_backoff_ms=1,
-        max_block_ms=PRODUCE_S_MAX * 1000,
-        request_timeout_ms=PRODUCE_S_MAX * 500,
-        delivery_timeout_ms=PRODUCE_S_MAX * 1000,
-    )
+        "batch_size": LARGEST_REQUEST_BYTES,
+        "linger_ms": 1000,
+        "retry_backoff_ms": 1,
+        "max_block_ms": PRODUCE_S_MAX * 1000,
+        "request_timeout_ms": PRODUCE_S_MAX * 500,
+        "delivery_timeout_ms": PRODUCE_S_MAX * 1000,
+    }
+    if not HAS_TRANSACTIONS:
+        settings["buffer_memory"] = 2 * LARGEST_REQUEST_BYTES  # for one batch, which the first versions make at once
+    known = {name: value for name, value in settings.items() if name in SETTINGS}
+    producer = KafkaProducer(bootstrap_servers=address, **known)
     try:
         if transactional_id is not None:
             producer.init_transactions()
@@ -103,7 +115,7 @@ def produce(
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
-        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ()},
         Consumer,
         produce,
         rejections=(KafkaError,),

@@ -1,4 +1,5 @@
-"""kafka-python as a testee: reads the records of a fetch like its consumer, and checks CRCs. Reads and writes messages.
+"""kafka-python as a testee: reads the records of a fetch like its consumer, and checks CRCs. Reads and writes messages
+and varints.
 
 For records it follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, but it also reads and shows control batches,
 which the consumer skips. For streams it uses that class itself. kafka-python does not expose a delete horizon. Of a
@@ -43,6 +44,9 @@ try:
         from kafka.protocol.api_header import ApiHeader, RequestHeader, ResponseHeader
         from kafka.protocol.api_message import ApiMessage
         from kafka.protocol.schemas import BaseField, load_json
+        from kafka.protocol.schemas.fields.codecs import types
+    else:
+        from kafka.protocol import types
 except ImportError as error:
     sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
 
@@ -258,6 +262,26 @@ class Form(NamedTuple):
         return None if defined["type"] == "uuid" and not converted.int else converted
 
 
+# --- primitives -------------------------------------------------------------------------------------------------------
+
+# Those that no message shows: the codec of a message does not use these classes, but a user of the library may.
+PRIMITIVES = {
+    name: getattr(types, its)
+    for name, its in (("varint", "VarInt32"), ("varlong", "VarInt64"), ("unsigned-varint", "UnsignedVarInt32"))
+    if hasattr(types, its)  # since 2.1
+}
+
+
+def decode_primitive(primitive: str, data: bytes) -> tuple[Any, int]:
+    stream = io.BytesIO(data)
+    return to_json(primitive, PRIMITIVES[primitive].decode(stream)), stream.tell()
+
+
+def encode_primitive(primitive: str, value: Any) -> bytes:
+    encoded: bytes = PRIMITIVES[primitive].encode(from_json(primitive, value))
+    return encoded
+
+
 if __name__ == "__main__":
     installed = {name: getattr(codec, f"has_{name}", bool)() for name in ("gzip", "snappy", "lz4", "zstd")}
     messages = kfuzz_testee.Codec(
@@ -274,6 +298,8 @@ if __name__ == "__main__":
     }
     if HAS_MESSAGES:
         handshake["messages"] = {name: versions_of(message) for name, message in sorted(MESSAGES.items())}
+    if PRIMITIVES:
+        handshake["primitives"] = list(PRIMITIVES)
     kfuzz_testee.serve(
         handshake,
         read,
@@ -281,5 +307,8 @@ if __name__ == "__main__":
         stream=read_stream if HAS_STREAMS else None,
         write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
         messages=messages if HAS_MESSAGES else None,
+        primitives=kfuzz_testee.Codec(decode_primitive, encode_primitive, (ValueError, struct.error))
+        if PRIMITIVES
+        else None,
         package="kafka",
     )

@@ -13,7 +13,7 @@ const APIS = { GroupCoordinator: 'FindCoordinator' }
 // The decoders of these also read the tagged fields of the response's header.
 const WITH_HEADER = ['AlterPartitionReassignments', 'ListPartitionReassignments']
 const DECODERS = {}
-for (const [name, { versions, protocol }] of Object.entries(requests)) {
+for (const [name, { versions = [], protocol }] of Object.entries(requests)) { // without versions: not in this release
   if (versions.length > 0 && !WITH_HEADER.includes(name)) DECODERS[`${APIS[name] ?? name}Response`] = { versions: versions.map(Number), protocol }
 }
 

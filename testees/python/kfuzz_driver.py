@@ -89,7 +89,7 @@ def refusals() -> Iterator[None]:
 
 def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
     """The JSON form of records that have the fields of aiokafka's and kafka-python's."""
-    return [record_json(one.offset, one.timestamp, one.key, one.value, one.headers) for one in records]
+    return [record_json(one.offset, one.timestamp, one.key, one.value, getattr(one, "headers", [])) for one in records]
 
 
 # The producer's other abilities, in the words of the handshake.

@@ -22,9 +22,9 @@ func main() {
 	settings.Consumer.Retry.Backoff = time.Millisecond
 	settings.Metadata.Retry.Backoff = time.Millisecond
 	settings.Producer.Retry.Backoff = time.Millisecond
-	settings.Producer.Transaction.Retry.Backoff = time.Millisecond
+	prepare(settings)
 	hello := testee.Object{
-		"produces": []string{"idempotent", "transactions"},
+		"produces": offered,
 		// Every timestamp below 0 becomes Go's zero time.
 		"timestamps": testee.Object{"low": "0", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},
 	}
@@ -97,11 +97,14 @@ func recordJSON(message *sarama.ConsumerMessage) testee.Object {
 	return testee.Record(message.Offset, timestamp, message.Key, message.Value, headers)
 }
 
+var codecs = map[string]sarama.CompressionCodec{
+	"none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
+	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
+}
+
 func produce(sending testee.Sending) error {
 	config := *settings
-	if err := config.Producer.Compression.UnmarshalText([]byte(sending.Compression)); err != nil {
-		return err
-	}
+	config.Producer.Compression = codecs[sending.Compression]
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Return.Successes = true
@@ -110,7 +113,7 @@ func produce(sending testee.Sending) error {
 		config.Net.MaxOpenRequests = 1 // the library refuses more
 	}
 	if sending.TransactionalID != nil {
-		config.Producer.Transaction.ID = *sending.TransactionalID
+		nameTransactions(&config, *sending.TransactionalID)
 	}
 	producer, err := sarama.NewSyncProducer([]string{sending.Address}, &config)
 	if err != nil {
@@ -120,13 +123,7 @@ func produce(sending testee.Sending) error {
 	if sending.TransactionalID == nil {
 		return producer.SendMessages(messagesOf(sending))
 	}
-	if err := producer.BeginTxn(); err != nil {
-		return err
-	}
-	if err := producer.SendMessages(messagesOf(sending)); err != nil {
-		return err
-	}
-	return producer.CommitTxn()
+	return transact(producer, messagesOf(sending))
 }
 
 func messagesOf(sending testee.Sending) (messages []*sarama.ProducerMessage) {

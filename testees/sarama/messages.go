@@ -1,5 +1,3 @@
-//go:build !older
-
 package main
 
 import (
@@ -127,15 +125,21 @@ func call(request reflect.Value, method string, answer func(frame []byte) []byte
 func newRequest(method string, version int16) reflect.Value {
 	in, _ := reflect.TypeFor[*sarama.Broker]().MethodByName(method)
 	request := reflect.New(in.Type.In(1).Elem())
-	request.Elem().FieldByName("Version").SetInt(int64(version)) // an int16 or an int
-	switch request := request.Interface().(type) {
-	case *sarama.ProduceRequest:
-		request.RequiredAcks = sarama.WaitForLocal // otherwise the Broker waits for no response
-	case *sarama.ListTransactionsRequest:
-		request.DurationFilter = -1 // other values are refused in version 0
-	case *sarama.OffsetFetchRequest:
-		if version >= 8 {
-			request.Groups = []sarama.OffsetFetchRequestGroup{{}} // none is refused
+	// What the first versions do not have is left out.
+	set := func(name string, value any) {
+		if field := request.Elem().FieldByName(name); field.IsValid() {
+			field.Set(reflect.ValueOf(value).Convert(field.Type()))
+		}
+	}
+	set("Version", version) // an int16 or an int
+	switch request.Elem().Type().Name() {
+	case "ProduceRequest":
+		set("RequiredAcks", sarama.WaitForLocal) // otherwise the Broker waits for no response
+	case "ListTransactionsRequest":
+		set("DurationFilter", -1) // other values are refused in version 0
+	case "OffsetFetchRequest":
+		if groups := request.Elem().FieldByName("Groups"); version >= 8 && groups.IsValid() {
+			groups.Set(reflect.MakeSlice(groups.Type(), 1, 1)) // none is refused
 		}
 	}
 	return request
@@ -297,10 +301,11 @@ func brokerIn(value reflect.Value) (any, bool) {
 		}
 		return number, true
 	default:
-		if one.broker.Rack() == "" {
+		racked, ok := any(one.broker).(interface{ Rack() string }) // not in the first versions
+		if !ok || racked.Rack() == "" {
 			return nil, true
 		}
-		return testee.Shown(one.broker.Rack()), true
+		return testee.Shown(racked.Rack()), true
 	}
 }
 
@@ -326,8 +331,9 @@ func valueJSON(value reflect.Value, nullable bool) any {
 		}
 		return "-1"
 	case reflect.Array: // a uuid
-		uuid := value.Interface().(sarama.Uuid)
-		return base64.RawURLEncoding.EncodeToString(uuid[:])
+		uuid := make([]byte, value.Len())
+		reflect.Copy(reflect.ValueOf(uuid), value)
+		return base64.RawURLEncoding.EncodeToString(uuid)
 	case reflect.Slice:
 		if value.Type().Elem().Kind() == reflect.Uint8 {
 			return hex.EncodeToString(value.Bytes())

@@ -1,0 +1,39 @@
+//go:build !older
+
+package main
+
+import (
+	"context"
+	"time"
+
+	testee "kfuzz_testee"
+
+	"github.com/segmentio/kafka-go"
+)
+
+func hurry(config *kafka.ReaderConfig) {
+	config.ReadBackoffMin, config.ReadBackoffMax = backoff, backoff
+}
+
+var codecs = map[string]kafka.Compression{
+	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
+}
+
+func produce(sending testee.Sending) error {
+	if sending.Idempotent || sending.TransactionalID != nil {
+		return testee.ErrNotOffered // a Writer is neither idempotent nor transactional
+	}
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	writer := &kafka.Writer{
+		Addr: kafka.TCP(sending.Address), Topic: sending.Topic, RequiredAcks: kafka.RequireAll, Transport: transport,
+		Balancer:    firstPartition,
+		Compression: codecs[sending.Compression],
+		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
+		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
+	}
+	defer writer.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
+	defer cancel()
+	return writer.WriteMessages(ctx, messagesOf(sending)...)
+}
