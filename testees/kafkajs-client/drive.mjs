@@ -10,7 +10,7 @@ import { createRequire } from 'node:module'
 const require = createRequire(import.meta.url)
 const { CompressionCodecs, CompressionTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
 // Versions before 1.16 do not export it.
-const { KafkaJSError } = require('kafkajs/src/errors')
+const { KafkaJSError } = require('./node_modules/kafkajs/src/errors')
 const LZ4 = require('kafkajs-lz4')
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')

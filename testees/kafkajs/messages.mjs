@@ -6,7 +6,7 @@
 import { Unsupported } from '../node/kfuzz_testee.mjs'
 import { createRequire } from 'node:module'
 
-const { requests } = createRequire(import.meta.url)('kafkajs/src/protocol/requests')
+const { requests } = createRequire(import.meta.url)('./node_modules/kafkajs/src/protocol/requests')
 
 // Kafka's names of the APIs that have another one.
 const APIS = { GroupCoordinator: 'FindCoordinator' }

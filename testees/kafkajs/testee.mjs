@@ -10,18 +10,19 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 const require = createRequire(import.meta.url)
+// With their paths: a file that an older version lacks would come from the node_modules of a folder above.
 const { CompressionCodecs, CompressionTypes } = require('kafkajs')
 const LZ4 = require('kafkajs-lz4')
-const Batch = require('kafkajs/src/consumer/batch')
-const Decoder = require('kafkajs/src/protocol/decoder')
-const Record = require('kafkajs/src/protocol/recordBatch/record/v0')
-const decodeMessages = require('kafkajs/src/protocol/requests/fetch/v4/decodeMessages')
-const { RecordBatch } = require('kafkajs/src/protocol/recordBatch/v0')
-const { KafkaJSError } = require('kafkajs/src/errors')
+const Batch = require('./node_modules/kafkajs/src/consumer/batch')
+const Decoder = require('./node_modules/kafkajs/src/protocol/decoder')
+const Record = require('./node_modules/kafkajs/src/protocol/recordBatch/record/v0')
+const decodeMessages = require('./node_modules/kafkajs/src/protocol/requests/fetch/v4/decodeMessages')
+const { RecordBatch } = require('./node_modules/kafkajs/src/protocol/recordBatch/v0')
+const { KafkaJSError } = require('./node_modules/kafkajs/src/errors')
 
 // Versions before 1.14 take their integers from a package.
 const hasLongs = existsSync(new URL('node_modules/long', import.meta.url))
-const Long = require(hasLongs ? 'long' : 'kafkajs/src/utils/long')
+const Long = require(hasLongs ? 'long' : './node_modules/kafkajs/src/utils/long')
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 CompressionCodecs[CompressionTypes.LZ4] = new LZ4().codec

@@ -33,7 +33,7 @@ REFUSED = (
     "records/v2/codec/gzip-cut",
 )
 # How often each is asked. A whole client needs an hour for 20,000: `make campaign` does that.
-ROUNDS = {"decoder": 20_000, "client": 20_000 if os.environ.get("KFUZZ_CAMPAIGN") == "1" else 300}
+ROUNDS = {"decoder": 20_000, "client": 20_000 if os.environ.get("KFUZZ_CAMPAIGN") == "1" else 100}
 PARTS = 20
 # May come in the second half: garbage of the broker's connections, and heaps that are collected later.
 GROWTH_BYTES = {"decoder": 1 << 20, "client": 8 << 20}
