@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"time"
 
 	testee "kfuzz_testee"
@@ -47,6 +48,15 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	}
 	reader := kafka.NewReader(config)
 	return consumer{reader}, reader.SetOffset(opening.Offset)
+}
+
+// hurry sets the backoff, if the version has these fields: 0.2.5 is the first.
+func hurry(config *kafka.ReaderConfig) {
+	for _, name := range []string{"ReadBackoffMin", "ReadBackoffMax"} {
+		if field := reflect.ValueOf(config).Elem().FieldByName(name); field.IsValid() {
+			field.SetInt(int64(backoff))
+		}
+	}
 }
 
 func (c consumer) Close() { c.Reader.Close() }

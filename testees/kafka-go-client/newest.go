@@ -11,10 +11,6 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-func hurry(config *kafka.ReaderConfig) {
-	config.ReadBackoffMin, config.ReadBackoffMax = backoff, backoff
-}
-
 var codecs = map[string]kafka.Compression{
 	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
 }

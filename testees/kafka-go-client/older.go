@@ -4,22 +4,12 @@ package main
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	testee "kfuzz_testee"
 
 	"github.com/segmentio/kafka-go"
 )
-
-// hurry sets what versions before 0.2.5 do not have.
-func hurry(config *kafka.ReaderConfig) {
-	for _, name := range []string{"ReadBackoffMin", "ReadBackoffMax"} {
-		if field := reflect.ValueOf(config).Elem().FieldByName(name); field.IsValid() {
-			field.SetInt(int64(backoff))
-		}
-	}
-}
 
 // produce makes the Writer of a configuration. In some of these versions, codecs are in other packages.
 func produce(sending testee.Sending) error {
