@@ -10,9 +10,9 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 const require = createRequire(import.meta.url)
-// With their paths: a file that an older version lacks would come from the node_modules of a folder above.
 const { CompressionCodecs, CompressionTypes } = require('kafkajs')
 const LZ4 = require('kafkajs-lz4')
+// Each with its path: Node would take a file that an older version lacks from the node_modules of a folder above.
 const Batch = require('./node_modules/kafkajs/src/consumer/batch')
 const Decoder = require('./node_modules/kafkajs/src/protocol/decoder')
 const Record = require('./node_modules/kafkajs/src/protocol/recordBatch/record/v0')

@@ -557,12 +557,12 @@ def test_show_and_check_call_an_empty_file_an_empty_log(tmp_path: Path) -> None:
 
 
 @given(strategies.batch_bytes(hostile=True, magics=(0, 1, 2)) | st.binary(max_size=500))
-@settings(max_examples=20)
+@settings(max_examples=40)
 def test_no_bytes_make_show_or_check_stumble(data: bytes) -> None:
     shown, checked = kfuzz("show", "-", stdin=data), kfuzz("check", "-", stdin=data)
     if shown.returncode or checked.returncode > 1:
         assert (shown.returncode, shown.stderr.count("\n")) == (2, 1)
-        assert re.match("kfuzz: standard input (is|has) .*[;,] ", shown.stderr)
+        assert re.search(", (not record batches|which kfuzz does not read yet); ", shown.stderr)
         assert checked.stderr == shown.stderr
 
 

@@ -1,4 +1,4 @@
-"""The same process again: after tens of thousands of questions, a testee holds no more than it held in the middle."""
+"""One process answers tens of thousands of questions. Over the second half of them, its memory does not grow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +34,11 @@ REFUSED = (
 # How often each is asked. A whole client needs an hour for 20,000: `make campaign` does that.
 ROUNDS = {"decoder": 20_000, "client": 20_000 if os.environ.get("KFUZZ_CAMPAIGN") == "1" else 100}
 PARTS = 20
-# May come in the second half: garbage of the broker's connections, and heaps that are collected later.
-GROWTH_BYTES = {"decoder": 1 << 20, "client": 8 << 20}
-HEAPS = {"java", "go", "javascript"}
-GROWTH_OF_HEAPS_BYTES = 24 << 20
+# Resident memory may grow so much over the second half. The broker of a whole client collects its garbage late, and so
+# do these languages.
+GROWTH_BYTES_MAX = {"decoder": 1 << 20, "client": 8 << 20}
+LATE = {"java", "go", "javascript"}
+LATE_GROWTH_BYTES_MAX = 24 << 20
 # CPython counts its blocks when it gets this signal, and writes the number into a file.
 COUNTING = """
 import gc, runpy, signal, sys
@@ -51,45 +51,42 @@ signal.signal(signal.SIGUSR1, count)
 sys.path[0] = sys.argv[0].rpartition("/")[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-# One in thirty questions.
-BLOCKS = 1000
+# CPython may have so many blocks more: one for each thirty questions of a decoder.
+BLOCKS_GROWTH_MAX = 1000
 
 
 class Held(NamedTuple):
-    """All processes of a testee hold this much."""
+    """The resources of a process and all its descendants."""
 
     resident_bytes: int
     handles: int
     threads: int
 
-
-@dataclass
-class Watched:
-    """A testee's process, and the file of its counts of blocks, if CPython runs it."""
-
-    process: psutil.Process
-    blocks: Path | None
-
-    def held(self) -> Held:
-        tree = [self.process, *self.process.children(recursive=True)]
-        return Held(
+    @classmethod
+    def by(cls, process: psutil.Process) -> Held:
+        tree = [process, *process.children(recursive=True)]
+        return cls(
             sum(one.memory_info().rss for one in tree),
             sum(one.num_fds() for one in tree),
             sum(one.num_threads() for one in tree),
         )
 
-    def counted(self) -> int:
-        """How many blocks CPython has allocated."""
-        assert self.blocks is not None
-        before = len(self.blocks.read_text().split()) if self.blocks.exists() else 0
-        self.process.send_signal(signal.SIGUSR1)
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            found = self.blocks.read_text().split() if self.blocks.exists() else []
-            if len(found) > before:
-                return int(found[-1])
-            time.sleep(0.01)
-        raise AssertionError("the testee did not count its blocks")
+    @classmethod
+    def least(cls, parts: list[Held]) -> Held:
+        """The least of each resource in several parts of a run: the rest was garbage."""
+        return cls(*map(min, zip(*parts, strict=True)))
+
+
+def count_blocks(process: psutil.Process, file: Path) -> int:
+    """How many blocks CPython has allocated in a process that runs ``COUNTING`` with an empty ``file``."""
+    file.write_text("")
+    process.send_signal(signal.SIGUSR1)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if (found := file.read_text()).endswith("\n"):
+            return int(found)
+        time.sleep(0.01)
+    raise AssertionError("the testee did not count its blocks")
 
 
 def questions(cases: tuple[Case, ...], rounds: int) -> Iterator[Question[Case]]:
@@ -98,12 +95,10 @@ def questions(cases: tuple[Case, ...], rounds: int) -> Iterator[Question[Case]]:
         yield Question(request(case), case)
 
 
-def argv_of(testee: Testee, blocks: Path) -> tuple[list[str], Path | None]:
-    """How to start a testee, so that it counts its blocks if it is a program for CPython."""
-    python, *rest = testee.argv
-    if python == sys.executable and rest and rest[0].endswith(".py"):
-        return [python, "-c", COUNTING, str(blocks), *rest], blocks
-    return [python, *rest], None
+def is_script(testee: Testee) -> bool:
+    """Whether this Python runs the testee."""
+    python, *words = testee.argv
+    return python == sys.executable and words[0].endswith(".py")
 
 
 def asked(peer: TesteeProcess, cases: tuple[Case, ...], rounds: int) -> dict[str, set[str]]:
@@ -120,7 +115,9 @@ def test_a_testee_holds_no_more_after_all_questions_than_after_half_of_them(name
     if reason := testee.missing():
         missing(reason, "install it")
     testee.make_ready()
-    argv, blocks = argv_of(testee, tmp_path / "blocks")
+    counts = is_script(testee)
+    blocks = tmp_path / "blocks"
+    argv = [testee.argv[0], "-c", COUNTING, str(blocks), *testee.argv[1:]] if counts else testee.argv
     limits = Limits(start_ms=testee.start_timeout_ms)
     held: list[Held] = []
     counted: list[int] = []
@@ -131,22 +128,20 @@ def test_a_testee_holds_no_more_after_all_questions_than_after_half_of_them(name
     before = set(psutil.Process().children())
     with TesteeProcess(argv, cwd=testee.folder, limits=limits) as peer:
         (process,) = set(psutil.Process().children()) - before
-        watched = Watched(process, blocks)
         for part in range(1, PARTS + 1):
             outcomes = asked(peer, cases, ROUNDS[testee.kind] // PARTS)
             # The same question has the same answer each time.
             assert {vector: len(each) for vector, each in outcomes.items()} == dict.fromkeys(outcomes, 1)
             if part >= PARTS // 2:
-                held.append(watched.held())
-            if blocks is not None and part in (PARTS // 2, PARTS):
-                counted.append(watched.counted())
+                held.append(Held.by(process))
+            if counts and part in (PARTS // 2, PARTS):
+                counted.append(count_blocks(process, blocks))
         assert process.is_running()
-    # The least of the first three parts and of the last three: what a collection leaves.
-    first, last = Held(*map(min, zip(*held[:3], strict=True))), Held(*map(min, zip(*held[-3:], strict=True)))
+    first, last = Held.least(held[:3]), Held.least(held[-3:])
     assert last.handles <= first.handles
     assert last.threads <= first.threads
-    is_heap = peer.handshake.language in HEAPS
-    growth_max_bytes = GROWTH_OF_HEAPS_BYTES if is_heap else GROWTH_BYTES[testee.kind]
-    assert last.resident_bytes - first.resident_bytes <= growth_max_bytes
-    if counted:
-        assert counted[1] - counted[0] <= BLOCKS
+    is_late = peer.handshake.language in LATE
+    growth_bytes_max = LATE_GROWTH_BYTES_MAX if is_late else GROWTH_BYTES_MAX[testee.kind]
+    assert last.resident_bytes - first.resident_bytes <= growth_bytes_max
+    if counts:
+        assert counted[1] - counted[0] <= BLOCKS_GROWTH_MAX

@@ -57,6 +57,7 @@ _HEADING: Final = re.compile(r"# Outcomes of (\S+) other than pass\.")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
 
+# One run seals the same outcomes several times, and each digest takes a tenth of a second.
 @lru_cache
 def _digest(outcomes: str, label: str) -> str:
     return hashlib.scrypt(outcomes.encode(), salt=label.encode(), **_SCRYPT).hex()
