@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from kfuzz.errors import NotRegular, UsageError
-from kfuzz.mapped import Mapped
 
 __all__ = [
     "cannot_write",
@@ -290,6 +289,9 @@ def map_regular(path: str | Path) -> bytes | mmap.mmap:
 
 
 def _mapped(file: BinaryIO) -> bytes | mmap.mmap:
+    # `make build` builds the testees with this module while the modules of kfuzz.mapped are still being compiled.
+    from kfuzz.mapped import Mapped
+
     size = os.fstat(file.fileno()).st_size
     # Empty files and pipes cannot be mapped; both report size 0.
     return Mapped(file, 0, size) if size else file.read()

@@ -42,9 +42,10 @@ def runs() -> Iterator[Any]:
         if is_quick and testee.version != KAFKA_3:
             yield pytest.param(testee, 4, id=f"{testee.label}-4", marks=marks)
         # All vectors take minutes in other languages, which have a test of their own for each testee.
-        if not is_quick:
-            yield pytest.param(testee, 10, id=f"{testee.label}-10", marks=[*marks, pytest.mark.full])
-        whole = pytest.mark.full if is_quick else pytest.mark.nightly
+        if testee.name != "kfuzz":
+            percent = 25 if is_quick else 10
+            yield pytest.param(testee, percent, id=f"{testee.label}-{percent}", marks=[*marks, pytest.mark.full])
+        whole = pytest.mark.full if testee.name == "kfuzz" else pytest.mark.nightly
         yield pytest.param(testee, 100, id=f"{testee.label}-100", marks=[*marks, whole])
 
 

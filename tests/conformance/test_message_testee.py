@@ -413,7 +413,7 @@ def test_a_field_that_is_left_out_takes_the_default_of_its_definition(kafka: Mes
     assert asked == COUNTS[kafka.version]["versions"] + COUNTS[kafka.version]["record_versions"]
 
 
-@pytest.mark.parametrize("filling", [Definition.filled, Definition.nulled])
+@pytest.mark.parametrize("filling", [Definition.filled, pytest.param(Definition.nulled, marks=pytest.mark.full)])
 def test_written_messages_are_read_again_and_kafkas_converters_agree(kafka: MessageTestee, filling: Any) -> None:
     for definition, version in kafka.of_every_version():
         message = filling(definition, version)

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import counts, require_tool
+from conftest import require_tool
 
 from kfuzz import records
 from kfuzz.conformance.broker.real import (
@@ -69,13 +69,16 @@ ERRORS = {
 }
 MAX_TIMESTAMP = slice(35, 43)
 SEED = 20
+# Vectors of each answer.
+SAMPLES = 12
 ENDED_WITHIN_S = 60
 
 Cell = dict[str, str]
 
 
-def asked(samples: int) -> list[Vector]:
-    """``samples`` vectors of each answer that stands in the cells, or all in a campaign."""
+@pytest.fixture(scope="module")
+def vectors() -> Sequence[Vector]:
+    """Some vectors of each answer that stands in the cells, or all in a campaign."""
     vectors = [vector for vector in load_suite(kinds=KINDS) if is_for_broker(vector)]
     if os.environ.get("KFUZZ_CAMPAIGN") == "1":
         return vectors
@@ -84,7 +87,7 @@ def asked(samples: int) -> list[Vector]:
         by_answer[vector.kind, *cell(vector).values()].append(vector)
     chosen = random.Random(SEED)
     return [
-        vector for _, alike in sorted(by_answer.items()) for vector in chosen.sample(alike, min(len(alike), samples))
+        vector for _, alike in sorted(by_answer.items()) for vector in chosen.sample(alike, min(len(alike), SAMPLES))
     ]
 
 
@@ -122,11 +125,6 @@ def _tools() -> None:
         require_tool(tool, "install a JDK of version 17 or later and Maven")
 
 
-@pytest.fixture(scope="module", params=counts(1, 12))
-def vectors(request: pytest.FixtureRequest) -> Sequence[Vector]:
-    return asked(request.param)
-
-
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker() as started:
@@ -140,7 +138,7 @@ def test_the_broker_is_the_one_that_the_cells_name() -> None:
     assert artefacts().version == BROKER_RELEASE
 
 
-@pytest.mark.parametrize("vectors", [pytest.param(12, marks=pytest.mark.full)], indirect=True)
+@pytest.mark.full
 def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vector(vectors: Sequence[Vector]) -> None:
     found = judge(vectors)
     done = found.broker_cells
@@ -155,6 +153,7 @@ def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vect
     assert errors >= {None, "CORRUPT_MESSAGE", "INVALID_RECORD", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_SERVER_ERROR"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", TOPICS)
 def test_kfuzz_appends_what_the_broker_stores(broker: Broker, vectors: Sequence[Vector], name: str) -> None:
     """To the byte where the payload stays as it came; where it is compressed anew, the compressors may differ."""
@@ -193,6 +192,7 @@ def test_findings_in_a_batchs_header_have_one_error_each() -> None:
     assert {code: errors[code] for code in ERRORS} == {code: {error} for code, error in ERRORS.items()}
 
 
+@pytest.mark.full
 def test_accepted_bytes_are_stored_under_the_partitions_own_offsets_and_epoch(broker: Broker) -> None:
     """Base offset and leader epoch are not covered by the CRC: all else is as it was sent."""
     minimal = vector("records/v2/header/minimal")
@@ -220,6 +220,7 @@ def test_a_start_that_dies_of_two_segments_names_both_and_judges_the_others() ->
     assert recovered["records/v2/header/crc-wrong"].size == 0
 
 
+@pytest.mark.full
 def test_each_stream_begins_without_a_producer_and_continues_where_it_was(broker: Broker) -> None:
     steps = [bytes.fromhex(step["hex"]) for step in vector("stream/sequence/gap-of-one").steps]
     answers = play(broker, {"whole": steps, "last step alone": steps[-1:]})
@@ -227,6 +228,7 @@ def test_each_stream_begins_without_a_producer_and_continues_where_it_was(broker
     assert [answer.error for answer in answers["last step alone"]] == ["NONE"]
 
 
+@pytest.mark.full
 def test_a_coordinators_marker_ends_a_transaction(broker: Broker) -> None:
     open_transaction = vector("records/v2/transaction/open").data
     producer_id = int.from_bytes(open_transaction[43:51], "big")

@@ -20,7 +20,7 @@ TOOLS = {"go": "go", "rust": "cargo", "node": "npm", "python": "python3"}
 
 
 # Cargo compiles the kit's dependencies for each new folder.
-@pytest.mark.parametrize("language", ["go", "node", "python", pytest.param("rust", marks=pytest.mark.full)])
+@pytest.mark.parametrize("language", ["go", "node", "python", pytest.param("rust", marks=pytest.mark.nightly)])
 def test_a_new_testee_builds_at_once_and_answers_unsupported_to_everything(
     language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -361,7 +361,7 @@ def any_workload(seed: int) -> Workload:
     return Workload(topics=(topic,), size=segments * 64 * KIB, segment_bytes=64 * KIB, seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(16), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(16, 40))])
 def test_any_workload_makes_segments_that_keep_to_the_documents_and_the_plan(seed: int, tmp_path: Path) -> None:
     workload = any_workload(seed)
     rows = generate(workload, tmp_path / "out")

@@ -293,7 +293,7 @@ def files_of(corpus: Path) -> list[Path]:
 
 
 # A campaign flips more: each flip verifies the corpus.
-@pytest.mark.parametrize("count", counts(40, 400, 10_000 if os.environ.get("KFUZZ_CAMPAIGN") == "1" else 2_500))
+@pytest.mark.parametrize("count", counts(40, 150, 10_000 if os.environ.get("KFUZZ_CAMPAIGN") == "1" else 2_500))
 def test_one_flipped_bit_in_any_file_is_found_and_the_file_is_named(corpus: Path, count: int) -> None:
     files = files_of(corpus)
     # The logs have most bytes, and many other files are small: each file has the same chance, then each bit of it.

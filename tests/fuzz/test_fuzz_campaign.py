@@ -210,17 +210,23 @@ def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(cl
 
 @pytest.mark.clang
 @pytest.mark.parametrize(
-    "sanitizer",
-    [pytest.param("address", marks=pytest.mark.full), pytest.param("undefined", marks=pytest.mark.nightly)],
+    ("sanitizer", "step"),
+    [
+        pytest.param("address", 8, marks=pytest.mark.full),
+        pytest.param("address", 1, marks=pytest.mark.nightly),
+        pytest.param("undefined", 1, marks=pytest.mark.nightly),
+    ],
 )
-def test_every_known_input_is_clean_under_the_sanitizers(
-    sanitizer: Sanitizer, clang_here: None, tmp_path: Path
+def test_known_inputs_are_clean_under_the_sanitizers(
+    sanitizer: Sanitizer, step: int, clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Every input, or every eighth: the suite's inputs for a target come first, in the order of their ids."""
+    monkeypatch.setattr(once, "inputs", lambda target: inputs(target)[::step])
     names = [name for name in TARGETS if name != "canary"]
     done = once.replay(names, sanitizer=sanitizer, out=tmp_path)
     assert [one.causes for one in done] == [{}] * len(names)
     executions = {one.target: one.executions for one in done}
-    assert executions == {name: len(inputs(TARGETS[name])) for name in names}
+    assert executions == {name: len(inputs(TARGETS[name])[::step]) for name in names}
     suite = {vector.data for vector in load_suite(kinds=("records", "stream"))}
     assert suite <= {data for _, data in inputs(TARGETS["record-batch"])}
 

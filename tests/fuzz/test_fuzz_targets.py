@@ -48,11 +48,12 @@ def changed_check(change: Callable[[Verdict], None]) -> Callable[..., Verdict]:
     return check
 
 
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.full)], ids=["a-third", "all"])
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "canary"])
-def test_every_seed_passes_its_target(name: str) -> None:
+def test_every_seed_passes_its_target(name: str, step: int) -> None:
     found = seeds(TARGETS[name])
     assert len(found) > 10
-    for data in found:
+    for data in found[::step]:
         TARGETS[name].run(data)
 
 

@@ -28,7 +28,7 @@ GROUPS = {"clients": KINDS, "client_records": RECORD_KINDS, "records": RECORD_KI
     ("release", "mutants_of_each"),
     [
         (LATEST, 4),
-        pytest.param(LATEST, MUTANTS, marks=pytest.mark.full),
+        pytest.param(LATEST, MUTANTS, marks=pytest.mark.nightly),
         pytest.param(KAFKA_3, 4, marks=pytest.mark.full),
         pytest.param(KAFKA_3, MUTANTS, marks=pytest.mark.nightly),
     ],

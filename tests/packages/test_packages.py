@@ -98,7 +98,7 @@ def test_a_full_disk_is_reported_with_the_folder_of_the_package(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.nightly if name == "crate" else pytest.mark.full)
+        pytest.param(name, marks=pytest.mark.nightly if name in ("crate", "java") else pytest.mark.full)
         for name in packages.PACKAGES
     ],
 )

@@ -146,6 +146,7 @@ def reports() -> dict[str, Report]:
     return {}
 
 
+@pytest.mark.full
 def test_batches_that_are_not_sent_are_counted_by_reason(broker: Broker, log: Path, reports: dict[str, Report]) -> None:
     report = reports.get("as-is") or sent(broker, log, "counted")
     [hand] = [topic for name, topic in report.topics.items() if name.endswith("-hand")]

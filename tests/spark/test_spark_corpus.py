@@ -320,7 +320,7 @@ def test_executors_with_disks_of_their_own_end_in_one_sentence(spark: Any, tmp_p
     assert not (tmp_path / "out/_SUCCESS").exists()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_job_writes_to_s3_what_one_process_writes_to_a_directory(tmp_path: Path) -> None:
     """In a process of its own, because workers have the environment that Java was started with."""
     server = (
