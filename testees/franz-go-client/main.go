@@ -16,7 +16,7 @@ const library = "github.com/twmb/franz-go"
 
 func main() {
 	hello := testee.Object{
-		"produces": []string{"idempotent", "transactions"},
+		"produces": []string{"idempotent", "transactions", "sends"},
 		// A time.Time is made from nanoseconds in 64 bits, so other milliseconds do not survive.
 		"timestamps": testee.Object{
 			"low": testee.Long(math.MinInt64 / 1_000_000), "high": testee.Long(math.MaxInt64 / 1_000_000),
@@ -88,7 +88,14 @@ var codecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
-func produce(sending testee.Sending) error {
+type producer struct {
+	*kgo.Client
+	topic string
+	ctx   context.Context
+	end   context.CancelFunc
+}
+
+func produce(sending testee.Sending) (testee.Producer, error) {
 	options := append(hurry(sending.Address), // idempotent, as it always is if nobody says otherwise
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[sending.Compression]),
@@ -98,25 +105,28 @@ func produce(sending testee.Sending) error {
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
-	defer cancel()
-	if sending.TransactionalID != nil {
-		if err := client.BeginTransaction(); err != nil {
-			return err
-		}
-	}
-	if err := client.ProduceSync(ctx, recordsOf(sending)...).FirstErr(); err != nil || sending.TransactionalID == nil {
-		return err
-	}
-	return client.EndTransaction(ctx, kgo.TryCommit)
+	ctx, end := context.WithTimeout(context.Background(), testee.ProduceTimeout)
+	return producer{client, sending.Topic, ctx, end}, nil
 }
 
-func recordsOf(sending testee.Sending) (records []*kgo.Record) {
-	for _, given := range sending.Records {
-		record := &kgo.Record{Topic: sending.Topic, Timestamp: given.Time(), Key: given.Key, Value: given.Value}
+func (p producer) Begin() error { return p.BeginTransaction() }
+
+func (p producer) Commit() error { return p.EndTransaction(p.ctx, kgo.TryCommit) }
+
+func (p producer) Close() {
+	p.end()
+	p.Client.Close()
+}
+
+func (p producer) Send(all []testee.Given) error {
+	return p.ProduceSync(p.ctx, recordsOf(p.topic, all)...).FirstErr()
+}
+
+func recordsOf(topic string, all []testee.Given) (records []*kgo.Record) {
+	for _, given := range all {
+		record := &kgo.Record{Topic: topic, Timestamp: given.Time(), Key: given.Key, Value: given.Value}
 		for _, header := range given.Headers {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: string(header.Key), Value: header.Value})
 		}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +87,15 @@ def _record(message: confluent_kafka.Message) -> dict[str, Any]:
     )
 
 
-def produce(
+@contextmanager
+def producing(
     address: str,
     topic: str,
-    records: list[kfuzz_driver.Given],
     *,
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
-) -> None:
+) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "bootstrap.servers": address,
         "compression.type": compression,
@@ -109,31 +111,38 @@ def produce(
         settings["transactional.id"] = transactional_id
         settings["transaction.timeout.ms"] = PRODUCE_S_MAX * 1000
     producer = Producer(settings)
-    errors: list[KafkaError] = []
 
-    def on_delivery(error: KafkaError | None, message: confluent_kafka.Message) -> None:
-        errors.extend([error] if error else [])
+    def send(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+        errors: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, message: confluent_kafka.Message) -> None:
+            errors.extend([error] if error else [])
+
+        def wait() -> None:
+            left = producer.flush(PRODUCE_S_MAX)
+            if errors:
+                raise _failed(errors[0])
+            if left:
+                raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+
+        for record in records:
+            # Without a timestamp, librdkafka takes the clock's.
+            when = {} if record.timestamp is None else {"timestamp": record.timestamp}
+            producer.produce(
+                topic,
+                partition=0,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+                on_delivery=on_delivery,
+                **when,
+            )
+        return wait
 
     if transactional_id is not None:
         producer.init_transactions(PRODUCE_S_MAX)
         producer.begin_transaction()
-    for record in records:
-        # Without a timestamp, librdkafka takes the clock's.
-        when = {} if record.timestamp is None else {"timestamp": record.timestamp}
-        producer.produce(
-            topic,
-            partition=0,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-            on_delivery=on_delivery,
-            **when,
-        )
-    left = producer.flush(PRODUCE_S_MAX)
-    if errors:
-        raise _failed(errors[0])
-    if left:
-        raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+    yield send
     if transactional_id is not None:
         producer.commit_transaction(PRODUCE_S_MAX)
 
@@ -144,6 +153,6 @@ if __name__ == "__main__":
     kfuzz_driver.drive(
         {"version": confluent_kafka.libversion()[0], "produces": kfuzz_driver.ALL_PRODUCES},
         Consumer,
-        produce,
+        producing,
         rejections=(KafkaException,),
     )

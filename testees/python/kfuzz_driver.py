@@ -1,6 +1,6 @@
 """Kit for drivers in Python: programs that drive one whole client, for kfuzz_serving.
 
-A driver calls ``drive`` with the version of its library, with a class of consumers, and with a function that produces.
+A driver calls ``drive`` with the version of its library, with a class of consumers, and with one of producers.
 testees/README.md describes the lines that it reads and writes.
 
 Imports only the standard library, so that a driver can run in an interpreter of its own, without kfuzz. Python 3.7 must
@@ -13,7 +13,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kfuzz_testee import describe, from_json, place_of, record_json
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     Answer = dict[str, Any]
+    # Starts to send records, in order. Returns what waits until all of them are acknowledged, or raises.
+    Send = Callable[[list["Given"]], Callable[[], None]]
 else:
     Protocol = object
 LARGEST_REQUEST_BYTES = 64 << 20
@@ -70,7 +73,7 @@ class Consumer(Protocol):
 
 
 class Given(NamedTuple):
-    """A record to send. ``timestamp`` is in milliseconds, or None."""
+    """A record to send. ``timestamp`` is in milliseconds, or None if the library has to choose it."""
 
     timestamp: int | None
     key: bytes | None
@@ -93,23 +96,24 @@ def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 # The producer's other abilities, in the words of the handshake.
-ALL_PRODUCES = ("idempotent", "transactions")
+ALL_PRODUCES = ("idempotent", "transactions", "sends")
 
 
 def drive(
     hello: dict[str, Any],
     consumer: Callable[[str, str, str, int], Consumer],
-    produce: Callable[..., None] | None = None,
+    producer: Callable[..., AbstractContextManager[Send]] | None = None,
     *,
     rejections: tuple[type[BaseException], ...],
     package: str = "",
 ) -> None:
     """Answer lines until the input ends.
 
-    ``hello`` has the library's version, and other fields of the handshake: ``produces`` if it has ``produce``. That
-    takes the broker's address, the topic, a list of :class:`Given`, and as keywords ``compression``, ``idempotent`` and
-    ``transactional_id``; it returns when all records are acknowledged. ``rejections`` are the exceptions that the
-    library documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
+    ``hello`` has the library's version, and other fields of the handshake: ``produces`` if there is a ``producer``.
+    That takes the broker's address, the topic, and as keywords ``compression``, ``idempotent`` and
+    ``transactional_id``. It is a context with a ``Send``, and commits a transaction at its end. ``rejections`` are the
+    exceptions that the library documents; others are faults. ``package`` is its top-level package: errors then name its
+    innermost line.
     """
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
     open_one: list[Consumer] = []
@@ -125,16 +129,31 @@ def drive(
                 one.close()
             open_one.clear()
         else:
-            assert produce
-            records = [_given(record) for record in line["records"]]
-            how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
-            produce(line["address"], line["topic"], records, **how)
-            return {"sent": len(records)}
+            return produced(line)
         return {}
 
-    def answered(line: dict[str, Any]) -> Answer:
+    def produced(line: dict[str, Any]) -> Answer:
+        assert producer
+        records = [_given(record) for record in line["records"]]
+        how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
+        with producer(line["address"], line["topic"], **how) as send:
+            if "sends" not in line:
+                send(records)()
+                return {"sent": len(records)}
+            given = iter(records)
+            sends = [list(islice(given, count)) for count in line["sends"]]
+            if line.get("at_once"):
+                waits = [send(one) for one in sends]
+                return {"sends": [answered(sent, wait) for wait in waits]}
+            return {"sends": [answered(sent, lambda one=one: send(one)()) for one in sends]}
+
+    def sent(wait: Callable[[], None]) -> Answer:
+        wait()
+        return {}
+
+    def answered(answer: Callable[[Any], Answer], about: Any) -> Answer:
         try:
-            return answer(line)
+            return answer(about)
         except (KeyboardInterrupt, SystemExit):
             raise
         except Ended:
@@ -144,7 +163,7 @@ def drive(
 
     print(json.dumps(hello), file=out, flush=True)
     for line in sys.stdin:
-        print(json.dumps(answered(json.loads(line))), file=out, flush=True)
+        print(json.dumps(answered(answer, json.loads(line))), file=out, flush=True)
 
 
 def _failure(error: BaseException, rejections: tuple[type[BaseException], ...], package: str) -> Answer:
@@ -162,8 +181,8 @@ def _given(record: dict[str, Any]) -> Given:
     if any(isinstance(name, dict) for name, _ in record["headers"]):
         raise Failed("unsupported", "the key of a header is not UTF-8")
     return Given(
-        from_json("int64", record["timestamp"]),
-        from_json("bytes", record["key"]),
+        from_json("int64", record.get("timestamp")),
+        from_json("bytes", record.get("key")),
         from_json("bytes", record["value"]),
         [(name, from_json("bytes", value)) for name, value in record["headers"]],
     )

@@ -106,10 +106,11 @@ class Client(Protocol):
 Start = Callable[[str, str, str, int], Client]
 """Takes the broker's address, the name of a topic, the isolation level, and the offset of the first fetch."""
 
-Produce = Callable[..., "Stopped | None"]
+Produce = Callable[..., "Stopped | list[Stopped | None] | None"]
 """Sends records to partition 0, in order. Takes the broker's address and the name of a topic, and as keywords:
 ``records`` in their JSON form without offsets, ``compression``, ``idempotent``, and ``transactional_id`` (None, or that
-of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not."""
+of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not. For several sends, it
+also takes ``sends`` and ``at_once`` of the protocol, and returns a list with the result of each."""
 
 
 class Broker:
@@ -327,8 +328,16 @@ class Kit:
             self.produce(self.broker.address, before, records=[PLAIN], **how)
             self.broker.ask(topic=before, hex=None)
         self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
+        how |= {name: request[name] for name in ("sends", "at_once") if name in request}
         end = self.produce(self.broker.address, topic, records=request["records"], **how)
         answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
+        if isinstance(end, list):
+            odd = [one for one in end if one and one.outcome != "rejected"]
+            if not odd:
+                answer["sends"] = [one.outcome if one else "accepted" for one in end]
+            # After a failure a producer goes on, so the last send counts.
+            failed = [one for one in end if one] if "at_once" in how else end[-1:]
+            end = next(iter(odd or failed), None)
         if end is None:
             return answer
         return answer | {"outcome": end.outcome, "error": end.text} | ({"at": end.at} if end.at else {})
@@ -400,12 +409,14 @@ class Driver:
         self.make_ready(address)
         return Driven(self, address, topic, isolation, offset)
 
-    def produce(self, address: str, topic: str, **how: Any) -> Stopped | None:
+    def produce(self, address: str, topic: str, **how: Any) -> Stopped | list[Stopped | None] | None:
         self.make_ready(address)
         try:
             said = self.ask(do="produce", address=address, topic=topic, **how)
         except Hung as error:
             return Stopped("stalled", str(error))
+        if "sends" in said:
+            return [_stopped(one, address, topic) if "outcome" in one else None for one in said["sends"]]
         return _stopped(said, address, topic) if "outcome" in said else None
 
     def ask(self, **line: Any) -> dict[str, Any]:

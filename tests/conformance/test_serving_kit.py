@@ -50,6 +50,8 @@ for line in sys.stdin:
         time.sleep(60)
     elif line["do"] == "produce":
         said = {"sent": 1} if line["compression"] == "none" else {"outcome": "fault", "error": "no"}
+        if "sends" in line:
+            said = {"sends": [{"outcome": name, "error": topic} if name else {"sent": 1} for name in line["records"]]}
     print(json.dumps(said), flush=True)
 """.replace("RECORD", repr(RECORD))
 
@@ -141,6 +143,30 @@ def test_what_a_producer_did_is_told(driver: Driver) -> None:
     how = {"records": [], "idempotent": False, "transactional_id": None}
     assert driver.produce("broker:1", "t", compression="none", **how) is None
     assert driver.produce("broker:1", "t", compression="gzip", **how) == Stopped("fault", "no")
+
+
+@pytest.mark.parametrize(
+    ("results", "at_once", "said"),
+    [
+        (["", "rejected", ""], {}, {"outcome": "accepted", "sends": ["accepted", "rejected", "accepted"]}),
+        (["", "rejected"], {}, {"outcome": "rejected", "sends": ["accepted", "rejected"], "error": "the topic"}),
+        (["rejected", ""], {"at_once": True}, {"outcome": "rejected", "sends": ["rejected", "accepted"]}),
+        (["stalled", ""], {}, {"outcome": "stalled"}),
+    ],
+)
+def test_the_last_of_several_sends_counts_and_all_of_those_at_once(
+    driver: Driver, results: list[str], at_once: dict[str, bool], said: dict[str, Any]
+) -> None:
+    class Quiet:
+        address = "broker:1"
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            return {"produced": []}
+
+    driver.is_warm = True
+    kit: Any = Kit(Quiet(), driver.open, driver.produce)  # type: ignore[arg-type]
+    request = {"operation": "produce-records", "records": results, "sends": [1] * len(results), **at_once}
+    assert said.items() <= kit.answer(request, "t1").items()
 
 
 class FakeBroker:

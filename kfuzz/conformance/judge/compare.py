@@ -35,7 +35,7 @@ from kfuzz.conformance.protocol.lines import (
 from kfuzz.kafka import CODECS, ROLES
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
-from kfuzz.vectors.kinds import KINDS, MAY_REFUSE, PRODUCE_KIND
+from kfuzz.vectors.kinds import KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND, SENDS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.records.framing import frames
@@ -228,8 +228,10 @@ def request(case: Case) -> dict[str, Any]:
         given = {"hex": case.vector.data.hex()} if case.role == READER else {name: contents_of(case)}
         return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **given}
     if case.operation == PRODUCE:
-        options = {name: value for name, value in case.vector.options.items() if name != MAY_REFUSE}
-        return {"id": case.vector.id, "operation": PRODUCE, "records": _given(case), **options}
+        options = {name: value for name, value in case.vector.options.items() if name not in (MAY_REFUSE, LEFT_OUT)}
+        left_out = case.vector.options.get(LEFT_OUT, ())
+        records = [{name: one[name] for name in one if name not in left_out} for one in _given(case)]
+        return {"id": case.vector.id, "operation": PRODUCE, "records": records, **options}
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
@@ -277,10 +279,14 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
 
 
 def _lacks_producer(handshake: Handshake, options: Json) -> str | None:
-    needed = {"idempotent": options["idempotent"], "transactions": "transactional_id" in options}
-    for name in needed:
-        if needed[name] and name not in handshake.produces:
-            return f"has no {'idempotent producer' if name == 'idempotent' else name}"
+    needed = {
+        "idempotent": (options["idempotent"], "has no idempotent producer"),
+        "transactions": ("transactional_id" in options, "has no transactions"),
+        SENDS: (SENDS in options, "sends only once"),
+    }
+    for name, (is_needed, why) in needed.items():
+        if is_needed and name not in handshake.produces:
+            return why
     return None if options["compression"] in handshake.codecs else f"does not support {options['compression']}"
 
 
