@@ -34,6 +34,7 @@ class Consumer:
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
         self.partition = TopicPartition(topic, 0)
+        self.is_committed = isolation == "read_committed"
         run(self._start(address, isolation, offset))
 
     async def _start(self, address: str, isolation: str, offset: int) -> None:
@@ -57,6 +58,15 @@ class Consumer:
             at = run(self.consumer.position(self.partition))
             raise Failed("rejected", kfuzz_testee.describe(error), at) from error
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
+
+    def told(self) -> dict[str, int | None]:
+        stable = self.consumer.last_stable_offset(self.partition) if self.is_committed else None
+        position = run(self.consumer.position(self.partition))
+        return {
+            "position": position,
+            "high_watermark": self.consumer.highwater(self.partition),
+            "last_stable_offset": stable,
+        }
 
     def close(self) -> None:
         run(self.consumer.stop())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"time"
 
 	testee "kfuzz_testee"
@@ -35,7 +36,11 @@ func hurry(address string) []kgo.Opt {
 	}
 }
 
-type consumer struct{ *kgo.Client }
+type consumer struct {
+	*kgo.Client
+	isCommitted bool
+	told        testee.Object
+}
 
 func open(opening testee.Opening) (testee.Consumer, error) {
 	isolation := kgo.ReadUncommitted()
@@ -51,7 +56,7 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return consumer{client}, nil
+	return consumer{client, opening.IsCommitted(), testee.Object{}}, nil
 }
 
 func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) {
@@ -62,6 +67,15 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 	}
 	fetches := c.PollFetches(ctx)
 	fetches.EachRecord(func(record *kgo.Record) { records = append(records, recordJSON(record)) })
+	fetches.EachPartition(func(partition kgo.FetchTopicPartition) {
+		if partition.Err != nil {
+			return
+		}
+		c.told["high_watermark"] = testee.Long(partition.HighWatermark)
+		if c.isCommitted {
+			c.told["last_stable_offset"] = testee.Long(partition.LastStableOffset)
+		}
+	})
 	fetches.EachError(func(_ string, _ int32, each error) {
 		if !errors.Is(each, context.DeadlineExceeded) {
 			err = errors.Join(err, each)
@@ -69,6 +83,8 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 	})
 	return records, err
 }
+
+func (c consumer) Told() testee.Object { return c.told }
 
 func recordJSON(record *kgo.Record) testee.Object {
 	var timestamp *int64
@@ -80,7 +96,21 @@ func recordJSON(record *kgo.Record) testee.Object {
 	for _, header := range record.Headers {
 		headers = append(headers, testee.NewHeader(header.Key, header.Value))
 	}
-	return testee.Record(record.Offset, timestamp, record.Key, record.Value, headers)
+	result := testee.Record(record.Offset, timestamp, record.Key, record.Value, headers)
+	result["timestamp_type"] = timestampType(record.Attrs.TimestampType())
+	return result
+}
+
+func timestampType(number int8) string {
+	switch number {
+	case -1:
+		return "none"
+	case 0:
+		return "create"
+	case 1:
+		return "log-append"
+	}
+	return strconv.Itoa(int(number))
 }
 
 var codecs = map[string]kgo.CompressionCodec{

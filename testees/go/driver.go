@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -82,6 +83,9 @@ type Consumer interface {
 	Poll(wait time.Duration) ([]Object, error)
 	Close()
 }
+
+// Telling is a Consumer that also tells its own offsets after a poll, as fields of the answer.
+type Telling interface{ Told() Object }
 
 // Client is a library whose consumers and producers are driven. Open and Produce return the library's own errors.
 type Client struct {
@@ -258,7 +262,11 @@ func (d *driver) poll(wait time.Duration) (result Object) {
 		return refused(err)
 	}
 	d.pending = err
-	return Object{"records": append([]Object{}, records...)} // [], not null
+	result = Object{"records": append([]Object{}, records...)} // [], not null
+	if telling, ok := d.consumer.(Telling); ok {
+		maps.Copy(result, telling.Told())
+	}
+	return result
 }
 
 // measure tells what has been allocated since the consumer was opened: a library works when it wants to.

@@ -13,11 +13,24 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import confluent_kafka
 import kfuzz_driver
 import kfuzz_testee
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from kfuzz_driver import LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Ended, Failed
 
 # Connection errors say nothing about the bytes.
 CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+TIMESTAMP_TYPES = {
+    TIMESTAMP_NOT_AVAILABLE: "none",
+    TIMESTAMP_CREATE_TIME: "create",
+    TIMESTAMP_LOG_APPEND_TIME: "log-append",
+}
 M_ARENA_MAX = -8
 RECORDS_MAX = 1000
 # 1.2.0; before that, a consumer sees everything.
@@ -28,7 +41,8 @@ class Consumer:
     """A consumer that assigns its partition by itself."""
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
-        self.error: KafkaError | None = None
+        self.waiting: list[confluent_kafka.Message] = []
+        self.partition = TopicPartition(topic, 0, offset)
         settings = {
             "bootstrap.servers": address,
             "group.id": "kfuzz",
@@ -45,27 +59,32 @@ class Consumer:
         if confluent_kafka.libversion()[1] < HAS_ISOLATION:
             del settings["isolation.level"]
         self.consumer = confluent_kafka.Consumer(settings)
-        self.consumer.assign([TopicPartition(topic, 0, offset)])
+        self.consumer.assign([self.partition])
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        # With the end of the partition among them, so that the library sees several messages at once.
+        if not self.waiting:
+            self.waiting = self.consumer.consume(RECORDS_MAX, timeout_s)
         records: list[dict[str, Any]] = []
-        while self.error is None and len(records) < RECORDS_MAX:
-            message = self.consumer.poll(0 if records else timeout_s)
-            if message is None:
+        while self.waiting:
+            error = self.waiting[0].error()
+            if error and records and error.code() not in CONNECTION_ERRORS:
                 return records
-            self.error = message.error()
-            if self.error is None:
+            message = self.waiting.pop(0)
+            if error is None:
                 records.append(_record(message))
-            elif self.error.code() in CONNECTION_ERRORS:
-                self.error = None
+            elif error.code() in CONNECTION_ERRORS:
                 return records
-        if not records:
-            error, self.error = self.error, None
-            assert error
-            if error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == KafkaError._PARTITION_EOF:
                 raise Ended
-            raise _failed(error)
+            else:
+                raise _failed(error)
         return records
+
+    def told(self) -> dict[str, int | None]:
+        [partition] = self.consumer.position([self.partition])
+        # Below 0 before the first message. It counts what waits here as well.
+        return {} if self.waiting or partition.offset < 0 else {"position": partition.offset}
 
     def close(self) -> None:
         self.consumer.close()
@@ -78,13 +97,14 @@ def _failed(error: KafkaError) -> Failed:
 
 def _record(message: confluent_kafka.Message) -> dict[str, Any]:
     kind, timestamp = message.timestamp()
-    return kfuzz_testee.record_json(
+    record = kfuzz_testee.record_json(
         message.offset(),
         None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
         message.key(),
         message.value(),
         message.headers() or (),
     )
+    return {**record, "timestamp_type": TIMESTAMP_TYPES[kind]}
 
 
 @contextmanager

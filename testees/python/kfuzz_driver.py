@@ -68,6 +68,9 @@ class Consumer(Protocol):
         Those that are already there must come even if ``timeout_s`` is 0. An exception is an answer too.
         """
 
+    def told(self) -> dict[str, int | None]:
+        """The offsets that the library says after a call of ``poll``, by their names in the answer; None if unknown."""
+
     def close(self) -> None:
         """End the consumer."""
 
@@ -90,9 +93,19 @@ def refusals() -> Iterator[None]:
         raise Failed("rejected", describe(error)) from error
 
 
+# Kafka's numbers; None in magic 0.
+TIMESTAMP_TYPES = {None: "none", 0: "create", 1: "log-append"}
+
+
 def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
     """The JSON form of records that have the fields of aiokafka's and kafka-python's."""
-    return [record_json(one.offset, one.timestamp, one.key, one.value, getattr(one, "headers", [])) for one in records]
+    return [
+        {
+            **record_json(one.offset, one.timestamp, one.key, one.value, getattr(one, "headers", [])),
+            "timestamp_type": TIMESTAMP_TYPES.get(one.timestamp_type, str(one.timestamp_type)),
+        }
+        for one in records
+    ]
 
 
 # The producer's other abilities, in the words of the handshake.
@@ -123,7 +136,11 @@ def drive(
         if do == "open":
             open_one[:] = [consumer(line["address"], line["topic"], line["isolation"], int(line["offset"]))]
         elif do == "poll":
-            return {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
+            try:
+                answer = {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
+            except Ended:
+                answer = {"end": True}
+            return {**answer, **{name: str(at) for name, at in open_one[0].told().items() if at is not None}}
         elif do == "close":
             for one in open_one:
                 one.close()
@@ -156,8 +173,6 @@ def drive(
             return answer(about)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except Ended:
-            return {"end": True}
         except BaseException as error:  # a panic in a Rust extension is not an Exception
             return _failure(error, rejections, package)
 

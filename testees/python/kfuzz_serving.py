@@ -58,6 +58,8 @@ WARM_UP_HEX = (
     "0000000110000000026b027600"
 )
 UNCOMMITTED = "read_uncommitted"
+# The offsets that a consumer may tell.
+OFFSETS = ("position", "high_watermark", "last_stable_offset")
 # A record that every producer can send.
 PLAIN = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": []}
 
@@ -82,6 +84,8 @@ END = Stopped("end")
 
 class Client(Protocol):
     """A consumer of one topic's partition 0.
+
+    It may have ``told``: its own offsets after the last call of ``poll``, as fields of an answer.
 
     It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it
     may also have ``allocated_at``: the library's line of source that allocated most of it.
@@ -298,7 +302,7 @@ class Kit:
         client = self.start(self.broker.address, topic, isolation, offset)
         records: list[Record] = []
         end = consume(client, self.broker, topic, said, records)
-        answer: dict[str, Any] = {"outcome": end.outcome, "records": records}
+        answer: dict[str, Any] = {"outcome": end.outcome, "records": records} | getattr(client, "told", {})
         answer |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
         if (allocated := getattr(client, "allocated_bytes", None)) is not None:
             # A stalled client may have fetched the same bytes many times.
@@ -494,6 +498,7 @@ class Driven:
         self.is_odd = False
         self.allocated_bytes: int | None = None
         self.allocated_at = ""
+        self.told: dict[str, str] = {}
         self.failed = self._ask(do="open", address=address, topic=topic, isolation=isolation, offset=str(offset))
 
     def _ask(self, **line: Any) -> dict[str, Any]:
@@ -510,6 +515,7 @@ class Driven:
                 self.allocated_at = said.get("allocated_at", self.allocated_at)
             if "outcome" in said:
                 return _stopped(said, self.address, self.topic)
+            self.told |= {name: said[name] for name in OFFSETS if name in said}
             if said.get("end"):
                 return END
             self.waiting = said["records"][::-1]

@@ -32,7 +32,7 @@ for line in sys.stdin:
         elif topic == "rejects":
             said = {"outcome": "rejected", "error": f"{topic}-0 of {address}: bad", "short_at": "5"}
         elif topic == "reads":
-            said = {"records": [RECORD, RECORD], "allocated_bytes": 9}
+            said = {"records": [RECORD, RECORD], "allocated_bytes": 9, "position": "1", "other": "2"}
         elif topic == "sleeps":
             time.sleep(60)
         elif topic == "loops":
@@ -80,6 +80,7 @@ def test_a_driver_says_its_version_and_hands_out_records_one_by_one(driver: Driv
     client = opened(driver, "reads")
     assert [client.poll(0), client.poll(0)] == [RECORD, RECORD]
     assert client.allocated_bytes == 9
+    assert client.told == {"position": "1"}
     client.close()
 
 

@@ -133,14 +133,19 @@ Hex = Annotated[str, HEX]
 Octets = Annotated["str | dict[str, Any] | None", OCTETS]
 
 
-class RecordJson(TypedDict):
-    """A record in JSON."""
-
+class _Record(TypedDict):
     offset: IntegerText
     timestamp: Annotated[str | None, optional(_INTEGER_TEXT)]
     key: Octets
     value: Octets
     headers: Annotated[list[Any], HEADERS]
+
+
+class RecordJson(_Record, total=False):
+    """A record in JSON."""
+
+    # Any text: an unknown type is a wrong reading, not a protocol error.
+    timestamp_type: Annotated[str, TEXT]
 
 
 RECORDS: Final = ListOf(object_of(RecordJson), "give a list of records")
@@ -281,6 +286,9 @@ class Answer:
     steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
     next_offset: Annotated[str | None, _INTEGER_TEXT] = None
     last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
+    # What a consumer says at the end: the offset of the record that its user gets next, and the log's end.
+    position: Annotated[str | None, _INTEGER_TEXT] = None
+    high_watermark: Annotated[str | None, _INTEGER_TEXT] = None
     # In the order in which it arrived at the broker.
     produced: Annotated[tuple[Produced, ...] | None, PRODUCED] = None
     # Whether each of several sends was acknowledged.

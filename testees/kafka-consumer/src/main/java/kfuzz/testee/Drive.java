@@ -49,6 +49,11 @@ public final class Drive {
     private static final String DELIVERY_TIMEOUT_MS = "delivery.timeout.ms";
     private static final int LARGEST_REQUEST_BYTES = 64 * 1024 * 1024;
     private static final ObjectMapper MAPPER = new ObjectMapper();
+    private static final Map<TimestampType, String> TIMESTAMP_TYPES =
+            Map.of(
+                    TimestampType.NO_TIMESTAMP_TYPE, "none",
+                    TimestampType.CREATE_TIME, "create",
+                    TimestampType.LOG_APPEND_TIME, "log-append");
     private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     private TopicPartition partition;
     private Consumer<byte[], byte[]> consumer;
@@ -134,6 +139,7 @@ public final class Drive {
                 write(record, out);
             }
             out.writeEndArray();
+            out.writeStringField("position", String.valueOf(consumer.position(partition)));
         } catch (KafkaException error) {
             allocated(before, out);
             if (String.valueOf(error.getMessage()).startsWith("Failed to make progress")) {
@@ -161,6 +167,7 @@ public final class Drive {
                 record.timestampType() == TimestampType.NO_TIMESTAMP_TYPE
                         && record.timestamp() == ConsumerRecord.NO_TIMESTAMP;
         out.writeStringField("timestamp", isTimeless ? null : String.valueOf(record.timestamp()));
+        out.writeStringField("timestamp_type", TIMESTAMP_TYPES.get(record.timestampType()));
         out.writeStringField("key", hex(record.key()));
         if (record.value() != null && record.value().length > LARGEST_HEX_VALUE_BYTES) {
             out.writeObjectFieldStart("value");
