@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["ERROR_CODES", "ERROR_MEANINGS", "ERROR_NAMES"]
+__all__ = ["AFTER_APPEND", "ERROR_CODES", "ERROR_MEANINGS", "ERROR_NAMES"]
 
 ERROR_NAMES: Final[Mapping[int, str]] = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -151,6 +151,16 @@ ERROR_NAMES: Final[Mapping[int, str]] = {
 
 # The other way round.
 ERROR_CODES: Final[Mapping[str, int]] = {name: code for code, name in ERROR_NAMES.items()}
+# A broker that gives these errors to a Produce request may have the records in its log all the same.
+AFTER_APPEND: Final = frozenset(
+    ERROR_CODES[name]
+    for name in (
+        "REQUEST_TIMED_OUT",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NETWORK_EXCEPTION",
+        "UNKNOWN_SERVER_ERROR",
+    )
+)
 
 ERROR_MEANINGS: Final[Mapping[int, str]] = {
     -1: (

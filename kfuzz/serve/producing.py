@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.broker_errors import AFTER_APPEND, ERROR_CODES
 from kfuzz.serve.cluster import NO_ERROR, Answer, Asked, Cluster, Refused, Values, remember
 from kfuzz.serve.written import Arrived, WrittenPartition
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
@@ -34,11 +34,6 @@ NAMED: Final = ("TransactionalId", "ProducerId", "ProducerEpoch", "Topics")
 FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 # The producer's id and epoch in the header of a batch.
 PRODUCER: Final = struct.Struct(">qh")
-
-# After these errors, the records are in the log all the same.
-AFTER_APPEND: Final = [
-    ERROR_CODES[name] for name in ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NETWORK_EXCEPTION")
-]
 
 
 @dataclass

@@ -11,12 +11,15 @@ from typing import Final, Literal
 from kfuzz.kafka import ROLES
 
 __all__ = [
+    "AT_ONCE",
     "KINDS",
+    "LEFT_OUT",
     "LEVELS",
     "MAY_REFUSE",
     "OPTIONS",
     "PRODUCE_KIND",
     "READER",
+    "SENDS",
     "STREAM_OPTIONS",
     "TOPIC",
     "VERDICTS",
@@ -31,9 +34,13 @@ LEVELS: Final = ("required", "recommended")
 READER: Final = "reader"
 # The option of a records vector that sets the broker's topic configuration.
 TOPIC: Final = "topic"
-# The kind for whole producers, and its option for records that a producer may also refuse to send.
+# The kind for whole producers, and its options: the producer may also refuse to send the records; the fields of records
+# that its user leaves out; how many records each send has; whether no send waits for the one before.
 PRODUCE_KIND: Final = "produce"
 MAY_REFUSE: Final = "may_refuse"
+LEFT_OUT: Final = "left_out"
+SENDS: Final = "sends"
+AT_ONCE: Final = "at_once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ KINDS: Final = {
             PRODUCE_KIND,
             ("broker",),
             "batches",
-            ("compression", "idempotent", "transactional_id", "errors", MAY_REFUSE),
+            ("compression", "idempotent", "transactional_id", "errors", SENDS, AT_ONCE, LEFT_OUT, MAY_REFUSE),
             "records",
             True,
         ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class Consumer:
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
         self.partition = TopicPartition(topic, 0)
+        self.is_committed = isolation == "read_committed"
         run(self._start(address, isolation, offset))
 
     async def _start(self, address: str, isolation: str, offset: int) -> None:
@@ -57,6 +59,15 @@ class Consumer:
             raise Failed("rejected", kfuzz_testee.describe(error), at) from error
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
 
+    def told(self) -> dict[str, int | None]:
+        stable = self.consumer.last_stable_offset(self.partition) if self.is_committed else None
+        position = run(self.consumer.position(self.partition))
+        return {
+            "position": position,
+            "high_watermark": self.consumer.highwater(self.partition),
+            "last_stable_offset": stable,
+        }
+
     def close(self) -> None:
         run(self.consumer.stop())
 
@@ -73,17 +84,32 @@ async def send(producer: AIOKafkaProducer, topic: str, record: kfuzz_driver.Give
         )
 
 
-def produce(
+@contextmanager
+def producing(
     address: str,
     topic: str,
-    records: list[kfuzz_driver.Given],
     *,
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
-) -> None:
-    async def send_all() -> None:
-        producer = AIOKafkaProducer(
+) -> Iterator[kfuzz_driver.Send]:
+    end_s = LOOP.time() + PRODUCE_S_MAX
+
+    def run_in_time(work: Coroutine[Any, Any, Any]) -> Any:
+        return run(asyncio.wait_for(work, end_s - LOOP.time()))
+
+    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+        async def start() -> list[Any]:
+            return [await send(producer, topic, record) for record in records]
+
+        async def wait() -> None:
+            await asyncio.gather(*sent)
+
+        sent = run_in_time(start())
+        return lambda: run_in_time(wait())
+
+    async def made() -> AIOKafkaProducer:
+        return AIOKafkaProducer(
             bootstrap_servers=address,
             acks="all",
             compression_type=None if compression == "none" else compression,
@@ -94,25 +120,24 @@ def produce(
             retry_backoff_ms=1,
             request_timeout_ms=PRODUCE_S_MAX * 1000,
         )
-        await producer.start()
-        try:
-            if transactional_id is not None:
-                await producer.begin_transaction()
-            sent = [await send(producer, topic, record) for record in records]
-            await asyncio.gather(*sent)
-            if transactional_id is not None:
-                await producer.commit_transaction()
-        finally:
-            await producer.stop()
 
-    run(asyncio.wait_for(send_all(), PRODUCE_S_MAX))
+    producer = run(made())
+    run_in_time(producer.start())
+    try:
+        if transactional_id is not None:
+            run_in_time(producer.begin_transaction())
+        yield send_all
+        if transactional_id is not None:
+            run_in_time(producer.commit_transaction())
+    finally:
+        run(producer.stop())
 
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
         {"version": aiokafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
         Consumer,
-        produce,
+        producing,
         rejections=(KafkaError,),
         package="aiokafka",
     )

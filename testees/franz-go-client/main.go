@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"time"
 
 	testee "kfuzz_testee"
@@ -16,7 +17,7 @@ const library = "github.com/twmb/franz-go"
 
 func main() {
 	hello := testee.Object{
-		"produces": []string{"idempotent", "transactions"},
+		"produces": []string{"idempotent", "transactions", "sends"},
 		// A time.Time is made from nanoseconds in 64 bits, so other milliseconds do not survive.
 		"timestamps": testee.Object{
 			"low": testee.Long(math.MinInt64 / 1_000_000), "high": testee.Long(math.MaxInt64 / 1_000_000),
@@ -35,7 +36,11 @@ func hurry(address string) []kgo.Opt {
 	}
 }
 
-type consumer struct{ *kgo.Client }
+type consumer struct {
+	*kgo.Client
+	isCommitted bool
+	told        testee.Object
+}
 
 func open(opening testee.Opening) (testee.Consumer, error) {
 	isolation := kgo.ReadUncommitted()
@@ -51,7 +56,7 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return consumer{client}, nil
+	return consumer{client, opening.IsCommitted(), testee.Object{}}, nil
 }
 
 func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) {
@@ -62,6 +67,15 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 	}
 	fetches := c.PollFetches(ctx)
 	fetches.EachRecord(func(record *kgo.Record) { records = append(records, recordJSON(record)) })
+	fetches.EachPartition(func(partition kgo.FetchTopicPartition) {
+		if partition.Err != nil {
+			return
+		}
+		c.told["high_watermark"] = testee.Long(partition.HighWatermark)
+		if c.isCommitted {
+			c.told["last_stable_offset"] = testee.Long(partition.LastStableOffset)
+		}
+	})
 	fetches.EachError(func(_ string, _ int32, each error) {
 		if !errors.Is(each, context.DeadlineExceeded) {
 			err = errors.Join(err, each)
@@ -69,6 +83,8 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 	})
 	return records, err
 }
+
+func (c consumer) Told() testee.Object { return c.told }
 
 func recordJSON(record *kgo.Record) testee.Object {
 	var timestamp *int64
@@ -80,7 +96,21 @@ func recordJSON(record *kgo.Record) testee.Object {
 	for _, header := range record.Headers {
 		headers = append(headers, testee.NewHeader(header.Key, header.Value))
 	}
-	return testee.Record(record.Offset, timestamp, record.Key, record.Value, headers)
+	result := testee.Record(record.Offset, timestamp, record.Key, record.Value, headers)
+	result["timestamp_type"] = timestampType(record.Attrs.TimestampType())
+	return result
+}
+
+func timestampType(number int8) string {
+	switch number {
+	case -1:
+		return "none"
+	case 0:
+		return "create"
+	case 1:
+		return "log-append"
+	}
+	return strconv.Itoa(int(number))
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -88,7 +118,14 @@ var codecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
-func produce(sending testee.Sending) error {
+type producer struct {
+	*kgo.Client
+	topic string
+	ctx   context.Context
+	end   context.CancelFunc
+}
+
+func produce(sending testee.Sending) (testee.Producer, error) {
 	options := append(hurry(sending.Address), // idempotent, as it always is if nobody says otherwise
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[sending.Compression]),
@@ -98,25 +135,28 @@ func produce(sending testee.Sending) error {
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
-	defer cancel()
-	if sending.TransactionalID != nil {
-		if err := client.BeginTransaction(); err != nil {
-			return err
-		}
-	}
-	if err := client.ProduceSync(ctx, recordsOf(sending)...).FirstErr(); err != nil || sending.TransactionalID == nil {
-		return err
-	}
-	return client.EndTransaction(ctx, kgo.TryCommit)
+	ctx, end := context.WithTimeout(context.Background(), testee.ProduceTimeout)
+	return producer{client, sending.Topic, ctx, end}, nil
 }
 
-func recordsOf(sending testee.Sending) (records []*kgo.Record) {
-	for _, given := range sending.Records {
-		record := &kgo.Record{Topic: sending.Topic, Timestamp: given.Time(), Key: given.Key, Value: given.Value}
+func (p producer) Begin() error { return p.BeginTransaction() }
+
+func (p producer) Commit() error { return p.EndTransaction(p.ctx, kgo.TryCommit) }
+
+func (p producer) Close() {
+	p.end()
+	p.Client.Close()
+}
+
+func (p producer) Send(all []testee.Given) error {
+	return p.ProduceSync(p.ctx, recordsOf(p.topic, all)...).FirstErr()
+}
+
+func recordsOf(topic string, all []testee.Given) (records []*kgo.Record) {
+	for _, given := range all {
+		record := &kgo.Record{Topic: topic, Timestamp: given.Time(), Key: given.Key, Value: given.Value}
 		for _, header := range given.Headers {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: string(header.Key), Value: header.Value})
 		}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,7 +23,8 @@ type Opening struct {
 // IsCommitted is whether the consumer shows only what has been committed.
 func (o Opening) IsCommitted() bool { return o.Isolation == "read_committed" }
 
-// Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it.
+// Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it. Sends
+// has the records of each send.
 type Sending struct {
 	Address         string  `json:"address"`
 	Topic           string  `json:"topic"`
@@ -29,6 +32,8 @@ type Sending struct {
 	Idempotent      bool    `json:"idempotent"`
 	TransactionalID *string `json:"transactional_id"`
 	Records         []Given `json:"records"`
+	Counts          []int   `json:"sends"`
+	AtOnce          bool    `json:"at_once"`
 }
 
 // Given is a record to send. A nil timestamp is left to the library.
@@ -79,10 +84,23 @@ type Consumer interface {
 	Close()
 }
 
+// Telling is a Consumer that also tells its own offsets after a poll, as fields of the answer.
+type Telling interface{ Told() Object }
+
 // Client is a library whose consumers and producers are driven. Open and Produce return the library's own errors.
 type Client struct {
 	Open    func(Opening) (Consumer, error)
-	Produce func(Sending) error
+	Produce func(Sending) (Producer, error)
+}
+
+// Producer is one producer of a library. Any number of goroutines may send at once.
+type Producer interface {
+	// Begin begins a transaction, and Commit commits it.
+	Begin() error
+	Commit() error
+	// Send returns when all of the records are acknowledged.
+	Send([]Given) error
+	Close()
 }
 
 // ErrNotOffered is the error of a Client for what its library does not have.
@@ -154,12 +172,66 @@ func (d *driver) answer(line []byte) (result Object) {
 	case "produce":
 		var sending Sending
 		must(json.Unmarshal(line, &sending))
-		if err := d.client.Produce(sending); err != nil {
-			return refused(err)
-		}
-		return Object{"sent": len(sending.Records)}
+		return d.produce(sending)
 	}
 	return Unsupported("step " + step.Do)
+}
+
+func (d *driver) produce(sending Sending) Object {
+	producer, err := d.client.Produce(sending)
+	if err != nil {
+		return refused(err)
+	}
+	defer producer.Close()
+	if sending.TransactionalID != nil {
+		if err := producer.Begin(); err != nil {
+			return refused(err)
+		}
+	}
+	sends := d.sendAll(producer, sending)
+	answer := Object{"sends": sends}
+	if sending.Counts == nil {
+		answer = sends[0]
+	}
+	if sending.TransactionalID != nil && answer["outcome"] == nil {
+		if err := producer.Commit(); err != nil {
+			return refused(err)
+		}
+	}
+	return answer
+}
+
+// sendAll returns the result of each send.
+func (d *driver) sendAll(producer Producer, sending Sending) []Object {
+	counts := sending.Counts
+	if counts == nil {
+		counts = []int{len(sending.Records)}
+	}
+	results := make([]Object, len(counts))
+	var group sync.WaitGroup
+	defer group.Wait()
+	for i, count := range counts {
+		records := sending.Records[:count]
+		sending.Records = sending.Records[count:]
+		if sending.AtOnce {
+			group.Go(func() { results[i] = d.send(producer, records) })
+		} else {
+			results[i] = d.send(producer, records)
+		}
+	}
+	return results
+}
+
+func (d *driver) send(producer Producer, records []Given) (result Object) {
+	defer func() {
+		if trouble := recover(); trouble != nil {
+			result = Panicked(trouble, d.library)
+		}
+	}()
+	if err := producer.Send(records); err != nil {
+		return refused(err)
+	}
+	return Object{"sent": len(records)}
 }
 
 func must(err error) {
@@ -190,7 +262,11 @@ func (d *driver) poll(wait time.Duration) (result Object) {
 		return refused(err)
 	}
 	d.pending = err
-	return Object{"records": append([]Object{}, records...)} // [], not null
+	result = Object{"records": append([]Object{}, records...)} // [], not null
+	if telling, ok := d.consumer.(Telling); ok {
+		maps.Copy(result, telling.Told())
+	}
+	return result
 }
 
 // measure tells what has been allocated since the consumer was opened: a library works when it wants to.

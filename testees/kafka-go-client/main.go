@@ -26,7 +26,7 @@ const most = 100
 
 func main() {
 	hello := testee.Object{
-		"produces":   []string{},
+		"produces":   []string{"sends"},
 		"checks_crc": false,
 		"control":    "shown",
 		// Every timestamp up to 0 becomes Go's zero time.
@@ -101,8 +101,28 @@ func recordJSON(message kafka.Message) testee.Object {
 // firstPartition is where everything is sent.
 var firstPartition = kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 })
 
-func messagesOf(sending testee.Sending) (messages []kafka.Message) {
-	for _, given := range sending.Records {
+type producer struct {
+	*kafka.Writer
+	ctx context.Context
+	end func()
+}
+
+// producerOf leaves what else is to be closed to close.
+func producerOf(writer *kafka.Writer, close func()) testee.Producer {
+	ctx, end := context.WithTimeout(context.Background(), testee.ProduceTimeout)
+	return producer{writer, ctx, func() { end(); writer.Close(); close() }}
+}
+
+func (producer) Begin() error { return testee.ErrNotOffered }
+
+func (producer) Commit() error { return testee.ErrNotOffered }
+
+func (p producer) Close() { p.end() }
+
+func (p producer) Send(all []testee.Given) error { return p.WriteMessages(p.ctx, messagesOf(all)...) }
+
+func messagesOf(all []testee.Given) (messages []kafka.Message) {
+	for _, given := range all {
 		message := kafka.Message{Key: given.Key, Value: given.Value, Time: given.Time()}
 		for _, header := range given.Headers {
 			message.Headers = append(message.Headers, kafka.Header{Key: string(header.Key), Value: header.Value})

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	testee "kfuzz_testee"
@@ -15,12 +14,11 @@ var codecs = map[string]kafka.Compression{
 	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
 }
 
-func produce(sending testee.Sending) error {
+func produce(sending testee.Sending) (testee.Producer, error) {
 	if sending.Idempotent || sending.TransactionalID != nil {
-		return testee.ErrNotOffered // a Writer is neither idempotent nor transactional
+		return nil, testee.ErrNotOffered // a Writer is neither idempotent nor transactional
 	}
 	transport := &kafka.Transport{}
-	defer transport.CloseIdleConnections()
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(sending.Address), Topic: sending.Topic, RequiredAcks: kafka.RequireAll, Transport: transport,
 		Balancer:    firstPartition,
@@ -28,8 +26,5 @@ func produce(sending testee.Sending) error {
 		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
 		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
 	}
-	defer writer.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), testee.ProduceTimeout)
-	defer cancel()
-	return writer.WriteMessages(ctx, messagesOf(sending)...)
+	return producerOf(writer, transport.CloseIdleConnections), nil
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,12 @@ class Consumer:
             raise Failed("rejected", kfuzz_testee.describe(error), self.consumer.position(self.partition)) from error
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
 
+    def told(self) -> dict[str, int | None]:
+        return {
+            "position": self.consumer.position(self.partition),
+            "high_watermark": self.consumer.highwater(self.partition),
+        }
+
     def close(self) -> None:
         self.consumer.close()
 
@@ -72,15 +80,15 @@ def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any
         )
 
 
-def produce(
+@contextmanager
+def producing(
     address: str,
     topic: str,
-    records: list[kfuzz_driver.Given],
     *,
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
-) -> None:
+) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "acks": "all",
         "compression_type": None if compression == "none" else compression,
@@ -99,14 +107,22 @@ def produce(
         settings["buffer_memory"] = 2 * LARGEST_REQUEST_BYTES  # for one batch, which the first versions make at once
     known = {name: value for name, value in settings.items() if name in SETTINGS}
     producer = KafkaProducer(bootstrap_servers=address, **known)
+
+    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+        sent = [send(producer, topic, record) for record in records]
+
+        def wait() -> None:
+            producer.flush(PRODUCE_S_MAX)
+            for one in sent:
+                one.get(PRODUCE_S_MAX)
+
+        return wait
+
     try:
         if transactional_id is not None:
             producer.init_transactions()
             producer.begin_transaction()
-        sent = [send(producer, topic, record) for record in records]
-        producer.flush(PRODUCE_S_MAX)
-        for one in sent:
-            one.get(PRODUCE_S_MAX)
+        yield send_all
         if transactional_id is not None:
             producer.commit_transaction()
     finally:
@@ -115,9 +131,9 @@ def produce(
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
-        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ()},
+        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ("sends",)},
         Consumer,
-        produce,
+        producing,
         rejections=(KafkaError,),
         package="kafka",
     )

@@ -47,6 +47,11 @@ try:
         from kafka.protocol.schemas.fields.codecs import types
     else:
         from kafka.protocol import types
+
+        try:
+            from kafka.protocol.api_versions import ApiVersionsRequest  # since 2.1
+        except ImportError:
+            ApiVersionsRequest = None
 except ImportError as error:
     sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
 
@@ -138,6 +143,8 @@ if HAS_MESSAGES:
         if isinstance(value, type) and issubclass(value, (ApiMessage, ApiData)) and value not in (ApiMessage, ApiData)
     } | {"RequestHeader": RequestHeader, "ResponseHeader": ResponseHeader}
 
+# The first version of ApiVersionsRequest that has fields.
+FIRST_FLEXIBLE = 3
 # Kafka's number for unknown operations. kafka-python uses None, otherwise a set of bit numbers.
 NOT_KNOWN = -(1 << 31)
 
@@ -262,6 +269,29 @@ class Form(NamedTuple):
         return None if defined["type"] == "uuid" and not converted.int else converted
 
 
+# Before version 3.0 of the library only ApiVersionsRequest, the request with which each connection begins.
+
+
+def decode_first_request(name: str, version: int, data: bytes) -> tuple[dict[str, Any], int]:
+    stream, said = io.BytesIO(data), {}
+    for field, value in vars(ApiVersionsRequest[version].decode(stream)).items():
+        if field.startswith("client"):
+            head, *rest = field.split("_")
+            said[head + "".join(map(str.title, rest))] = to_json("string", value)
+        elif field == "_tagged_fields" and value:
+            said["_unknownTaggedFields"] = [{"tag": tag, "hex": tagged.hex()} for tag, tagged in value.items()]
+    return said, stream.tell()
+
+
+def encode_first_request(name: str, version: int, body: dict[str, Any]) -> bytes:
+    unknown = {one["tag"]: bytes.fromhex(one["hex"]) for one in body.get("_unknownTaggedFields", ())}
+    names = ("clientSoftwareName", "clientSoftwareVersion")
+    values = (*(from_json("string", body[name]) for name in names), unknown) if version >= FIRST_FLEXIBLE else ()
+    request = ApiVersionsRequest[version](*values)  # whose `encode` ends with it
+    encoded: bytes = request.encode()
+    return encoded
+
+
 # --- primitives -------------------------------------------------------------------------------------------------------
 
 # Those that no message shows: the codec of a message does not use these classes, but a user of the library may.
@@ -296,7 +326,10 @@ if __name__ == "__main__":
         "checks_crc": CHECKS_CRC,
         "control": "shown",
     }
-    if HAS_MESSAGES:
+    if not HAS_MESSAGES and ApiVersionsRequest:
+        handshake["messages"] = {"ApiVersionsRequest": [0, len(ApiVersionsRequest) - 1]}
+        messages = messages._replace(decode=decode_first_request, encode=encode_first_request)
+    elif HAS_MESSAGES:
         handshake["messages"] = {name: versions_of(message) for name, message in sorted(MESSAGES.items())}
     if PRIMITIVES:
         handshake["primitives"] = list(PRIMITIVES)
@@ -306,7 +339,7 @@ if __name__ == "__main__":
         rejections=REJECTIONS,
         stream=read_stream if HAS_STREAMS else None,
         write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
-        messages=messages if HAS_MESSAGES else None,
+        messages=messages if "messages" in handshake else None,
         primitives=kfuzz_testee.Codec(decode_primitive, encode_primitive, (ValueError, struct.error))
         if PRIMITIVES
         else None,

@@ -45,15 +45,10 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
   return recordJson({ offset, timestamp, key, value, headers: pairs })
 }
 
-async function produce({ address, topic, compression, idempotent, transactional_id: transactionalId, records }) {
+async function producing({ address, topic, compression, idempotent, transactional_id: transactionalId }, use) {
   if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
-  const sent = {
-    topic,
-    compression: CompressionTypes[TYPE_OF_CODEC[compression]],
-    messages: records.map(({ timestamp, key, value, headers }) => {
-      return { partition: 0, timestamp, key: bytesOf(key), value: bytesOf(value), headers: headersOf(headers) }
-    })
-  }
+  const sent = { topic, compression: CompressionTypes[TYPE_OF_CODEC[compression]] }
+  const sendWith = sender => records => sender.send({ ...sent, messages: records.map(messageOf) })
   const producer = client(address).producer({
     idempotent,
     ...(transactionalId && { transactionalId, maxInFlightRequests: 1 }),
@@ -63,15 +58,21 @@ async function produce({ address, topic, compression, idempotent, transactional_
     await producer.connect()
     if (transactionalId) {
       const transaction = await producer.transaction()
-      await transaction.send(sent)
+      await use(sendWith(transaction))
       await transaction.commit()
     } else {
-      await producer.send(sent)
+      await use(sendWith(producer))
     }
   } finally {
     await producer.disconnect()
   }
-  return records.length
+}
+
+/** What a record leaves out, the message leaves out. */
+function messageOf({ key, value, headers, ...rest }) {
+  const message = { ...rest, partition: 0, value: bytesOf(value), headers: headersOf(headers) }
+  if (key !== undefined) message.key = bytesOf(key)
+  return message
 }
 
 function headersOf(pairs) {
@@ -86,11 +87,11 @@ function headersOf(pairs) {
 await drive(
   {
     version: installedVersion(import.meta.url, 'kafkajs'),
-    produces: ['idempotent', 'transactions'],
+    produces: ['idempotent', 'transactions', 'sends'],
     codecs: Object.keys(TYPE_OF_CODEC),
     checks_crc: false,
     headers: 'map'
   },
-  { open, produce },
+  { open, producing },
   { library: 'kafkajs', isRejection: error => error instanceof KafkaJSError }
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,24 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import confluent_kafka
 import kfuzz_driver
 import kfuzz_testee
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from kfuzz_driver import LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Ended, Failed
 
 # Connection errors say nothing about the bytes.
 CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+TIMESTAMP_TYPES = {
+    TIMESTAMP_NOT_AVAILABLE: "none",
+    TIMESTAMP_CREATE_TIME: "create",
+    TIMESTAMP_LOG_APPEND_TIME: "log-append",
+}
 M_ARENA_MAX = -8
 RECORDS_MAX = 1000
 # 1.2.0; before that, a consumer sees everything.
@@ -26,7 +41,8 @@ class Consumer:
     """A consumer that assigns its partition by itself."""
 
     def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
-        self.error: KafkaError | None = None
+        self.waiting: list[confluent_kafka.Message] = []
+        self.partition = TopicPartition(topic, 0, offset)
         settings = {
             "bootstrap.servers": address,
             "group.id": "kfuzz",
@@ -43,27 +59,32 @@ class Consumer:
         if confluent_kafka.libversion()[1] < HAS_ISOLATION:
             del settings["isolation.level"]
         self.consumer = confluent_kafka.Consumer(settings)
-        self.consumer.assign([TopicPartition(topic, 0, offset)])
+        self.consumer.assign([self.partition])
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
+        # With the end of the partition among them, so that the library sees several messages at once.
+        if not self.waiting:
+            self.waiting = self.consumer.consume(RECORDS_MAX, timeout_s)
         records: list[dict[str, Any]] = []
-        while self.error is None and len(records) < RECORDS_MAX:
-            message = self.consumer.poll(0 if records else timeout_s)
-            if message is None:
+        while self.waiting:
+            error = self.waiting[0].error()
+            if error and records and error.code() not in CONNECTION_ERRORS:
                 return records
-            self.error = message.error()
-            if self.error is None:
+            message = self.waiting.pop(0)
+            if error is None:
                 records.append(_record(message))
-            elif self.error.code() in CONNECTION_ERRORS:
-                self.error = None
+            elif error.code() in CONNECTION_ERRORS:
                 return records
-        if not records:
-            error, self.error = self.error, None
-            assert error
-            if error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == KafkaError._PARTITION_EOF:
                 raise Ended
-            raise _failed(error)
+            else:
+                raise _failed(error)
         return records
+
+    def told(self) -> dict[str, int | None]:
+        [partition] = self.consumer.position([self.partition])
+        # Below 0 before the first message. It counts what waits here as well.
+        return {} if self.waiting or partition.offset < 0 else {"position": partition.offset}
 
     def close(self) -> None:
         self.consumer.close()
@@ -76,24 +97,25 @@ def _failed(error: KafkaError) -> Failed:
 
 def _record(message: confluent_kafka.Message) -> dict[str, Any]:
     kind, timestamp = message.timestamp()
-    return kfuzz_testee.record_json(
+    record = kfuzz_testee.record_json(
         message.offset(),
         None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
         message.key(),
         message.value(),
         message.headers() or (),
     )
+    return {**record, "timestamp_type": TIMESTAMP_TYPES[kind]}
 
 
-def produce(
+@contextmanager
+def producing(
     address: str,
     topic: str,
-    records: list[kfuzz_driver.Given],
     *,
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
-) -> None:
+) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "bootstrap.servers": address,
         "compression.type": compression,
@@ -109,31 +131,38 @@ def produce(
         settings["transactional.id"] = transactional_id
         settings["transaction.timeout.ms"] = PRODUCE_S_MAX * 1000
     producer = Producer(settings)
-    errors: list[KafkaError] = []
 
-    def on_delivery(error: KafkaError | None, message: confluent_kafka.Message) -> None:
-        errors.extend([error] if error else [])
+    def send(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+        errors: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, message: confluent_kafka.Message) -> None:
+            errors.extend([error] if error else [])
+
+        def wait() -> None:
+            left = producer.flush(PRODUCE_S_MAX)
+            if errors:
+                raise _failed(errors[0])
+            if left:
+                raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+
+        for record in records:
+            # Without a timestamp, librdkafka takes the clock's.
+            when = {} if record.timestamp is None else {"timestamp": record.timestamp}
+            producer.produce(
+                topic,
+                partition=0,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+                on_delivery=on_delivery,
+                **when,
+            )
+        return wait
 
     if transactional_id is not None:
         producer.init_transactions(PRODUCE_S_MAX)
         producer.begin_transaction()
-    for record in records:
-        # Without a timestamp, librdkafka takes the clock's.
-        when = {} if record.timestamp is None else {"timestamp": record.timestamp}
-        producer.produce(
-            topic,
-            partition=0,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-            on_delivery=on_delivery,
-            **when,
-        )
-    left = producer.flush(PRODUCE_S_MAX)
-    if errors:
-        raise _failed(errors[0])
-    if left:
-        raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+    yield send
     if transactional_id is not None:
         producer.commit_transaction(PRODUCE_S_MAX)
 
@@ -144,6 +173,6 @@ if __name__ == "__main__":
     kfuzz_driver.drive(
         {"version": confluent_kafka.libversion()[0], "produces": kfuzz_driver.ALL_PRODUCES},
         Consumer,
-        produce,
+        producing,
         rejections=(KafkaException,),
     )

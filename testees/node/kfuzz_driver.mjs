@@ -59,9 +59,10 @@ class Inbox {
  * Answer lines until the input ends. `hello` has the library's version, and other fields of the handshake.
  *
  * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox, and returns a function
- * that closes it. `produce(request)` sends the records, and returns how many were acknowledged. Both may throw.
+ * that closes it. `producing(request, use)` calls `use(send)` with a producer, where `send(records)` returns when all are
+ * acknowledged, and commits a transaction afterwards. All may throw.
  */
-export async function drive(hello, { open, produce }, about) {
+export async function drive(hello, { open, producing }, about) {
   say(hello)
   let inbox
   let opened
@@ -77,7 +78,31 @@ export async function drive(hello, { open, produce }, about) {
       const close = await opened
       await close?.()
     },
-    produce: async request => ({ sent: await produce(request) })
+    async produce(request) {
+      let answer
+      await producing(request, async send => {
+        answer = await sendAll(send, request)
+      })
+      return answer
+    }
+  }
+  async function sendAll(send, { records, sends, at_once: atOnce }) {
+    if (!sends) {
+      await send(records)
+      return { sent: records.length }
+    }
+    const told = async count => {
+      try {
+        await send(records.splice(0, count))
+        return {}
+      } catch (error) {
+        return outcomeOf(error, about)
+      }
+    }
+    if (atOnce) return { sends: await Promise.all(sends.map(told)) }
+    const results = []
+    for (const count of sends) results.push(await told(count))
+    return { sends: results }
   }
   for await (const line of createInterface({ input: process.stdin })) {
     const request = JSON.parse(line)

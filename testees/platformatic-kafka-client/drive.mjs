@@ -47,33 +47,33 @@ async function open({ address, topic, isolation, offset }, inbox) {
   return () => consumer.close(true)
 }
 
-async function produce({ address, topic, compression, idempotent, transactional_id: transactionalId, records }) {
-  const messages = records.map(({ timestamp, key, value, headers }) => ({
+async function producing({ address, topic, compression, idempotent, transactional_id: transactionalId }, use) {
+  const messageOf = ({ timestamp, key, value, headers }) => ({
     topic,
     partition: 0,
-    timestamp: BigInt(timestamp),
-    key: bytesOf(key) ?? undefined,
+    ...(timestamp !== undefined && { timestamp: BigInt(timestamp) }),
+    ...(key !== undefined && { key: bytesOf(key) ?? undefined }),
     value: bytesOf(value) ?? undefined,
     headers: new Map(headers.map(([name, hex]) => [nameBytes(name), bytesOf(hex)]))
-  }))
+  })
+  const sent = { compression, acks: ProduceAcks.ALL }
+  const sendWith = sender => records => sender.send({ ...sent, messages: records.map(messageOf) })
   const producer = new Producer({
     ...options(address),
     idempotent: idempotent || Boolean(transactionalId),
     ...(transactionalId && { transactionalId })
   })
   try {
-    const sent = { messages, compression, acks: ProduceAcks.ALL }
     if (transactionalId) {
       const transaction = await producer.beginTransaction()
-      await transaction.send(sent)
+      await use(sendWith(transaction))
       await transaction.commit()
     } else {
-      await producer.send(sent)
+      await use(sendWith(producer))
     }
   } finally {
     await producer.close()
   }
-  return records.length
 }
 
 function nameBytes(name) {
@@ -83,11 +83,11 @@ function nameBytes(name) {
 await drive(
   {
     version: installedVersion(import.meta.url, '@platformatic/kafka'),
-    produces: ['idempotent', 'transactions'],
+    produces: ['idempotent', 'transactions', 'sends'],
     magic: [2],
     codecs: ['none', 'gzip', 'snappy', 'lz4'],
     checks_crc: false
   },
-  { open, produce },
+  { open, producing },
   { library: '@platformatic/kafka', isRejection: error => GenericError.isGenericError(error) }
 )

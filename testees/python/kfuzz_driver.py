@@ -1,6 +1,6 @@
 """Kit for drivers in Python: programs that drive one whole client, for kfuzz_serving.
 
-A driver calls ``drive`` with the version of its library, with a class of consumers, and with a function that produces.
+A driver calls ``drive`` with the version of its library, with a class of consumers, and with one of producers.
 testees/README.md describes the lines that it reads and writes.
 
 Imports only the standard library, so that a driver can run in an interpreter of its own, without kfuzz. Python 3.7 must
@@ -13,7 +13,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kfuzz_testee import describe, from_json, place_of, record_json
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     Answer = dict[str, Any]
+    # Starts to send records, in order. Returns what waits until all of them are acknowledged, or raises.
+    Send = Callable[[list["Given"]], Callable[[], None]]
 else:
     Protocol = object
 LARGEST_REQUEST_BYTES = 64 << 20
@@ -65,12 +68,15 @@ class Consumer(Protocol):
         Those that are already there must come even if ``timeout_s`` is 0. An exception is an answer too.
         """
 
+    def told(self) -> dict[str, int | None]:
+        """The offsets that the library says after a call of ``poll``, by their names in the answer; None if unknown."""
+
     def close(self) -> None:
         """End the consumer."""
 
 
 class Given(NamedTuple):
-    """A record to send. ``timestamp`` is in milliseconds, or None."""
+    """A record to send. ``timestamp`` is in milliseconds, or None if the library has to choose it."""
 
     timestamp: int | None
     key: bytes | None
@@ -87,29 +93,40 @@ def refusals() -> Iterator[None]:
         raise Failed("rejected", describe(error)) from error
 
 
+# Kafka's numbers; None in magic 0.
+TIMESTAMP_TYPES = {None: "none", 0: "create", 1: "log-append"}
+
+
 def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
     """The JSON form of records that have the fields of aiokafka's and kafka-python's."""
-    return [record_json(one.offset, one.timestamp, one.key, one.value, getattr(one, "headers", [])) for one in records]
+    return [
+        {
+            **record_json(one.offset, one.timestamp, one.key, one.value, getattr(one, "headers", [])),
+            "timestamp_type": TIMESTAMP_TYPES.get(one.timestamp_type, str(one.timestamp_type)),
+        }
+        for one in records
+    ]
 
 
 # The producer's other abilities, in the words of the handshake.
-ALL_PRODUCES = ("idempotent", "transactions")
+ALL_PRODUCES = ("idempotent", "transactions", "sends")
 
 
 def drive(
     hello: dict[str, Any],
     consumer: Callable[[str, str, str, int], Consumer],
-    produce: Callable[..., None] | None = None,
+    producer: Callable[..., AbstractContextManager[Send]] | None = None,
     *,
     rejections: tuple[type[BaseException], ...],
     package: str = "",
 ) -> None:
     """Answer lines until the input ends.
 
-    ``hello`` has the library's version, and other fields of the handshake: ``produces`` if it has ``produce``. That
-    takes the broker's address, the topic, a list of :class:`Given`, and as keywords ``compression``, ``idempotent`` and
-    ``transactional_id``; it returns when all records are acknowledged. ``rejections`` are the exceptions that the
-    library documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
+    ``hello`` has the library's version, and other fields of the handshake: ``produces`` if there is a ``producer``.
+    That takes the broker's address, the topic, and as keywords ``compression``, ``idempotent`` and
+    ``transactional_id``. It is a context with a ``Send``, and commits a transaction at its end. ``rejections`` are the
+    exceptions that the library documents; others are faults. ``package`` is its top-level package: errors then name its
+    innermost line.
     """
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
     open_one: list[Consumer] = []
@@ -119,32 +136,49 @@ def drive(
         if do == "open":
             open_one[:] = [consumer(line["address"], line["topic"], line["isolation"], int(line["offset"]))]
         elif do == "poll":
-            return {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
+            try:
+                answer = {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
+            except Ended:
+                answer = {"end": True}
+            return {**answer, **{name: str(at) for name, at in open_one[0].told().items() if at is not None}}
         elif do == "close":
             for one in open_one:
                 one.close()
             open_one.clear()
         else:
-            assert produce
-            records = [_given(record) for record in line["records"]]
-            how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
-            produce(line["address"], line["topic"], records, **how)
-            return {"sent": len(records)}
+            return produced(line)
         return {}
 
-    def answered(line: dict[str, Any]) -> Answer:
+    def produced(line: dict[str, Any]) -> Answer:
+        assert producer
+        records = [_given(record) for record in line["records"]]
+        how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
+        with producer(line["address"], line["topic"], **how) as send:
+            if "sends" not in line:
+                send(records)()
+                return {"sent": len(records)}
+            given = iter(records)
+            sends = [list(islice(given, count)) for count in line["sends"]]
+            if line.get("at_once"):
+                waits = [send(one) for one in sends]
+                return {"sends": [answered(sent, wait) for wait in waits]}
+            return {"sends": [answered(sent, lambda one=one: send(one)()) for one in sends]}
+
+    def sent(wait: Callable[[], None]) -> Answer:
+        wait()
+        return {}
+
+    def answered(answer: Callable[[Any], Answer], about: Any) -> Answer:
         try:
-            return answer(line)
+            return answer(about)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except Ended:
-            return {"end": True}
         except BaseException as error:  # a panic in a Rust extension is not an Exception
             return _failure(error, rejections, package)
 
     print(json.dumps(hello), file=out, flush=True)
     for line in sys.stdin:
-        print(json.dumps(answered(json.loads(line))), file=out, flush=True)
+        print(json.dumps(answered(answer, json.loads(line))), file=out, flush=True)
 
 
 def _failure(error: BaseException, rejections: tuple[type[BaseException], ...], package: str) -> Answer:
@@ -162,8 +196,8 @@ def _given(record: dict[str, Any]) -> Given:
     if any(isinstance(name, dict) for name, _ in record["headers"]):
         raise Failed("unsupported", "the key of a header is not UTF-8")
     return Given(
-        from_json("int64", record["timestamp"]),
-        from_json("bytes", record["key"]),
+        from_json("int64", record.get("timestamp")),
+        from_json("bytes", record.get("key")),
         from_json("bytes", record["value"]),
         [(name, from_json("bytes", value)) for name, value in record["headers"]],
     )

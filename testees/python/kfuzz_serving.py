@@ -58,6 +58,8 @@ WARM_UP_HEX = (
     "0000000110000000026b027600"
 )
 UNCOMMITTED = "read_uncommitted"
+# The offsets that a consumer may tell.
+OFFSETS = ("position", "high_watermark", "last_stable_offset")
 # A record that every producer can send.
 PLAIN = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": []}
 
@@ -83,6 +85,8 @@ END = Stopped("end")
 class Client(Protocol):
     """A consumer of one topic's partition 0.
 
+    It may have ``told``: its own offsets after the last call of ``poll``, as fields of an answer.
+
     It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it
     may also have ``allocated_at``: the library's line of source that allocated most of it.
     """
@@ -106,10 +110,11 @@ class Client(Protocol):
 Start = Callable[[str, str, str, int], Client]
 """Takes the broker's address, the name of a topic, the isolation level, and the offset of the first fetch."""
 
-Produce = Callable[..., "Stopped | None"]
+Produce = Callable[..., "Stopped | list[Stopped | None] | None"]
 """Sends records to partition 0, in order. Takes the broker's address and the name of a topic, and as keywords:
 ``records`` in their JSON form without offsets, ``compression``, ``idempotent``, and ``transactional_id`` (None, or that
-of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not."""
+of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not. For several sends, it
+also takes ``sends`` and ``at_once`` of the protocol, and returns a list with the result of each."""
 
 
 class Broker:
@@ -297,7 +302,7 @@ class Kit:
         client = self.start(self.broker.address, topic, isolation, offset)
         records: list[Record] = []
         end = consume(client, self.broker, topic, said, records)
-        answer: dict[str, Any] = {"outcome": end.outcome, "records": records}
+        answer: dict[str, Any] = {"outcome": end.outcome, "records": records} | getattr(client, "told", {})
         answer |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
         if (allocated := getattr(client, "allocated_bytes", None)) is not None:
             # A stalled client may have fetched the same bytes many times.
@@ -327,8 +332,16 @@ class Kit:
             self.produce(self.broker.address, before, records=[PLAIN], **how)
             self.broker.ask(topic=before, hex=None)
         self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
+        how |= {name: request[name] for name in ("sends", "at_once") if name in request}
         end = self.produce(self.broker.address, topic, records=request["records"], **how)
         answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
+        if isinstance(end, list):
+            odd = [one for one in end if one and one.outcome != "rejected"]
+            if not odd:
+                answer["sends"] = [one.outcome if one else "accepted" for one in end]
+            # After a failure a producer goes on, so the last send counts.
+            failed = [one for one in end if one] if "at_once" in how else end[-1:]
+            end = next(iter(odd or failed), None)
         if end is None:
             return answer
         return answer | {"outcome": end.outcome, "error": end.text} | ({"at": end.at} if end.at else {})
@@ -400,12 +413,14 @@ class Driver:
         self.make_ready(address)
         return Driven(self, address, topic, isolation, offset)
 
-    def produce(self, address: str, topic: str, **how: Any) -> Stopped | None:
+    def produce(self, address: str, topic: str, **how: Any) -> Stopped | list[Stopped | None] | None:
         self.make_ready(address)
         try:
             said = self.ask(do="produce", address=address, topic=topic, **how)
         except Hung as error:
             return Stopped("stalled", str(error))
+        if "sends" in said:
+            return [_stopped(one, address, topic) if "outcome" in one else None for one in said["sends"]]
         return _stopped(said, address, topic) if "outcome" in said else None
 
     def ask(self, **line: Any) -> dict[str, Any]:
@@ -483,6 +498,7 @@ class Driven:
         self.is_odd = False
         self.allocated_bytes: int | None = None
         self.allocated_at = ""
+        self.told: dict[str, str] = {}
         self.failed = self._ask(do="open", address=address, topic=topic, isolation=isolation, offset=str(offset))
 
     def _ask(self, **line: Any) -> dict[str, Any]:
@@ -499,6 +515,7 @@ class Driven:
                 self.allocated_at = said.get("allocated_at", self.allocated_at)
             if "outcome" in said:
                 return _stopped(said, self.address, self.topic)
+            self.told |= {name: said[name] for name in OFFSETS if name in said}
             if said.get("end"):
                 return END
             self.waiting = said["records"][::-1]

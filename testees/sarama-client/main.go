@@ -102,7 +102,12 @@ var codecs = map[string]sarama.CompressionCodec{
 	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
 }
 
-func produce(sending testee.Sending) error {
+type producer struct {
+	sarama.SyncProducer
+	topic string
+}
+
+func produce(sending testee.Sending) (testee.Producer, error) {
 	config := *settings
 	config.Producer.Compression = codecs[sending.Compression]
 	config.Producer.RequiredAcks = sarama.WaitForAll
@@ -115,21 +120,22 @@ func produce(sending testee.Sending) error {
 	if sending.TransactionalID != nil {
 		nameTransactions(&config, *sending.TransactionalID)
 	}
-	producer, err := sarama.NewSyncProducer([]string{sending.Address}, &config)
-	if err != nil {
-		return err
-	}
-	defer producer.Close()
-	if sending.TransactionalID == nil {
-		return producer.SendMessages(messagesOf(sending))
-	}
-	return transact(producer, messagesOf(sending))
+	made, err := sarama.NewSyncProducer([]string{sending.Address}, &config)
+	return producer{made, sending.Topic}, err
 }
 
-func messagesOf(sending testee.Sending) (messages []*sarama.ProducerMessage) {
-	for _, given := range sending.Records {
+func (p producer) Begin() error { return begin(p.SyncProducer) }
+
+func (p producer) Commit() error { return commit(p.SyncProducer) }
+
+func (p producer) Close() { p.SyncProducer.Close() }
+
+func (p producer) Send(all []testee.Given) error { return p.SendMessages(messagesOf(p.topic, all)) }
+
+func messagesOf(topic string, all []testee.Given) (messages []*sarama.ProducerMessage) {
+	for _, given := range all {
 		message := &sarama.ProducerMessage{
-			Topic: sending.Topic, Timestamp: given.Time(), Key: encoderOf(given.Key), Value: encoderOf(given.Value),
+			Topic: topic, Timestamp: given.Time(), Key: encoderOf(given.Key), Value: encoderOf(given.Value),
 		}
 		for _, header := range given.Headers {
 			message.Headers = append(message.Headers, sarama.RecordHeader{Key: header.Key, Value: header.Value})

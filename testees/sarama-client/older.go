@@ -9,10 +9,12 @@ import (
 )
 
 // These versions have no transactions.
-var offered = []string{"idempotent"}
+var offered = []string{"idempotent", "sends"}
 
 func prepare(*sarama.Config) {}
 
 func nameTransactions(*sarama.Config, string) {}
 
-func transact(sarama.SyncProducer, []*sarama.ProducerMessage) error { return testee.ErrNotOffered }
+func begin(sarama.SyncProducer) error { return testee.ErrNotOffered }
+
+func commit(sarama.SyncProducer) error { return testee.ErrNotOffered }

@@ -630,3 +630,39 @@ def test_canonical_bytes_of_the_suite_hold_the_contents_that_an_encoder_is_given
         reading = records.read(case.vector.data)
         assert (reading.fatal, reading.partial_tail, reading.consumed) == (None, False, case.vector.size), case.key
         assert batches_differ(case.expectation["batches"], records.to_json(reading.batches)) is None, case.key
+
+
+# --- the offsets and types that a whole client may tell -------------------------------------------------------------
+
+FLAT = records.to_json([batch()])[0]["records"]
+ENDING = case_of(batch(), batch(records.Record(7, 1, None, None), control=True))
+HIDES = changed(control="hidden")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"position": "7"}, ""),
+        ({"position": "8", "high_watermark": "8", "last_stable_offset": "8"}, ""),
+        ({"position": "6"}, "the position is 6; expected 7 to 8"),
+        ({"position": "9"}, "the position is 9; expected 7 to 8"),
+        ({"high_watermark": "7"}, "the high watermark is 7; expected 8"),
+        ({"last_stable_offset": "0"}, "the last stable offset is 0; expected 8"),
+    ],
+)
+def test_a_position_is_between_the_last_record_shown_and_the_end(told: dict[str, str], said: str) -> None:
+    cell = accepted(ENDING, handshake=HIDES, records=FLAT, **told)
+    assert (cell.text, cell.harm) == (said, "loses" if said else "")
+
+
+def test_a_position_is_not_compared_where_the_bytes_may_be_refused() -> None:
+    case = case_of(batch(), verdict="acceptable")
+    assert accepted(case, records=FLAT, position="99").outcome == "pass"
+
+
+def test_the_type_of_a_timestamp_is_compared_where_a_record_has_it() -> None:
+    case = case_of(batch(timestamp_type="log-append", max_timestamp=101))
+    wanted = [record for one in case.expectation["batches"] for record in one["records"]]
+    shown = [{**wanted[0], "timestamp_type": "log-append"}, {**wanted[1], "timestamp_type": "8"}]
+    assert accepted(case, records=shown).text == "records[1].timestamp_type is 8; expected log-append"
+    assert accepted(case, records=[shown[0], wanted[1]]).outcome == "pass"

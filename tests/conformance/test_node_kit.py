@@ -84,9 +84,10 @@ const open = async ({ topic, offset }, inbox) => {
   }
   return () => console.log('closed')
 }
-const produce = async ({ records }) => { if (!records.length) throw new RangeError('nothing'); return records.length }
+const send = async records => { if (!records.length) throw new RangeError('nothing') }
+const producing = async (request, use) => { await use(send) }
 const about = { library: 'toy', isRejection: error => error instanceof AggregateError }
-await drive({ version: '7' }, { open, produce }, about)
+await drive({ version: '7' }, { open, producing }, about)
 """
 
 
@@ -105,6 +106,7 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
         *asked("cannot start", 10_000),
         *asked("repeats", 0, 10_000),
         *({"do": "produce", "records": records} for records in ([1, 2], [])),
+        *({"do": "produce", "records": [1, 2], "sends": [1, 0, 1], "at_once": at_once} for at_once in (False, True)),
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     done = subprocess.run([node, str(script)], input=text, capture_output=True, text=True, timeout=60, check=True)
@@ -112,6 +114,7 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
     assert hello == {"version": "7"}
     two = {"records": [{"offset": "5"}, {"offset": "6"}]}
     failed = {"outcome": "rejected", "error": "AggregateError: all (RangeError: first)"}
+    nothing = {"outcome": "fault", "error": "RangeError: nothing"}
     repeated = answers.pop(13)
     assert len(repeated["records"]) == 1000
     assert answers == [
@@ -119,6 +122,7 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
         *({}, two, failed, failed, {}),
         *({}, {"outcome": "fault", "error": "TypeError: no broker"}, {}),
         *({}, {"records": [{"offset": "8"}]}, {}),
-        *({"sent": 2}, {"outcome": "fault", "error": "RangeError: nothing"}),
+        *({"sent": 2}, nothing),
+        *[{"sends": [{}, nothing, {}]}] * 2,
     ]
     assert done.stderr.count("closed") == 3

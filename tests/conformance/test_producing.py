@@ -31,7 +31,7 @@ PRODUCER = Handshake(
     language="python",
     operations=frozenset({PRODUCE}),
     codecs=frozenset({"none", "gzip"}),
-    produces=frozenset({"idempotent", "transactions"}),
+    produces=frozenset({"idempotent", "transactions", "sends"}),
 )
 STALLS = replace(PRODUCER, outcomes=frozenset({"stalled"}))
 FIRST, SECOND, THIRD = (
@@ -87,6 +87,32 @@ GZIP = case_of(compression="gzip")
 TRANSACTION = case_of(idempotent=True, transactional_id="t")
 TRANSACTIONAL = {**IDEMPOTENT, "transactional": True}
 SAME_TWICE = batch(FIRST, SECOND, SECOND, THIRD)
+# Three sends; the second one meets an error, after which its record is in the log or not.
+THREE_SENDS = {"sends": [1, 1, 1], "idempotent": True, "may_refuse": True}
+REFUSED = case_of(**THREE_SENDS, errors=["NONE", "INVALID_RECORD"])
+KEPT = case_of(**THREE_SENDS, errors=["NONE", "UNKNOWN_SERVER_ERROR"])
+MUST_SEND = case_of(**THREE_SENDS | {"may_refuse": False}, errors=["NONE", "INVALID_RECORD"])
+AT_ONCE = case_of(sends=[1, 2], at_once=True, idempotent=True)
+NOW = 1_750_000_000_000
+CLOCK = case_of(left_out=["timestamp"])
+
+
+def third(sequence: int, epoch: int = 0, error: int = 0, *, after: int = 87) -> tuple[tuple[bytes, int], ...]:
+    """The first and second record in their order, of which the second gets the error ``after``; then the third one."""
+    again = batch(THIRD, **IDEMPOTENT | {"base_sequence": sequence, "producer_epoch": epoch})
+    return *in_turn(0), *in_turn(0, 1, error=after)[1:], (again, error)
+
+
+def told(*sends: str) -> dict[str, Any]:
+    """The results of the sends; the last one counts."""
+    return {"sends": [*sends], "outcome": sends[-1]}
+
+
+GONE_ON, ENDED = told("accepted", "rejected", "accepted"), told("accepted", "rejected", "rejected")
+
+
+def stamped(*timestamps: int) -> bytes:
+    return batch(*(other(one, timestamp=at) for one, at in zip((FIRST, SECOND, THIRD), timestamps, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +134,16 @@ SAME_TWICE = batch(FIRST, SECOND, SECOND, THIRD)
         judged(GZIP, batch(compression="gzip")),
         judged(case_of(may_refuse=True), outcome="rejected", error="MESSAGE_TOO_LARGE"),
         judged(TRANSACTION, batch(**TRANSACTIONAL)),
+        # After a failure: a new epoch, the sequence that is free again, or the end, which may be recommended.
+        judged(REFUSED, *third(0, 1), **GONE_ON),
+        judged(REFUSED, *third(1), **GONE_ON),
+        judged(REFUSED, *third(1)[:2], **ENDED),
+        judged(REFUSED, *in_turn(0), *in_turn(0, 1, error=87)[1:], *in_turn(0, 1, 2)[1:]),
+        judged(KEPT, *third(0, 1, after=-1), **GONE_ON),
+        judged(KEPT, *third(2, after=-1), **GONE_ON),
+        judged(AT_ONCE, *in_turn(0, 1, 2), **told("accepted", "accepted")),
+        judged(AT_ONCE, batch(SECOND, THIRD, **IDEMPOTENT), (batch(FIRST, **IDEMPOTENT | {"base_sequence": 2}), 0)),
+        judged(CLOCK, stamped(NOW, NOW, NOW + 1)),
     ],
 )
 def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
@@ -149,6 +185,15 @@ def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
         (judged(PLAIN, batch(producer_epoch=0)), "differs", "request[0] departs from the documents: batch[0].produ"),
         (judged(NO_ERROR, outcome="rejected", error="no"), "refuses", "refused to send valid records: no"),
         (judged(RETRIED, outcome="rejected", error="no"), "refuses", "gave up after an error that a producer should"),
+        (judged(REFUSED, *third(2, error=45), **ENDED), "refuses", "could not send after a failure"),
+        (judged(MUST_SEND, *third(1)[:2], **ENDED), "refuses", "could not send after a failure"),
+        (judged(MUST_SEND, *third(1), **told("rejected", "rejected", "accepted")), "refuses", "could not send after"),
+        (judged(REFUSED, *third(0, 1)), "loses", "sent other contents: records[1].timestamp is 6; expected 5"),
+        (judged(KEPT, *third(1, after=-1), **GONE_ON), "loses", "request[2] has another record with the sequence 1"),
+        (judged(AT_ONCE, *in_turn(0, 0), **told("accepted", "accepted")), "loses", "request[1] has another record"),
+        (judged(AT_ONCE, *in_turn(0), **told("accepted", "rejected")), "refuses", "could not send at the same time"),
+        (judged(CLOCK, stamped(NOW, 0, NOW)), "loses", "records[1].timestamp was left out, and is"),
+        (judged(CLOCK, stamped(NOW, NOW, NOW * 1000)), "loses", "records[2].timestamp was left out, and is"),
         (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),
         (judged(NO_ERROR, handshake=STALLS, outcome="stalled"), "hangs", ""),
     ],
@@ -178,6 +223,7 @@ def test_timestamps_and_headers_are_compared_as_far_as_the_library_can_hold_them
         ({"operations": frozenset()}, NO_ERROR, "does not offer produce-records"),
         ({"produces": frozenset({"transactions"})}, SEQUENCED, "has no idempotent producer"),
         ({"produces": frozenset({"idempotent"})}, TRANSACTION, "has no transactions"),
+        ({"produces": frozenset({"idempotent"})}, AT_ONCE, "sends only once"),
         ({"codecs": frozenset({"none"})}, GZIP, "does not support gzip"),
         ({}, TRANSACTION, None),
     ],
@@ -198,6 +244,12 @@ def test_a_question_has_the_records_without_offsets_and_the_options_of_the_vecto
         "transactional_id": "t",
         "errors": ["REQUEST_TIMED_OUT"],
     }
+
+
+def test_a_record_lacks_what_its_user_leaves_out() -> None:
+    given = request(case_of(left_out=["timestamp", "key"]))
+    assert [sorted(record) for record in given["records"]] == [["headers", "value"]] * 3
+    assert "left_out" not in given
 
 
 def test_every_vector_for_producers_is_asked_also_of_brokers_and_encoders() -> None:

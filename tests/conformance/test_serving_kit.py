@@ -32,7 +32,7 @@ for line in sys.stdin:
         elif topic == "rejects":
             said = {"outcome": "rejected", "error": f"{topic}-0 of {address}: bad", "short_at": "5"}
         elif topic == "reads":
-            said = {"records": [RECORD, RECORD], "allocated_bytes": 9}
+            said = {"records": [RECORD, RECORD], "allocated_bytes": 9, "position": "1", "other": "2"}
         elif topic == "sleeps":
             time.sleep(60)
         elif topic == "loops":
@@ -50,6 +50,8 @@ for line in sys.stdin:
         time.sleep(60)
     elif line["do"] == "produce":
         said = {"sent": 1} if line["compression"] == "none" else {"outcome": "fault", "error": "no"}
+        if "sends" in line:
+            said = {"sends": [{"outcome": name, "error": topic} if name else {"sent": 1} for name in line["records"]]}
     print(json.dumps(said), flush=True)
 """.replace("RECORD", repr(RECORD))
 
@@ -78,6 +80,7 @@ def test_a_driver_says_its_version_and_hands_out_records_one_by_one(driver: Driv
     client = opened(driver, "reads")
     assert [client.poll(0), client.poll(0)] == [RECORD, RECORD]
     assert client.allocated_bytes == 9
+    assert client.told == {"position": "1"}
     client.close()
 
 
@@ -141,6 +144,30 @@ def test_what_a_producer_did_is_told(driver: Driver) -> None:
     how = {"records": [], "idempotent": False, "transactional_id": None}
     assert driver.produce("broker:1", "t", compression="none", **how) is None
     assert driver.produce("broker:1", "t", compression="gzip", **how) == Stopped("fault", "no")
+
+
+@pytest.mark.parametrize(
+    ("results", "at_once", "said"),
+    [
+        (["", "rejected", ""], {}, {"outcome": "accepted", "sends": ["accepted", "rejected", "accepted"]}),
+        (["", "rejected"], {}, {"outcome": "rejected", "sends": ["accepted", "rejected"], "error": "the topic"}),
+        (["rejected", ""], {"at_once": True}, {"outcome": "rejected", "sends": ["rejected", "accepted"]}),
+        (["stalled", ""], {}, {"outcome": "stalled"}),
+    ],
+)
+def test_the_last_of_several_sends_counts_and_all_of_those_at_once(
+    driver: Driver, results: list[str], at_once: dict[str, bool], said: dict[str, Any]
+) -> None:
+    class Quiet:
+        address = "broker:1"
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            return {"produced": []}
+
+    driver.is_warm = True
+    kit: Any = Kit(Quiet(), driver.open, driver.produce)  # type: ignore[arg-type]
+    request = {"operation": "produce-records", "records": results, "sends": [1] * len(results), **at_once}
+    assert said.items() <= kit.answer(request, "t1").items()
 
 
 class FakeBroker:

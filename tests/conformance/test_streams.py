@@ -196,6 +196,14 @@ def test_where_the_next_fetch_begins_is_compared_where_it_is_given() -> None:
     assert judged(asked, answer).outcome == "pass"
 
 
+def test_the_offsets_that_a_client_tells_are_compared() -> None:
+    asked = case("isolation/aborted", "consumer")
+    answer = {**right(asked), "position": "3", "high_watermark": "3", "last_stable_offset": "3"}
+    assert judged(asked, answer).outcome == "pass"
+    assert judged(asked, answer | {"position": "4"}).text == "the position is 4; expected 0 to 3"
+    assert judged(asked, answer | {"last_stable_offset": "0"}).text == "the last stable offset is 0; expected 3"
+
+
 def test_where_a_refusal_is_fine_both_answers_pass_and_the_records_before_it_count() -> None:
     asked = case("isolation/marker-key-short", "consumer")
     answer = right(asked)

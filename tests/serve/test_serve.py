@@ -372,6 +372,7 @@ def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
     # Nothing but a control batch: that is the end, and no stall.
     steps = [step["hex"] for step in find_vector("stream/isolation/uncommitted-control-alone").steps]
     record = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": [["h", None]]}
+    bare, produce = {"value": "76", "headers": []}, {"operation": "produce-records", "compression": "none"}
     asked = [
         {"id": "good", "operation": "decode-records", "role": "consumer", "hex": find_vector(MINIMAL).data.hex()},
         {"id": "bad", "operation": "decode-records", "hex": find_vector(MINIMAL).data[:-1].hex() + "ff"},
@@ -379,7 +380,8 @@ def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
         {"id": "empty", "operation": "decode-records", "hex": ""},
         {"id": "other", "operation": "encode-records", "batches": []},
         {"id": "control", "operation": "decode-stream", "isolation": "read_committed", "steps": steps},
-        {"id": "sent", "operation": "produce-records", "records": [record], "compression": "none", "idempotent": True},
+        {"id": "sends", **produce, "records": [bare] * 3, "sends": [1, 2], "errors": ["INVALID_RECORD"]},
+        {"id": "sent", **produce, "records": [record], "idempotent": True},
     ]
     driver = "testees/librdkafka/drive.py"
     done = subprocess.run(
@@ -400,14 +402,17 @@ def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
         ("empty", "accepted"),
         ("other", "unsupported"),
         ("control", "accepted"),
+        ("sends", "accepted"),
         ("sent", "accepted"),
     ]
-    assert answers[-2]["records"] == []
+    assert answers[-3]["records"] == []
+    assert answers[-2]["sends"] == ["rejected", "accepted"]
     [sent] = answers[-1]["produced"]
     [arrived] = records.decode(bytes.fromhex(sent["hex"]))
     assert records.to_json([arrived])[0]["records"] == [{"offset": "0"} | record]
     [batch] = find_vector(MINIMAL).expect["consumer"]["batches"]
-    assert answers[0]["records"] == batch["records"]
+    assert answers[0]["records"] == [record | {"timestamp_type": "create"} for record in batch["records"]]
+    assert answers[0]["position"] == batch["next_offset"]
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -38,6 +38,7 @@ FACTS: dict[str, Any] = {
     **{f"$defs.said.properties.{role}": SAID for role in (*ROLES, READER, "produce")},
     "$defs.vector.properties.compression": CODECS,
     "$defs.vector.properties.isolation": ISOLATIONS,
+    "$defs.vector.properties.left_out.items": None,
     "$defs.vector.properties.level": LEVELS,
     "$defs.vector.properties.topic.properties.compression": ["producer", *CODECS],
     "$defs.vector.properties.topic.properties.timestamp_type": [word for word in TIMESTAMP_TYPES if word != "none"],

@@ -35,7 +35,7 @@ from kfuzz.conformance.protocol.lines import (
 from kfuzz.kafka import CODECS, ROLES
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
-from kfuzz.vectors.kinds import KINDS, MAY_REFUSE, PRODUCE_KIND
+from kfuzz.vectors.kinds import KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND, SENDS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.records.framing import frames
@@ -228,8 +228,10 @@ def request(case: Case) -> dict[str, Any]:
         given = {"hex": case.vector.data.hex()} if case.role == READER else {name: contents_of(case)}
         return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **given}
     if case.operation == PRODUCE:
-        options = {name: value for name, value in case.vector.options.items() if name != MAY_REFUSE}
-        return {"id": case.vector.id, "operation": PRODUCE, "records": _given(case), **options}
+        options = {name: value for name, value in case.vector.options.items() if name not in (MAY_REFUSE, LEFT_OUT)}
+        left_out = case.vector.options.get(LEFT_OUT, ())
+        records = [{name: one[name] for name in one if name not in left_out} for one in _given(case)]
+        return {"id": case.vector.id, "operation": PRODUCE, "records": records, **options}
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
@@ -277,10 +279,14 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
 
 
 def _lacks_producer(handshake: Handshake, options: Json) -> str | None:
-    needed = {"idempotent": options["idempotent"], "transactions": "transactional_id" in options}
-    for name in needed:
-        if needed[name] and name not in handshake.produces:
-            return f"has no {'idempotent producer' if name == 'idempotent' else name}"
+    needed = {
+        "idempotent": (options["idempotent"], "has no idempotent producer"),
+        "transactions": ("transactional_id" in options, "has no transactions"),
+        SENDS: (SENDS in options, "sends only once"),
+    }
+    for name, (is_needed, why) in needed.items():
+        if is_needed and name not in handshake.produces:
+            return why
     return None if options["compression"] in handshake.codecs else f"does not support {options['compression']}"
 
 
@@ -369,7 +375,7 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
     elif case.operation == DECODE:
         wrong = _wrong_decoding(case, handshake, answer)
     elif case.operation == DECODE_STREAM:
-        wrong = _wrong_handing_out(case, answer)
+        wrong = _wrong_handing_out(case, handshake, answer)
     elif case.operation in (DECODE_MESSAGE, DECODE_PRIMITIVE):
         wrong = _wrong_message(case, handshake, answer)
     elif case.operation in (ENCODE_MESSAGE, ENCODE_PRIMITIVE):
@@ -426,7 +432,7 @@ def _wrong_silence(case: Case, answer: Answer) -> Wrong | None:
 
 def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     if answer.outcome == "accepted" and case.expectation["verdict"] != "invalid":
-        return _wrong_contents(case.expectation, handshake, answer)
+        return _wrong_contents(case.expectation, handshake, answer) or _wrong_telling(case, handshake, answer)
     return _wrong_outcome(case.expectation, handshake, answer)
 
 
@@ -550,7 +556,7 @@ def _wrong_message_bytes(case: Case, answer: Answer) -> Wrong | None:
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
-def _wrong_handing_out(case: Case, answer: Answer) -> Wrong | None:
+def _wrong_handing_out(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     """Compares the records that were handed out with those of all steps before the refused one."""
     steps, verdict = case.expectation["steps"], case.expectation["verdict"]
     refused = next((index for index, step in enumerate(steps) if step["verdict"] != "valid"), len(steps))
@@ -572,6 +578,33 @@ def _wrong_handing_out(case: Case, answer: Answer) -> Wrong | None:
     if answer.next_offset is not None and answer.next_offset != steps[-1]["next_offset"]:
         text = f"the next fetch begins at {answer.next_offset}; expected {steps[-1]['next_offset']}"
         return Wrong(text, "differs")
+    return _wrong_telling(case, handshake, answer)
+
+
+def _wrong_telling(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
+    """The fault in what else a consumer tells of valid bytes: the types of timestamps, and offsets at the log's end."""
+    if case.role != "consumer" or case.expectation["verdict"] != "valid" or answer.records is None:
+        return None
+    shown = [
+        one for one in case.expectation.get("batches", ()) if not (one["control"] and handshake.control == "hidden")
+    ]
+    types = [batch["timestamp_type"] for batch in shown for _ in batch.get("records", ())]
+    for index, (record, wanted) in enumerate(zip(answer.records, types, strict=False)):
+        if (have := record.get("timestamp_type", wanted)) != wanted:
+            return Wrong(f"records[{index}].timestamp_type is {have}; expected {wanted}", "loses")
+    ends = case.expectation.get("steps") or case.expectation["batches"]
+    if not all("next_offset" in one for one in ends):
+        return None
+    start = int(case.vector.options.get("fetch_offset", "0"))
+    end = max((int(one["next_offset"]) for one in ends), default=start)
+    # Only what no user sees may follow the last record. In odd logs, offsets go back.
+    least = max((int(record["offset"]) + 1 for record in answer.records), default=start)
+    if answer.position is not None and not least <= int(answer.position) <= max(least, end):
+        where = f"{least} to {end}" if least < end else least
+        return Wrong(f"the position is {answer.position}; expected {where}", "loses")
+    for name, value in (("high watermark", answer.high_watermark), ("last stable offset", answer.last_stable_offset)):
+        if value is not None and int(value) != end:
+            return Wrong(f"the {name} is {value}; expected {end}", "loses")
     return None
 
 

@@ -31,7 +31,7 @@ from kfuzz.messages import primitives
 from kfuzz.messages.catalogues import newest, valid_versions
 from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
-from kfuzz.records.read.topic import Topic
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
 __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
@@ -147,18 +147,26 @@ def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str
 
 
 def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The requests of a producer that repeats a batch after each error: all records in one batch."""
-    numbered = [{**record, "offset": str(offset)} for offset, record in enumerate(request["records"])]
-    transactional = "transactional_id" in request
-    batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}
-    if transactional or request["idempotent"]:
-        batch |= {"transactional": transactional, "producer_id": "1", "producer_epoch": 0, "base_sequence": 0}
-    answer = _written(lambda: records.encode(records.from_json([batch])))
-    if answer["outcome"] != "accepted":
-        return answer
-    sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
+    """The requests of a producer that repeats a batch after each error: all records of a send in one batch."""
+    given = [{"timestamp": str(DEFAULT_TOPIC.now), "key": None, **record} for record in request["records"]]
     errors = [ERROR_CODES[name] for name in request.get("errors", ())]
-    return {"outcome": "accepted", "produced": [{**sent, "error": error} for error in (*errors, 0)]}
+    transactional, sequence = "transactional_id" in request, 0
+    named = {"transactional": transactional, "producer_id": "1", "producer_epoch": 0}
+    produced: list[dict[str, Any]] = []
+    for count in request.get("sends", [len(given)]):
+        numbered = [{**one, "offset": str(n)} for n, one in enumerate(given[sequence : sequence + count])]
+        batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}
+        if transactional or request["idempotent"]:
+            batch |= named | {"base_sequence": sequence}
+        answer = _encode({"batches": [batch]})
+        if answer["outcome"] != "accepted":
+            return answer
+        sequence, error = sequence + count, -1
+        while error:
+            error = errors.pop(0) if errors else 0
+            sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
+            produced.append({**sent, "error": error})
+    return {"outcome": "accepted", "produced": produced}
 
 
 def _written(write: Callable[[], bytes]) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
+from kfuzz.broker_errors import AFTER_APPEND
 from kfuzz.conformance.judge.differing import Wrong, because, records_differ
 from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
-from kfuzz.vectors.kinds import MAY_REFUSE
+from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS
 from kfuzz.vectors.model import Vector
 
 __all__ = ["GAVE_UP", "wrong_sending"]
@@ -24,6 +25,8 @@ GAVE_UP: Final = "gave up after an error that a producer should survive"
 IN_EACH_BATCH: Final = frozenset({"RB-PRODUCER-1"})
 # Shorter payloads may not get smaller by compression.
 COMPRESSED_FROM_BYTES: Final = 1024
+# A clock of today, in milliseconds: the years 2020 to 2099.
+CLOCK: Final = range(1_577_836_800_000, 4_102_444_800_000)
 
 
 class _Arrival(NamedTuple):
@@ -39,10 +42,15 @@ class _Arrival(NamedTuple):
 def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answer: Answer) -> Wrong | None:
     """The fault of a producer that was ``given`` these records of the vector; None if there is none."""
     options, may_refuse = vector.options, MAY_REFUSE in vector.options
-    if answer.outcome == "rejected" and may_refuse:
-        return None
-    if answer.outcome == "rejected":
+    failed = (answer.sends or []).count("rejected")
+    asked_for = sum(error != "NONE" for error in options.get("errors", ()))
+    if answer.outcome == "rejected" or failed > asked_for:
+        is_refused = sum(bool(one.error) for one in answer.produced or ()) > asked_for
+        if may_refuse and not (SENDS in options and is_refused):
+            return None
         text = GAVE_UP if options.get("errors") else "refused to send valid records"
+        if SENDS in options:
+            text = "could not send at the same time" if AT_ONCE in options else "could not send after a failure"
         return Wrong(text + because(answer.error), "refuses")
     arrivals: list[_Arrival] = []
     for number, sent in enumerate(answer.produced or ()):
@@ -52,12 +60,14 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
         left = len(sent.data) - reading.consumed
         arrivals.append(_Arrival(sent, reading.batches[0], reading.findings, left))
     accepted = [one for one in arrivals if not one.sent.error]
+    # Sequences of a batch that the broker has refused are free again if the producer gives it up.
+    sequenced = [one for one in arrivals if not failed or not one.sent.error or one.sent.error in AFTER_APPEND]
     return next(
         (
             wrong
             for wrong in (
-                _wrong_producer(arrivals, options),
-                _wrong_records(given, accepted, options, shows),
+                _wrong_producer(sequenced, options, has_gaps=bool(failed)),
+                _wrong_records(_acknowledged(given, options, answer), accepted, options, shows),
                 _wrong_request(arrivals, options),
                 _wrong_form(arrivals, IN_EACH_BATCH - set(vector.requirements)),
             )
@@ -67,14 +77,30 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
     )
 
 
+def _acknowledged(given: Sequence[Json], options: Json, answer: Answer) -> Sequence[Json]:
+    """The records without those of sends that the producer has reported as failed."""
+    counts = options.get(SENDS, ())
+    if not answer.sends or len(answer.sends) != len(counts):
+        return given
+    said = [one for one, count in zip(answer.sends, counts, strict=True) for _ in range(count)]
+    return [record for record, one in zip(given, said, strict=True) if one == "accepted"]
+
+
 def _wrong_records(
     given: Sequence[Json], accepted: Sequence[_Arrival], options: Json, shows: Handshake
 ) -> Wrong | None:
     """Whether the broker has accepted exactly the given records, in their order."""
     arrived = [record for batch in records.to_json([one.batch for one in accepted]) for record in batch["records"]]
     wanted: Sequence[Json] = given
-    if options.get("errors") and not _is_idempotent(options) and len(arrived) == len(given):
-        # Several requests may be in flight, so a batch that is sent again may come after later ones.
+    if "timestamp" in options.get(LEFT_OUT, ()):
+        for number, record in enumerate(arrived):
+            if int(record["timestamp"]) not in CLOCK:
+                what = f"records[{number}].timestamp was left out, and is not the producer's clock"
+                return Wrong(f"sent other contents: {what}", "loses")
+        arrived, wanted = ([{**one, "timestamp": "0"} for one in ones] for ones in (arrived, wanted))
+    # Several requests may be in flight, so a batch that is sent again may come after later ones.
+    is_overtaken = options.get("errors") and not _is_idempotent(options)
+    if (is_overtaken or AT_ONCE in options) and len(arrived) == len(given):
         arrived, wanted = _by_contents(arrived), _by_contents(given)
     if wrong := records_differ(_numbered(wanted), _numbered(arrived), "", shows):
         return Wrong(f"sent other contents: {wrong}", "loses")
@@ -94,8 +120,11 @@ def _is_idempotent(options: Json) -> bool:
     return bool(options["idempotent"] or "transactional_id" in options)
 
 
-def _wrong_producer(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
-    """Whether producer ids, sequences and the transactional flag are as the producer's settings say."""
+def _wrong_producer(arrivals: Sequence[_Arrival], options: Json, *, has_gaps: bool) -> Wrong | None:
+    """Whether producer ids, sequences and the transactional flag are as the producer's settings say.
+
+    ``has_gaps``: some are left out, so only the broker knows whether a sequence is the next one.
+    """
     is_transactional = "transactional_id" in options
     state, seen = ProducerState(), dict[tuple[int, int, int], Any]()
     for number, (sent, batch, *_) in enumerate(arrivals):
@@ -114,7 +143,7 @@ def _wrong_producer(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None
             if (batch.producer_id, batch.producer_epoch, 0) not in seen:
                 return Wrong(f"{place} begins with the sequence {batch.base_sequence}; expected 0", "loses")
             append = state.append(batch, path=place)
-            if append.outcome == "rejected":
+            if append.outcome == "rejected" and not has_gaps:
                 return Wrong(f"{place} is refused by a broker with {append.error}: {append.finding}", "loses")
             if append.outcome == "duplicate":
                 return Wrong(f"{place} repeats a batch that the broker has accepted", "differs")

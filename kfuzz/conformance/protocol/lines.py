@@ -93,7 +93,7 @@ OPERATIONS: Final = (
     PRODUCE,
 )
 # A producer may be able to do this besides sending records.
-PRODUCES: Final = ("idempotent", "transactions")
+PRODUCES: Final = ("idempotent", "transactions", "sends")
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -133,14 +133,19 @@ Hex = Annotated[str, HEX]
 Octets = Annotated["str | dict[str, Any] | None", OCTETS]
 
 
-class RecordJson(TypedDict):
-    """A record in JSON."""
-
+class _Record(TypedDict):
     offset: IntegerText
     timestamp: Annotated[str | None, optional(_INTEGER_TEXT)]
     key: Octets
     value: Octets
     headers: Annotated[list[Any], HEADERS]
+
+
+class RecordJson(_Record, total=False):
+    """A record in JSON."""
+
+    # Any text: an unknown type is a wrong reading, not a protocol error.
+    timestamp_type: Annotated[str, TEXT]
 
 
 RECORDS: Final = ListOf(object_of(RecordJson), "give a list of records")
@@ -281,8 +286,13 @@ class Answer:
     steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
     next_offset: Annotated[str | None, _INTEGER_TEXT] = None
     last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
+    # A consumer tells them at the end: the offset of the record that its user gets next, and the end of the log.
+    position: Annotated[str | None, _INTEGER_TEXT] = None
+    high_watermark: Annotated[str | None, _INTEGER_TEXT] = None
     # In the order in which it arrived at the broker.
     produced: Annotated[tuple[Produced, ...] | None, PRODUCED] = None
+    # Whether each of several sends was acknowledged.
+    sends: Annotated[list[str] | None, ListOf(choice("accepted", "rejected"))] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -400,13 +410,16 @@ class EncodePrimitive(_Request):
     value: Annotated[Any, VALUE]
 
 
-class GivenRecordJson(TypedDict):
-    """A record in JSON as a program gives it to a producer: without an offset."""
+class _GivenRecord(TypedDict):
+    value: Octets
+    headers: Annotated[list[Any], HEADERS]
+
+
+class GivenRecordJson(_GivenRecord, total=False):
+    """A record in JSON as a program gives it to a producer: without an offset. It may leave out more."""
 
     timestamp: IntegerText
     key: Octets
-    value: Octets
-    headers: Annotated[list[Any], HEADERS]
 
 
 class _ProduceRecords(_Request):
@@ -421,6 +434,9 @@ class ProduceRecords(_ProduceRecords, total=False):
 
     transactional_id: Annotated[str, TEXT]
     errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
+    # How many records each send has. With ``at_once``, no send waits for the one before.
+    sends: Annotated[list[int], ListOf(_SIZE)]
+    at_once: Annotated[bool, BOOLEAN]
 
 
 REQUESTS: Final[Mapping[str, Object]] = {

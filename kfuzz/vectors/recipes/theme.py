@@ -241,12 +241,17 @@ class Theme:
         idempotent: bool = False,
         transactional_id: str | None = None,
         errors: Sequence[str] = (),
+        sends: Sequence[int] = (),
+        at_once: bool = False,
+        left_out: Sequence[str] = (),
         may_refuse: bool = False,
         bomb: str | None = None,
     ) -> None:
         """A vector of kind ``produce``: a producer with these options must send the records of ``raw``.
 
-        ``errors``: the errors in the broker's first answers. ``may_refuse``: the producer may also refuse the records.
+        ``errors``: the errors in the broker's first answers. ``sends``: how many records each send has, where there are
+        several; with ``at_once``, no send waits for the one before. ``left_out``: the fields of records that the
+        producer's user leaves out. ``may_refuse``: the producer may also refuse the records.
         ``bomb``: the name of the recipe of ``raw``, if the records are too large for a file.
         """
         batches = contents_digest(raw.batches) if bomb else list(raw.batches)
@@ -264,6 +269,9 @@ class Theme:
         }
         document |= {"transactional_id": transactional_id} if transactional_id is not None else {}
         document |= {"errors": list(errors)} if errors else {}
+        document |= {"sends": list(sends)} if sends else {}
+        document |= {"at_once": True} if at_once else {}
+        document |= {"left_out": list(left_out)} if left_out else {}
         document |= {"may_refuse": True} if may_refuse else {}
         self.recipes.append(Recipe(document, raw.data, raw.by_content, bomb))
 

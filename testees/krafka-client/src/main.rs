@@ -4,8 +4,10 @@ use kfuzz_testee::contents::Record as Given;
 use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
 use kfuzz_testee::{record_json, rejected, unsupported};
 use krafka::consumer::{ConsumerRecord, IsolationLevel};
+use krafka::producer::DeliveryHandle;
 use krafka::{Compression, Kafka, Record, Result};
 use serde_json::{json, Value};
+use std::future::Future;
 use std::io;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -20,7 +22,7 @@ const DELIVERY: Duration = Duration::from_secs(5);
 const LARGEST_REQUEST_BYTES: usize = 64 << 20;
 
 fn main() -> io::Result<()> {
-    let hello = json!({"produces": ["idempotent", "transactions"], "magic": [2]});
+    let hello = json!({"produces": ["idempotent", "transactions", "sends"], "magic": [2]});
     drive(("krafka", env!("LIBRARY_VERSION")), hello, Driver { runtime: Runtime::new()?, consumer: None })
 }
 
@@ -47,23 +49,20 @@ impl Client for Driver {
         }
     }
 
-    fn produce(&mut self, asked: Produce) -> Value {
-        let count = asked.records.len();
-        let records = asked.records.into_iter().map(|given| expressed(&asked.topic, given)).collect();
-        let records: Vec<Record> = match records {
-            Ok(records) => records,
-            Err(reason) => return unsupported(reason),
-        };
+    fn produce(&mut self, asked: Produce) -> std::result::Result<Vec<Value>, Value> {
+        let express = |given| expressed(&asked.topic, given);
+        let sends = asked.sends.into_iter().map(|records| records.into_iter().map(express).collect());
+        let sends = sends.collect::<std::result::Result<_, _>>().map_err(unsupported)?;
         let compression = match asked.compression.as_str() {
             "none" => Compression::None,
             "gzip" => Compression::Gzip,
             "snappy" => Compression::Snappy,
             "lz4" => Compression::Lz4,
             "zstd" => Compression::Zstd,
-            other => return unsupported(format!("the codec {other}")),
+            other => return Err(unsupported(format!("the codec {other}"))),
         };
-        let sent = send(asked.address, records, compression, asked.idempotent, asked.transactional_id);
-        self.runtime.block_on(sent).map_or_else(rejected, |()| json!({"sent": count}))
+        let how = (compression, asked.idempotent, asked.transactional_id);
+        self.runtime.block_on(send(asked.address, sends, asked.at_once, how)).map_err(rejected)
     }
 }
 
@@ -101,11 +100,10 @@ fn shown(record: &ConsumerRecord) -> Value {
 
 async fn send(
     address: String,
-    records: Vec<Record>,
-    compression: Compression,
-    idempotent: bool,
-    transactional_id: Option<String>,
-) -> Result<()> {
+    sends: Vec<Vec<Record>>,
+    at_once: bool,
+    (compression, idempotent, transactional_id): (Compression, bool, Option<String>),
+) -> Result<Vec<Value>> {
     let kafka = Kafka::builder(address).connect_timeout(REQUEST).request_timeout(REQUEST).connect().await?;
     let builder = kafka
         .producer()
@@ -116,27 +114,59 @@ async fn send(
         .max_request_size(LARGEST_REQUEST_BYTES)
         .buffer_memory(LARGEST_REQUEST_BYTES)
         .batch_size(LARGEST_REQUEST_BYTES);
-    let mut sent = Vec::new();
     if let Some(id) = transactional_id {
         let producer = builder.build_transactional(id).await?;
         producer.begin()?;
-        for record in records {
-            sent.push(producer.enqueue(record).await?);
+        let results = send_all(sends, at_once, |record| producer.enqueue(record)).await;
+        if results.iter().all(|one| one.get("outcome").is_none()) {
+            producer.commit().await?;
+            producer.close().await?;
         }
-        for one in sent {
-            one.await.map(drop)?;
-        }
-        producer.commit().await?;
-        return producer.close().await;
+        return Ok(results);
     }
     let producer = builder.build().await?;
-    for record in records {
-        sent.push(producer.enqueue(record).await?);
+    let results = send_all(sends, at_once, |record| producer.enqueue(record)).await;
+    if results.iter().all(|one| one.get("outcome").is_none()) {
+        producer.close().await?;
     }
-    for one in sent {
-        one.await.map(drop)?;
+    Ok(results)
+}
+
+/// The result of each send.
+async fn send_all<F>(sends: Vec<Vec<Record>>, at_once: bool, enqueue: impl Fn(Record) -> F) -> Vec<Value>
+where
+    F: Future<Output = Result<DeliveryHandle>>,
+{
+    let (mut started, mut results) = (Vec::new(), Vec::new());
+    for records in sends {
+        let mut queued = Vec::new();
+        for record in records {
+            queued.push(enqueue(record).await);
+        }
+        if at_once {
+            started.push(queued);
+        } else {
+            results.push(sent(queued).await);
+        }
     }
-    producer.close().await
+    for queued in started {
+        results.push(sent(queued).await);
+    }
+    results
+}
+
+async fn sent(queued: Vec<Result<DeliveryHandle>>) -> Value {
+    let count = queued.len();
+    for one in queued {
+        let acknowledged = match one {
+            Ok(handle) => handle.await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = acknowledged {
+            return rejected(error);
+        }
+    }
+    json!({"sent": count})
 }
 
 /// The record in the library's own type, or what this type cannot express.

@@ -2,6 +2,7 @@
 //!
 //! The library reads magic 2 only. It always asks for committed records, has no groups, and produces without ids.
 
+use futures::future::join_all;
 use futures::StreamExt;
 use kfuzz_testee::contents::Record as Given;
 use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
@@ -25,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 fn main() -> io::Result<()> {
     let hello = json!({
-        "produces": [], "magic": [2], "headers": "map",
+        "produces": ["sends"], "magic": [2], "headers": "map",
         "timestamps": {
             "low": DateTime::<Utc>::MIN_UTC.timestamp_millis().to_string(),
             "high": DateTime::<Utc>::MAX_UTC.timestamp_millis().to_string(),
@@ -56,24 +57,33 @@ impl Client for Driver {
         }
     }
 
-    fn produce(&mut self, asked: Produce) -> Value {
-        let records: Vec<Record> = match asked.records.into_iter().map(expressed).collect() {
-            Ok(records) => records,
-            Err(reason) => return unsupported(reason),
-        };
+    fn produce(&mut self, asked: Produce) -> Result<Vec<Value>, Value> {
+        let sends = asked.sends.into_iter().map(|records| records.into_iter().map(expressed).collect());
+        let sends: Vec<Vec<Record>> = sends.collect::<Result<_, _>>().map_err(unsupported)?;
         let compression = match asked.compression.as_str() {
             "none" => Compression::NoCompression,
             "gzip" => Compression::Gzip,
             "snappy" => Compression::Snappy,
             "lz4" => Compression::Lz4,
             "zstd" => Compression::Zstd,
-            other => return unsupported(format!("the codec {other}")),
+            other => return Err(unsupported(format!("the codec {other}"))),
         };
-        let sent = self.runtime.block_on(async {
-            let partition = partition_of(asked.address, asked.topic).await?;
-            partition.produce(records, compression).await
-        });
-        sent.map_or_else(rejected, |offsets| json!({"sent": offsets.len()}))
+        self.runtime.block_on(async {
+            let partition = partition_of(asked.address, asked.topic).await.map_err(rejected)?;
+            let send = |records| async {
+                let sent = partition.produce(records, compression).await;
+                sent.map_or_else(rejected, |offsets| json!({"sent": offsets.len()}))
+            };
+            let started = sends.into_iter().map(send);
+            if asked.at_once {
+                return Ok(join_all(started).await);
+            }
+            let mut results = Vec::new();
+            for one in started {
+                results.push(one.await);
+            }
+            Ok(results)
+        })
     }
 }
 

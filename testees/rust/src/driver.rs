@@ -36,14 +36,16 @@ pub struct Open {
     pub offset: i64,
 }
 
-/// Records to send to partition 0 of a topic. Their offsets are 0.
+/// Records to send to partition 0 of a topic: those of each send. Their offsets are 0.
 pub struct Produce {
     pub address: String,
     pub topic: String,
     pub compression: String,
     pub idempotent: bool,
     pub transactional_id: Option<String>,
-    pub records: Vec<Record>,
+    pub sends: Vec<Vec<Record>>,
+    /// Whether no send waits for the one before.
+    pub at_once: bool,
 }
 
 pub trait Client {
@@ -53,8 +55,8 @@ pub trait Client {
     /// Closes the consumer, as its users do. Its inbox takes nothing more.
     fn close(&mut self);
 
-    /// Sends the records; `{"sent": 3}` when all are acknowledged, or an outcome.
-    fn produce(&mut self, asked: Produce) -> Value;
+    /// Sends the records. For each send, `{}` when all are acknowledged, or an outcome. An outcome for all is one value.
+    fn produce(&mut self, asked: Produce) -> Result<Vec<Value>, Value>;
 }
 
 /// Answers lines until the input ends. `library` is the crate's name and version, which name its folder of sources.
@@ -91,7 +93,13 @@ fn done(request: &Request, client: &mut impl Client, given: &mut Given) -> Resul
             client.close();
             Ok(json!({}))
         }
-        "produce" => Ok(client.produce(produced(request)?)),
+        "produce" => {
+            let mut sent = match client.produce(produced(request)?) {
+                Ok(sent) => sent,
+                Err(outcome) => return Ok(outcome),
+            };
+            Ok(if request.contains_key("sends") { json!({"sends": sent}) } else { sent.remove(0) })
+        }
         other => Err(BadRequest(format!("do {other}"))),
     }
 }
@@ -132,13 +140,22 @@ fn opened(request: &Request) -> Result<Open, BadRequest> {
 }
 
 fn produced(request: &Request) -> Result<Produce, BadRequest> {
+    let mut records = contents::records(request)?;
+    let counts = request.get("sends").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![json!(records.len())]);
+    let mut sends = Vec::new();
+    for count in counts {
+        let count = count.as_u64().filter(|count| *count <= records.len() as u64);
+        let count = count.ok_or_else(|| BadRequest("sends must be numbers of records".into()))?;
+        sends.push(records.drain(..count as usize).collect());
+    }
     Ok(Produce {
         address: text(request, "address")?.into(),
         topic: text(request, "topic")?.into(),
         compression: text(request, "compression")?.into(),
         idempotent: request.get("idempotent").and_then(Value::as_bool).unwrap_or(false),
         transactional_id: request.get("transactional_id").and_then(Value::as_str).map(String::from),
-        records: contents::records(request)?,
+        at_once: request.get("at_once").and_then(Value::as_bool).unwrap_or(false),
+        sends,
     })
 }
 

@@ -31,6 +31,8 @@ def theme() -> Theme:
         whole = body(definition.name)
         if whole.version in definition.flexible_versions:
             _unknown_at_the_end(made, whole)
+    # The first request of a connection, in the version that many clients have as their newest.
+    _unknown_at_the_end(made, body("ApiVersionsRequest", 3))
     for name in ("ApiVersionsRequest", "MetadataRequest", "SaslAuthenticateResponse", "HeartbeatRequest"):
         _of_root(made, body(name), bomb)
     _known(made)

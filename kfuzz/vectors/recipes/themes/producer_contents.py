@@ -30,6 +30,20 @@ def theme() -> Theme:
         batch_of([Record()]),
         requirements=["PRO-MAGIC-1", "RB-PRODUCER-1"],
     )
+    made.produce(
+        "no-timestamp",
+        "the record has no timestamp, so the producer gives it that of its clock",
+        batch_of([Record()]),
+        requirements=["RB-TIMESTAMP-4"],
+        left_out=["timestamp"],
+    )
+    made.produce(
+        "no-key",
+        "the record has no key, which is sent as null",
+        batch_of([Record(key=None)]),
+        requirements=["RB-RECORD-3"],
+        left_out=["key"],
+    )
     _nulls(made)
     _headers(made)
     _timestamps(made)

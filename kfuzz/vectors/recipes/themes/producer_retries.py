@@ -40,6 +40,7 @@ def theme() -> Theme:
     _errors(made)
     _idempotent(made)
     _transactional(made)
+    _sends(made)
     return made
 
 
@@ -161,4 +162,47 @@ def _transactional(made: Theme) -> None:
         requirements=[*requirements, "SEQ-ORDER-1"],
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER"],
+    )
+
+
+def _sends(made: Theme) -> None:
+    # A bad record is no fault of the next one: Kafka's producer fails its batch, and goes on. An idempotent one begins
+    # with a new epoch, so that no sequence is missing. It may also take no more, because Kafka's documentation
+    # recommends to close it then.
+    once: dict[str, Any] = {"sends": [1, 1, 2], "errors": ["NONE", "INVALID_RECORD"]}
+    four = of_records(4)
+    made.produce(
+        "after-a-failure",
+        "the broker refuses the second of three sends, and takes the third",
+        four,
+        requirements=["MSG-ERRORS-1"],
+        **once,
+    )
+    made.produce(
+        "idempotent-after-a-failure",
+        "after the second of three sends has failed, the third has the right sequence",
+        four,
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        idempotent=True,
+        may_refuse=True,
+        **once,
+    )
+    made.produce(
+        "idempotent-after-an-unknown-error",
+        "the second of three sends fails, but its records are in the log; the third has other sequences",
+        four,
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        idempotent=True,
+        may_refuse=True,
+        sends=[1, 1, 2],
+        errors=["NONE", "UNKNOWN_SERVER_ERROR"],
+    )
+    made.produce(
+        "idempotent-at-once",
+        "three sends at the same time have sequences that do not overlap",
+        of_records(6),
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        idempotent=True,
+        sends=[1, 2, 3],
+        at_once=True,
     )

@@ -49,6 +49,11 @@ public final class Drive {
     private static final String DELIVERY_TIMEOUT_MS = "delivery.timeout.ms";
     private static final int LARGEST_REQUEST_BYTES = 64 * 1024 * 1024;
     private static final ObjectMapper MAPPER = new ObjectMapper();
+    private static final Map<TimestampType, String> TIMESTAMP_TYPES =
+            Map.of(
+                    TimestampType.NO_TIMESTAMP_TYPE, "none",
+                    TimestampType.CREATE_TIME, "create",
+                    TimestampType.LOG_APPEND_TIME, "log-append");
     private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     private TopicPartition partition;
     private Consumer<byte[], byte[]> consumer;
@@ -62,7 +67,7 @@ public final class Drive {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Drive drive = new Drive();
         ObjectNode hello = MAPPER.createObjectNode().put("version", version());
-        hello.putArray("produces").add("idempotent").add("transactions");
+        hello.putArray("produces").add("idempotent").add("transactions").add("sends");
         out.println(hello);
         out.flush();
         String line = in.readLine();
@@ -134,6 +139,7 @@ public final class Drive {
                 write(record, out);
             }
             out.writeEndArray();
+            out.writeStringField("position", String.valueOf(consumer.position(partition)));
         } catch (KafkaException error) {
             allocated(before, out);
             if (String.valueOf(error.getMessage()).startsWith("Failed to make progress")) {
@@ -161,6 +167,7 @@ public final class Drive {
                 record.timestampType() == TimestampType.NO_TIMESTAMP_TYPE
                         && record.timestamp() == ConsumerRecord.NO_TIMESTAMP;
         out.writeStringField("timestamp", isTimeless ? null : String.valueOf(record.timestamp()));
+        out.writeStringField("timestamp_type", TIMESTAMP_TYPES.get(record.timestampType()));
         out.writeStringField("key", hex(record.key()));
         if (record.value() != null && record.value().length > LARGEST_HEX_VALUE_BYTES) {
             out.writeObjectFieldStart("value");
@@ -218,27 +225,81 @@ public final class Drive {
                 producer.initTransactions();
                 producer.beginTransaction();
             }
-            List<Future<?>> sent = new ArrayList<>();
-            for (JsonNode record : line.get("records")) {
-                sent.add(producer.send(record(line.get("topic").asText(), record)));
-            }
-            producer.flush();
-            for (Future<?> one : sent) {
-                one.get();
+            if (line.has("sends")) {
+                sendAll(producer, line, out);
+            } else {
+                wait(producer, started(producer, line, 0, line.get("records").size()));
             }
             if (transaction != null) {
                 producer.commitTransaction();
             }
-            out.writeNumberField("sent", sent.size());
-        } catch (ExecutionException | KafkaException error) {
-            failed("rejected", told(error), out);
-        } catch (IllegalArgumentException error) {
-            // This is how it says that it does not take such a value.
-            failed("rejected", error.toString(), out);
-        } catch (RuntimeException | Error error) {
-            fault(error, out);
-        } catch (InterruptedException error) {
-            throw new AssertionError(error);
+            if (!line.has("sends")) {
+                out.writeNumberField("sent", line.get("records").size());
+            }
+        } catch (Exception | Error error) {
+            refused(error, out);
+        }
+    }
+
+    private static void sendAll(Producer<byte[], byte[]> producer, JsonNode line, JsonGenerator out)
+            throws IOException {
+        boolean isAtOnce = line.path("at_once").asBoolean();
+        List<List<Future<?>>> all = new ArrayList<>();
+        List<Throwable> errors = new ArrayList<>();
+        int from = 0;
+        for (JsonNode count : line.get("sends")) {
+            int first = from;
+            from += count.asInt();
+            if (isAtOnce) {
+                all.add(started(producer, line, first, count.asInt()));
+            } else {
+                errors.add(error(() -> wait(producer, started(producer, line, first, count.asInt()))));
+            }
+        }
+        for (List<Future<?>> sent : all) {
+            errors.add(error(() -> wait(producer, sent)));
+        }
+        out.writeArrayFieldStart("sends");
+        for (Throwable error : errors) {
+            out.writeStartObject();
+            if (error != null) {
+                refused(error, out);
+            }
+            out.writeEndObject();
+        }
+        out.writeEndArray();
+    }
+
+    private interface Send {
+        void run() throws ExecutionException;
+    }
+
+    /** What a send throws; null if all of its records are acknowledged. */
+    private static Throwable error(Send send) {
+        try {
+            send.run();
+            return null;
+        } catch (Exception | Error error) {
+            return error;
+        }
+    }
+
+    private static List<Future<?>> started(Producer<byte[], byte[]> producer, JsonNode line, int from, int count) {
+        List<Future<?>> sent = new ArrayList<>();
+        for (int number = from; number < from + count; number++) {
+            sent.add(producer.send(record(line.get("topic").asText(), line.get("records").get(number))));
+        }
+        return sent;
+    }
+
+    private static void wait(Producer<byte[], byte[]> producer, List<Future<?>> sent) throws ExecutionException {
+        producer.flush();
+        for (Future<?> one : sent) {
+            try {
+                one.get();
+            } catch (InterruptedException error) {
+                throw new AssertionError(error);
+            }
         }
     }
 
@@ -252,16 +313,27 @@ public final class Drive {
                 topic,
                 0,
                 timestamp == null || timestamp.isNull() ? null : timestamp.asLong(),
-                bytes(record.get("key")),
+                bytes(record.path("key")),
                 bytes(record.get("value")),
                 headers);
     }
 
     private static byte[] bytes(JsonNode text) {
-        return text.isNull() ? null : HexFormat.of().parseHex(text.textValue());
+        return text.isNull() || text.isMissingNode() ? null : HexFormat.of().parseHex(text.textValue());
     }
 
     // --- failures
+
+    private static void refused(Throwable error, JsonGenerator out) throws IOException {
+        if (error instanceof ExecutionException || error instanceof KafkaException) {
+            failed("rejected", told(error), out);
+        } else if (error instanceof IllegalArgumentException) {
+            // This is how it says that it does not take such a value.
+            failed("rejected", error.toString(), out);
+        } else {
+            fault(error, out);
+        }
+    }
 
     private static void failed(String outcome, String error, JsonGenerator out) throws IOException {
         out.writeStringField("outcome", outcome);
