@@ -59,7 +59,14 @@ KINDS: Final = {
     kind.name: kind
     for kind in (
         Kind("records", ROLES, "batches", (TOPIC,), "records", True),
-        Kind("stream", ROLES, None, ("isolation", "aborted", "fetch_offset", "transaction_version"), "records", True),
+        Kind(
+            "stream",
+            ROLES,
+            None,
+            ("isolation", "aborted", "fetch_offset", "transaction_version", "broker", "fetches_at_end"),
+            "records",
+            True,
+        ),
         Kind("message", (READER,), "message", ("message", "version"), "messages", False),
         Kind("primitive", (READER,), "value", ("primitive",), "messages", False),
         # The bytes are a batch that holds the records to send, and that a broker accepts.
@@ -67,7 +74,7 @@ KINDS: Final = {
             PRODUCE_KIND,
             ("broker",),
             "batches",
-            ("compression", "idempotent", "transactional_id", "errors", MAY_REFUSE),
+            ("compression", "idempotent", "transactional_id", "errors", "broker", MAY_REFUSE),
             "records",
             True,
         ),
