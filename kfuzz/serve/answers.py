@@ -40,7 +40,6 @@ CLUSTER_ID: Final = "kfuzz"
 API_VERSIONS: Final = "ApiVersions"
 # The versions of ApiVersions that an older broker offers.
 FALLBACK: Final = {API_VERSIONS: Versions(0, 3)}
-THROTTLED: Final = ("Produce", "Fetch")
 APIS: Final = (
     "Produce",
     "Fetch",
@@ -123,11 +122,13 @@ class Broker:
         if api is None:
             raise Refused(NOT_OFFERED, f"the API with the number {key} is not offered")
         self.report.requests[api] += 1
-        if version not in self.versions[api] and api != API_VERSIONS:
+        if version not in self.offered(api) and api != API_VERSIONS:
+            if version in self.versions[api]:
+                self.cluster.not_offered = self.cluster.not_offered or f"version {version} of {api}"
             raise Refused(NOT_OFFERED, f"version {version} of {api} is not offered")
         if api == API_VERSIONS and self._is_unsupported(version, caller):
             # The client does not know yet what this broker has, so it gets the one version that all clients read.
-            offered = FALLBACK if self.cluster.api_versions_fallback else {api: self.versions[api]}
+            offered = FALLBACK if self.cluster.api_versions_fallback else {api: self.offered(api)}
             values = {"errorCode": ERROR_CODES["UNSUPPORTED_VERSION"], "apiKeys": _keys(offered)}
             return Answered(_framed(api, 0, number, values))
         answer, wait_ms = self._handlers[api](self._read(api, version, frame, caller))
@@ -140,15 +141,19 @@ class Broker:
 
                 return Answered(None, later=later)
             answer = held.values
-        mute_ms = self.cluster.throttle_ms if api in THROTTLED else 0
-        if answer is not None and mute_ms:
-            answer["throttleTimeMs"] = mute_ms
-        return Answered(None if answer is None else _framed(api, version, number, answer), wait_ms, mute_ms)
+        if answer is None:
+            return Answered(None, wait_ms)
+        return Answered(_framed(api, version, number, answer), wait_ms, answer.get("throttleTimeMs", 0))
+
+    def offered(self, api: str) -> Versions:
+        """The versions of an API that a client may use."""
+        both = self.versions[api]
+        return Versions(both.lowest, min(both.highest, self.cluster.versions.get(api, both.highest)))
 
     def _is_unsupported(self, version: int, caller: Caller) -> bool:
         """Whether a version of ApiVersions is too new. A client that only has older ones falls back once, too."""
         if not self.cluster.api_versions_fallback:
-            return version not in self.versions[API_VERSIONS]
+            return version not in self.offered(API_VERSIONS)
         had_fallen_back, caller.has_fallen_back = caller.has_fallen_back, True
         return version > FALLBACK[API_VERSIONS].highest or (version > 0 and not had_fallen_back)
 
@@ -174,7 +179,8 @@ class Broker:
     # -- what a client must know before it reads or writes
 
     def ApiVersions(self, asked: Asked) -> tuple[Values, int]:
-        return {"apiKeys": _keys(self.versions | (FALLBACK if self.cluster.api_versions_fallback else {}))}, 0
+        offered = {api: self.offered(api) for api in APIS}
+        return {"apiKeys": _keys(offered | (FALLBACK if self.cluster.api_versions_fallback else {}))}, 0
 
     def Metadata(self, asked: Asked) -> tuple[Values, int]:
         named = asked.values["topics"]

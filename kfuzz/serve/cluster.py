@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import KfuzzError
@@ -80,6 +81,8 @@ class Caller:
     node_id: int = FIRST_NODE
     # Whether it was told that its version of ApiVersions is not supported.
     has_fallen_back: bool = False
+    # The partitions that it has fetched.
+    fetched: WeakSet[Partition] = field(default_factory=WeakSet)
 
 
 class Asked(NamedTuple):
@@ -148,8 +151,16 @@ class Cluster:
     api_versions_fallback: bool = False
     # Open fetch sessions (KIP-227).
     fetch_sessions: bool = False
-    # Answers to Fetch and Produce say that the client is throttled for so long.
+    # Answers to Produce, and those to Fetch without records, say that the client is throttled for so long.
     throttle_ms: int = 0
+    # The highest versions that are offered, of APIs that have newer ones.
+    versions: dict[str, int] = field(default_factory=dict)
+    # The first request in a version above these.
+    not_offered: str = ""
+    # The next broker that is to lose an answer ends.
+    ends: bool = False
+    # Closes what the broker with this number listens to and all of its connections.
+    close: Callable[[int], None] = lambda node: None
 
     def places(self, caller: Caller) -> Mapping[int, int]:
         """The port of each broker, by its number."""
@@ -161,11 +172,21 @@ class Cluster:
 
     def coordinator(self, key: str) -> int:
         """The broker that coordinates a group or a transactional id."""
-        return self.coordinators.get(key, FIRST_NODE)
+        node = self.coordinators.get(key, FIRST_NODE)
+        return node if node in self.ports else min(self.ports, default=FIRST_NODE)
 
     def is_elsewhere(self, asked: Asked, key: str) -> bool:
         """Whether another broker than the one that was asked coordinates this group or transactional id."""
         return self.coordinator(key) != asked.caller.node_id
+
+    def end(self, node: int) -> None:
+        """End a broker for good, but not the last one. The first of the others leads and coordinates in its place."""
+        if len(self.ports) > 1:
+            del self.ports[node]
+            for partition in (one for topic in self.topics for one in topic.partitions if one.leader == node):
+                partition.move(min(self.ports))
+            self.ends = False
+            self.close(node)
 
     def name_of(self, asked: Values) -> str:
         """The name of the topic that a part of a request is about, by name or by id; "" if there is none."""

@@ -11,6 +11,7 @@ from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.forms import BOOLEAN, TEXT, Form, ListOf, Object, Wrong, choice, integer
 from kfuzz.kafka import INT32_MAX, INT64_MAX
+from kfuzz.serve.answers import APIS, released
 from kfuzz.serve.cluster import NODES_MAX, Cluster, Values, remember
 from kfuzz.serve.topics import PARTITIONS_MAX, GivenPartition, Partition
 from kfuzz.serve.written import WrittenPartition
@@ -57,8 +58,16 @@ ABORTED: Final = Object(
 )
 PARTITION: Final = integer(0, PARTITIONS_MAX - 1)
 NODE: Final = integer(1, NODES_MAX)
+# The highest versions of APIs. Any may be missing.
+HIGHEST: Final = Object({api: integer(released(api).lowest, released(api).highest) for api in APIS})
 BEHAVIOUR: Final = Object(
-    {"api_versions_fallback": BOOLEAN, "fetch_sessions": BOOLEAN, "throttle_ms": integer(0, THROTTLE_MS_MAX)}
+    {
+        "api_versions_fallback": BOOLEAN,
+        "fetch_sessions": BOOLEAN,
+        "throttle_ms": integer(0, THROTTLE_MS_MAX),
+        "versions": HIGHEST,
+        "ends": BOOLEAN,
+    }
 )
 # Fields that make a partition, and fields that change one that is there.
 CONTENTS: Final = ("hex", "steps", "produce")
@@ -123,7 +132,12 @@ def _topic(cluster: Cluster, asked: Values) -> Values:
     partition.cut_bytes = asked.get("cut_bytes", partition.cut_bytes)
     if contents:
         return {"topic": name, "next_offset": str(partition.end)}
-    answer = {"topic": name, "fetch_offset": str(partition.fetch_offset), "times": partition.times}
+    answer = {
+        "topic": name,
+        "fetch_offset": str(partition.fetch_offset),
+        "times": partition.times,
+        "connections": partition.connections,
+    }
     if isinstance(partition, WrittenPartition):
         answer["produced"] = [one.json() for one in partition.produced]
     return answer
@@ -156,7 +170,8 @@ def _node(cluster: Cluster, node: int) -> int:
 def _behave(cluster: Cluster, asked: Values) -> Values:
     for name, value in asked["broker"].items():
         setattr(cluster, name, value)
-    return {"broker": {name: getattr(cluster, name) for name in BEHAVIOUR.keys}}
+    told = {"not_offered": cluster.not_offered} if cluster.not_offered else {}
+    return {"broker": {name: getattr(cluster, name) for name in BEHAVIOUR.keys}} | told
 
 
 def _made(asked: Values) -> Partition:

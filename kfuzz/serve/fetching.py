@@ -118,9 +118,11 @@ class Fetching:
             name, topic_id, _ = key
             one = responses.setdefault((name, topic_id), {"topic": name, "topicId": topic_id, "partitions": []})
             one["partitions"].append(answer)
-        # Like a broker, send an answer with records or an error at once.
-        wait_ms = 0 if given or failed else min(max(values["maxWaitMs"], 0), WAIT_MS_MAX)
-        return {"sessionId": session_id, "responses": list(responses.values())}, wait_ms
+        # Like a broker, send an answer with records or an error at once, and one without records if it throttles.
+        throttle_ms = 0 if given or failed else self.cluster.throttle_ms
+        wait_ms = 0 if given or failed or throttle_ms else min(max(values["maxWaitMs"], 0), WAIT_MS_MAX)
+        answer = {"throttleTimeMs": throttle_ms, "sessionId": session_id, "responses": list(responses.values())}
+        return answer, wait_ms
 
     def _session(self, values: Values, wanted: dict[Key, Values]) -> tuple[int, _Session | None, int]:
         """The fetch session of a request and its id, or 0 and None, and an error.
@@ -164,6 +166,9 @@ class Fetching:
         }
         if partition is None:
             return answer
+        if partition not in asked.caller.fetched:
+            asked.caller.fetched.add(partition)
+            partition.connections += 1
         diverging = None
         if partition.has_epochs and last_epoch >= 0:
             epoch, end = partition.end_of_epoch(last_epoch)

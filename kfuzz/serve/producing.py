@@ -78,9 +78,11 @@ class Producing:
                 partitions.append(answer)
             topics.append({"name": one["name"], "topicId": one["topicId"], "partitionResponses": partitions})
         # With acks 0 there is no answer, so a broker reports an error by closing the connection.
+        if lost and self.cluster.ends:
+            self.cluster.end(asked.caller.node_id)
         if lost or (failed and not acks):
             raise Refused(WRITES, "the answer is lost, as asked for" if lost else "this cannot be written here")
-        return {"responses": topics} if acks else None, 0
+        return {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms} if acks else None, 0
 
     def _written(self, asked: Asked, one: Values, given: Values) -> Values:
         transactional_id, acks, data = asked.values["transactionalId"], asked.values["acks"], given["records"] or b""

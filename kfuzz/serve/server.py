@@ -43,6 +43,7 @@ HELD_BYTES_MAX: Final = 256 << 20
 TOO_MANY: Final = "too many connections at a time"
 TOO_SLOW: Final = "requests that do not end, or answers that are not taken"
 TOO_MUCH: Final = "too many bytes on their way"
+ENDED: Final = "their broker has ended"
 
 Tell = Callable[[str], None]
 
@@ -80,11 +81,12 @@ class Server:
         self.broker = Broker(topics, fetch_versions=settings.fetch_versions)
         self.broker.cluster.fetch_sessions = settings.fetch_sessions
         self.broker.cluster.api_versions_fallback = settings.api_versions_fallback
+        self.broker.cluster.close = self._end
         self.settings = settings
         self.tell = tell
         self.host = settings.host
         self.port = settings.port
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[int, asyncio.Server] = {}
         self._open: set[_Connection] = set()
         self._held_bytes = 0
 
@@ -102,7 +104,7 @@ class Server:
                 # Connections inherit this. Without it, each answer waits 40 ms for the client to acknowledge its size.
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connected = partial(self._connected, node_id)
-                self._servers.append(await asyncio.start_server(connected, sock=listening))
+                self._servers[node_id] = await asyncio.start_server(connected, sock=listening)
                 self.broker.cluster.ports[node_id] = listening.getsockname()[1]
         except (OSError, OverflowError) as error:
             self._close()
@@ -113,7 +115,7 @@ class Server:
             raise UsageError(
                 f"port {self.port} of {self.host} cannot be opened: {why}; take another, or --port 0 for any free one"
             ) from None
-        self.host, self.port = self._servers[0].sockets[0].getsockname()[:2]
+        self.host, self.port = self._servers[1].sockets[0].getsockname()[:2]
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -122,15 +124,22 @@ class Server:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for server in self._servers:
+        for server in self._servers.values():
             await server.wait_closed()
         for kind, count in self.report.reasons.items():
             if count > 1:
                 self.tell(f"{counted(count - 1, 'more connection')} closed: {kind}")
 
     def _close(self) -> None:
-        for server in self._servers:
+        for server in self._servers.values():
             server.close()
+
+    def _end(self, node_id: int) -> None:
+        """Close what a broker listens to, and its connections but the one that is being answered."""
+        self._servers[node_id].close()
+        for one in list(self._open):
+            if one.node_id == node_id and one.task is not asyncio.current_task():
+                self._evict(one, Refused(ENDED, "as asked for"))
 
     async def _address(self) -> tuple[int, str]:
         """One address of the host. A name may have several, and each would get another free port."""
@@ -148,7 +157,7 @@ class Server:
         task: Any = asyncio.current_task()
         # A connection may be gone already.
         client = shown_address(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
-        one = _Connection(task)
+        one = _Connection(task, node_id)
         if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
             self._refuse(client, Refused(TOO_MANY, f"there are {CONNECTIONS_MAX} connections already"))
             writer.close()
@@ -239,8 +248,8 @@ class Server:
                 data = await later()
             self._hold(one, len(data or b""))
             if data is not None:
-                # In one piece: TCP may hold back a second one for 40 ms, until the client has confirmed the first. Not by
-                # writelines: in early releases of Python 3.12 and 3.13, drain does not wait for what that wrote
+                # In one piece: TCP may hold back a second one for 40 ms, until the client has confirmed the first.
+                # Not by writelines: in early releases of Python 3.12 and 3.13, drain does not wait for what that wrote
                 # (python/cpython#127655).
                 writer.write(SIZE.pack(len(data)) + data)
             del data
@@ -257,6 +266,7 @@ class _Connection:
     """A connection. ``since``: when it last did something. ``evicted``: why the server closes it before its time."""
 
     task: asyncio.Task[None]
+    node_id: int
     since: float = field(default_factory=time.monotonic)
     has_asked: bool = False
     held_bytes: int = 0

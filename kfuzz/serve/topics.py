@@ -69,6 +69,8 @@ class Partition:
     # The offset of the last fetch, and how many fetches in a row had it.
     fetch_offset: int = -1
     times: int = 0
+    # How many connections have fetched it.
+    connections: int = 0
     start: int = 0
     # How many bytes the answers take of memory that a client has filled.
     written_bytes: int = 0

@@ -66,7 +66,14 @@ KINDS: Final = {
     kind.name: kind
     for kind in (
         Kind("records", ROLES, "batches", (TOPIC,), "records", True),
-        Kind("stream", ROLES, None, ("isolation", "aborted", "fetch_offset", "transaction_version"), "records", True),
+        Kind(
+            "stream",
+            ROLES,
+            None,
+            ("isolation", "aborted", "fetch_offset", "transaction_version", "broker", "fetches_at_end"),
+            "records",
+            True,
+        ),
         Kind("message", (READER,), "message", ("message", "version"), "messages", False),
         Kind("primitive", (READER,), "value", ("primitive",), "messages", False),
         # The bytes are a batch that holds the records to send, and that a broker accepts.
@@ -74,7 +81,7 @@ KINDS: Final = {
             PRODUCE_KIND,
             ("broker",),
             "batches",
-            ("compression", "idempotent", "transactional_id", "errors", SENDS, AT_ONCE, LEFT_OUT, MAY_REFUSE),
+            ("compression", "idempotent", "transactional_id", "errors", "broker", SENDS, AT_ONCE, LEFT_OUT, MAY_REFUSE),
             "records",
             True,
         ),

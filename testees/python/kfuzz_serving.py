@@ -43,6 +43,12 @@ WORK_CPU_S_MAX = 1
 SKIPS_MAX = 100
 # How often a client may hand out the same record.
 AGAIN_MAX = 100
+# So many fetches at the end of a log show that the client is there. If more are asked for, it has so long for them.
+AT_END = 2
+AT_END_S_MAX = 3
+JUST_NOW_S = 0.5
+# A consumer that connects to read one partition more often than this does so for nothing.
+CONNECTIONS_MAX = 10
 CONTROL = 0x20
 # A driver has this long for its first line, and this long or this much CPU time for the answer to a line.
 START_S_MAX = 60
@@ -117,18 +123,31 @@ of a transaction that is to be committed). Returns when all are acknowledged; ot
 also takes ``sends`` and ``at_once`` of the protocol, and returns a list with the result of each."""
 
 
-class Broker:
-    """`kfuzz serve`, which gives each client its bytes."""
+class Asked(NamedTuple):
+    """The offset of the last fetch, how many in a row had it, and how many connections have fetched the topic."""
 
-    def __init__(self) -> None:
+    offset: int
+    times: int
+    connections: int
+
+
+class Broker:
+    """`kfuzz serve`, which gives each client its bytes. ``behaviour``: its settings, for one question."""
+
+    def __init__(self, behaviour: dict[str, Any] | None = None) -> None:
+        behaviour = behaviour or {}
+        # The first broker leads everything. If it is to end, clients are told another one.
+        brokers = 2 if "ends" in behaviour else 1
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kfuzz", "serve", "--from-stdin", "--json"],
+            [sys.executable, "-P", "-m", "kfuzz", "serve", "--from-stdin", "--json", "--cluster", str(brokers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         ready = self.hear()
-        self.address = f"{ready['host']}:{ready['port']}"
+        port = ready["brokers"][-1]["port"] if brokers > 1 else ready["port"]
+        self.address = f"{ready['host']}:{port}"
         self.ask(topic=WARM_UP, hex=WARM_UP_HEX)
+        self.ask(broker=behaviour)
 
     def ask(self, **line: Any) -> dict[str, Any]:
         assert self.process.stdin
@@ -141,10 +160,13 @@ class Broker:
         answer = json.loads(self.process.stdout.readline() or sys.exit("`kfuzz serve` has ended"))
         return answer if "error" not in answer else sys.exit(answer["error"])
 
-    def asked(self, topic: str) -> tuple[int, int]:
-        """The offset of the last fetch, and how many in a row had it."""
+    def asked(self, topic: str) -> Asked:
         answer = self.ask(topic=topic)
-        return int(answer["fetch_offset"]), answer["times"]
+        return Asked(int(answer["fetch_offset"]), answer["times"], answer["connections"])
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 class Promised(NamedTuple):
@@ -180,8 +202,13 @@ def promised(data: bytes) -> Promised:
     return Promised(records, end, True)
 
 
-def consume(client: Client, broker: Broker, topic: str, said: Promised, records: list[Record]) -> Stopped:
-    """Append what the client hands out to ``records``, and return the outcome with a text."""
+def consume(
+    client: Client, broker: Broker, topic: str, said: Promised, records: list[Record], at_end: int = AT_END
+) -> Stopped:
+    """Append what the client hands out to ``records``, and return the outcome with a text.
+
+    It must fetch ``at_end`` times at the end of the log, unless it is slow.
+    """
 
     def ended() -> Stopped:
         if said.whole and len(records) >= said.records:
@@ -202,19 +229,23 @@ def consume(client: Client, broker: Broker, topic: str, said: Promised, records:
             is_last_look = False
             watch.restart()
             continue
-        if got is not None:
+        # A client that is to stay at the end does so after it has said that it is there.
+        if got is not None and not (got is END and at_end > AT_END):
             if got is END or (got.short_at is not None and said.whole and got.short_at >= said.end):
                 return ended()
             return got
         # Trust the broker's state only if the client has nothing more afterwards.
-        offset, times = broker.asked(topic)
+        offset, times, connections = broker.asked(topic)
+        if connections > CONNECTIONS_MAX and at_end > AT_END:
+            return Stopped("rejected", f"connects again and again: {connections} times for one partition")
         is_behind = said.whole and offset >= said.end and times > 1
-        stalled = watch.verdict(offset, times)
-        if is_last_look and is_behind:
+        stalled = watch.verdict(offset, times, FETCHES_MAX if not is_behind else at_end)
+        is_done = is_behind and (times >= at_end or watch.is_slow())
+        if is_last_look and is_done:
             return ended()
         if is_last_look and stalled:
             return Stopped("stalled", stalled)
-        is_last_look = is_behind or bool(stalled)
+        is_last_look = is_done or bool(stalled)
 
 
 def _first_repeated(records: list[Record]) -> int:
@@ -241,18 +272,25 @@ class _Watch:
         """Begin again with the next look, because reading the CPU time for each record would take long."""
         self.is_fresh = True
 
-    def verdict(self, offset: int, times: int) -> str:
+    def is_slow(self) -> bool:
+        """Whether the client asks for one offset since long, and still does."""
+        now_s = time.monotonic()
+        return now_s - self.here_s > AT_END_S_MAX and now_s - self.since_s < JUST_NOW_S
+
+    def verdict(self, offset: int, times: int, times_max: int = FETCHES_MAX) -> str:
         """Why the client makes no progress, from the broker's state; "" if it may continue."""
         self.looks += 1
         if self.is_fresh:
             self.skips = 0
         if self.is_fresh or (offset, times) != self.seen:
             self.skips += offset != self.seen[0]
+            if self.is_fresh or offset != self.seen[0]:
+                self.here_s = time.monotonic()
             self.seen, self.is_fresh = (offset, times), False
             self.since_s, self.cpu_s, self.looks = time.monotonic(), self.client.cpu_s(), 0
         if self.skips > SKIPS_MAX:
             return "asks for other offsets again and again"
-        if times > FETCHES_MAX:
+        if times > max(times_max, FETCHES_MAX):
             return f"asks for offset {offset} again and again"
         cpu_s = self.client.cpu_s() - self.cpu_s
         if cpu_s > WORK_CPU_S_MAX:
@@ -278,10 +316,27 @@ class Kit:
         operation = request.get("operation")
         if operation not in self.operations or request.get("role", "consumer") != "consumer":
             return {"outcome": "unsupported", "error": f"a client has no {operation} in role {request.get('role')}"}
+        if "broker" in request:
+            return self._with_broker(request, topic)
         try:
             return self.operations[operation](request, topic)
         finally:
             self.broker.ask(topic=topic, hex=None)
+
+    def _with_broker(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
+        """The answer if the broker is to behave in its own way. It is a new one, so no earlier client disturbs it."""
+        broker = Broker(request["broker"])
+        try:
+            kit = Kit(broker, self.start, self.produce)
+            answer = kit.operations[request["operation"]](request, topic)
+            if not_offered := broker.ask(broker={}).get("not_offered"):
+                text = f"asks in {not_offered}, which its broker does not offer"
+                if answer["outcome"] in ("accepted", "nothing"):
+                    answer["outcome"] = "rejected"
+                answer["error"] = f"{text}; {answer['error']}" if "error" in answer else text
+            return answer
+        finally:
+            broker.stop()
 
     def _decode_records(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
         data = bytes.fromhex(request["hex"])
@@ -294,19 +349,24 @@ class Kit:
         """The steps are the data of one fetch. How many records a reader hands out of them, only the referee knows."""
         data = "".join(request["steps"])
         aborted = {"aborted": request["aborted"]} if request.get("aborted") else {}
-        self.broker.ask(topic=topic, hex=data, **aborted)
+        # One step after the other, if the client is to ask many times.
+        log = {"steps": request["steps"]} if "fetches_at_end" in request else {"hex": data}
+        self.broker.ask(topic=topic, **log, **aborted)
         said = promised(bytes.fromhex(data))._replace(records=0)
-        return self._consumed(said, topic, request["isolation"], int(request.get("fetch_offset", "0")))
+        offset, at_end = int(request.get("fetch_offset", "0")), request.get("fetches_at_end", AT_END)
+        return self._consumed(said, topic, request["isolation"], offset, at_end)
 
-    def _consumed(self, said: Promised, topic: str, isolation: str, offset: int) -> dict[str, Any]:
+    def _consumed(
+        self, said: Promised, topic: str, isolation: str, offset: int, at_end: int = AT_END
+    ) -> dict[str, Any]:
         client = self.start(self.broker.address, topic, isolation, offset)
         records: list[Record] = []
-        end = consume(client, self.broker, topic, said, records)
+        end = consume(client, self.broker, topic, said, records, at_end)
         answer: dict[str, Any] = {"outcome": end.outcome, "records": records} | getattr(client, "told", {})
         answer |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
         if (allocated := getattr(client, "allocated_bytes", None)) is not None:
             # A stalled client may have fetched the same bytes many times.
-            fetches = self.broker.asked(topic)[1] if end.outcome == "stalled" else 1
+            fetches = self.broker.asked(topic).times if end.outcome == "stalled" else 1
             answer["allocated_bytes"] = allocated // max(fetches, 1)
             answer |= {"allocated_at": client.allocated_at} if getattr(client, "allocated_at", "") else {}
         client.is_odd |= end.outcome not in ("accepted", "rejected")

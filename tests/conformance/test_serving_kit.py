@@ -173,11 +173,12 @@ def test_the_last_of_several_sends_counts_and_all_of_those_at_once(
 class FakeBroker:
     """Says what fetches it has seen: the next one of ``asked`` each time, the last one again and again."""
 
-    def __init__(self, *asked: tuple[int, int]) -> None:
+    def __init__(self, *asked: tuple[int, ...]) -> None:
         self.answers = list(asked)
 
-    def asked(self, topic: str) -> tuple[int, int]:
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+    def asked(self, topic: str) -> tuple[int, ...]:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer if len(answer) > 2 else (*answer, 1)
 
 
 class FakeClient:
@@ -222,6 +223,57 @@ def test_the_end_of_a_topic_is_no_stall_and_an_endless_loop_is_one(
     broker: Any = FakeBroker(*asked)
     said = kfuzz_serving.Promised(records_said, 3, True)
     assert kfuzz_serving.consume(client, broker, "t", said, []) == outcome
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [
+        ([(3, 2), (3, 49), (3, 50)], Stopped("accepted")),
+        ([(3, 50, 11)], Stopped("rejected", "connects again and again: 11 times for one partition")),
+        ([(3, 2)], Stopped("stalled", "asks for nothing more")),
+        ([(3, times) for times in range(2, 40)] * 40, Stopped("accepted")),
+    ],
+)
+def test_a_client_must_go_on_at_the_end_with_one_connection_but_may_be_slow(
+    asked: list[tuple[int, ...]], outcome: Stopped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("AT_END_S_MAX", 0.01), ("JUST_NOW_S", 0.005), ("SILENCE_S_MAX", 0.02)):
+        monkeypatch.setattr(kfuzz_serving, name, value)
+    broker: Any = FakeBroker(*asked)
+    # It says once that it is at the end.
+    client: Any = FakeClient(END)
+    said = kfuzz_serving.Promised(0, 3, True)
+    assert kfuzz_serving.consume(client, broker, "t", said, [], 50) == outcome
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [(None, "rejected"), (Stopped("rejected", "no"), "rejected"), (Stopped("stalled", "no"), "stalled")],
+)
+def test_a_question_about_a_broker_gets_a_new_one_which_says_what_it_does_not_offer(
+    end: Stopped | None, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Other:
+        address = "broker:2"
+
+        def __init__(self, behaviour: dict[str, Any]) -> None:
+            made.append(behaviour)
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            return {"produced": [], "not_offered": "version 9 of Fetch"}
+
+        def stop(self) -> None:
+            made.append("stopped")
+
+    monkeypatch.setattr(kfuzz_serving, "Broker", Other)
+    kit: Any = Kit(None, lambda *_: None, lambda *_, **how: end)  # type: ignore[arg-type,return-value]
+    request = {"operation": "produce-records", "records": [RECORD], "broker": {"versions": {"Fetch": 8}}}
+    answer = kit.answer(request, "t1")
+    text = "asks in version 9 of Fetch, which its broker does not offer"
+    assert (answer["outcome"], answer["error"]) == (outcome, f"{text}; no" if end else text)
+    assert made == [{"versions": {"Fetch": 8}}, "stopped"]
 
 
 @pytest.mark.parametrize(("name", "topics"), [("x", ["t1-before", "t1"]), (None, ["t1"])])

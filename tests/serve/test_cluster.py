@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import struct
 import time
 from typing import Any
 
@@ -16,7 +17,7 @@ from kfuzz import records
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import UsageError
 from kfuzz.serve import Broker, Server, Settings, Topics
-from kfuzz.serve.cluster import Caller
+from kfuzz.serve.cluster import Caller, Refused
 from kfuzz.serve.feeding import done
 
 ONE, TWO = Caller("127.0.0.1", 1, 1), Caller("127.0.0.1", 2, 2)
@@ -98,15 +99,62 @@ def test_one_answer_is_cut_on_demand(form: str) -> None:
 
 def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer() -> None:
     async def scenario(server: Server) -> None:
-        fed_to(server, {"broker": {"throttle_ms": 50}})
+        fed_to(server, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
         async with Client(server) as client:
-            began = time.monotonic()
             got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 0))
+            assert got["throttleTimeMs"] == 0
+            assert first(got)["records"]
+            began = time.monotonic()
+            got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 1))
             assert got["throttleTimeMs"] == 50
             await client.ask("ApiVersions", 0, {})
             assert time.monotonic() - began >= 0.05
 
     assert run(scenario) == []
+
+
+def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_nor_answered() -> None:
+    broker = with_topics({"topic": "t", "hex": batch(0).hex()})
+    told = {"broker": {"versions": {"Fetch": 11, "Metadata": 9}}}
+    assert fed(broker.cluster, told, {"broker": {"versions": {"Fetch": 99}}})[0]["broker"]["versions"] == {
+        "Fetch": 11,
+        "Metadata": 9,
+    }
+    listed = {one["apiKey"]: one["maxVersion"] for one in asked(broker, "ApiVersions", 3, {}, ONE)["apiKeys"]}
+    assert (listed[1], listed[3]) == (11, 9)
+    assert first(fetch(broker, [("t", 0)], version=11))["records"] == batch(0)
+    with pytest.raises(Refused, match="version 12 of Fetch is not offered"):
+        fetch(broker, [("t", 0)], version=12)
+    assert fed(broker.cluster, {"broker": {}})[0]["not_offered"] == "version 12 of Fetch"
+
+
+def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place() -> None:
+    async def scenario(server: Server) -> None:
+        lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
+        fed_to(server, *lines)
+        first_port, second_port = server.broker.cluster.ports.values()
+        part = {"index": 0, "records": batch(0)}
+        produce = {"acks": -1, "topicData": [{"name": "t", "partitionData": [part]}]}
+        frame = request("Produce", 9, produce)
+        sent = struct.pack(">i", len(frame)) + frame
+        async with Client(server, first_port) as client, Client(server, first_port) as idle:
+            assert await client.is_closed_after(sent)
+            assert await idle.is_closed_after(b"")
+        with pytest.raises(ConnectionRefusedError):
+            await Client(server, first_port).__aenter__()
+        async with Client(server, second_port) as client:
+            got = await client.ask("Metadata", 12, {"topics": [{"name": "t"}]})
+            assert [one["nodeId"] for one in got["brokers"]] == [2]
+            assert got["topics"][0]["partitions"][0]["leaderId"] == 2
+            got = await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": ["x"]})
+            assert got["coordinators"][0]["nodeId"] == 2
+            # The last broker only closes the connection.
+            assert await client.is_closed_after(sent)
+        async with Client(server, second_port) as client:
+            assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+
+    told = run(scenario, brokers=2)
+    assert [one.split("closed: ")[1] for one in told[:2]] == ["the answer is lost, as asked for", "as asked for"]
 
 
 def fed_to(server: Server, *lines: dict[str, Any]) -> list[dict[str, Any]]:

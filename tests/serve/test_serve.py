@@ -38,7 +38,7 @@ from kfuzz.messages.model import Versions
 from kfuzz.serve import Broker, Server, Topics, topics_of
 from kfuzz.serve import server as serving
 from kfuzz.serve.answers import APIS, released
-from kfuzz.serve.cluster import ELEMENTS_MAX, Cluster, Refused
+from kfuzz.serve.cluster import ELEMENTS_MAX, Caller, Cluster, Refused
 from kfuzz.serve.fetching import WAIT_MS_MAX
 from kfuzz.serve.topics import FAR, GivenPartition, Topic, end_of, is_legal
 from kfuzz.vectors import find_vector, load_suite
@@ -448,10 +448,10 @@ def test_topics_are_added_replaced_asked_and_removed() -> None:
 
     assert told({"topic": "t", "hex": data.hex()}, b"\n") == [{"topic": "t", "next_offset": "1"}]
     assert told({"topic": "t", "hex": data.hex(), "next_offset": "5"}) == [{"topic": "t", "next_offset": "5"}]
-    assert told({"topic": "t"}) == [{"topic": "t", "fetch_offset": "-1", "times": 0}]
-    for offset in (0, 5, 5):
-        Broker(made).answer(request("Fetch", 12, fetch_of("t", 12, b"", offset)), HERE)
-    assert told({"topic": "t"}) == [{"topic": "t", "fetch_offset": "5", "times": 2}]
+    assert told({"topic": "t"}) == [{"topic": "t", "fetch_offset": "-1", "times": 0, "connections": 0}]
+    for offset, caller in ((0, HERE), (5, HERE), (5, Caller("127.0.0.1", 9092))):
+        Broker(made).answer(request("Fetch", 12, fetch_of("t", 12, b"", offset)), caller)
+    assert told({"topic": "t"}) == [{"topic": "t", "fetch_offset": "5", "times": 2, "connections": 2}]
     assert told({"topic": "t", "hex": None}) == [{"topic": "t"}]
     assert len(made) == len(made.by_id) == 0
     bad = [b"[", b"[]", b"{}", {"topic": 1}, {"topic": "t"}, {"topic": "t", "hxe": ""}, {"topic": "t", "hex": "0"}]

@@ -22,6 +22,7 @@ from kfuzz.forms import (
     HEX,
     TEXT,
     Either,
+    Form,
     ListOf,
     Object,
     Wrong,
@@ -126,6 +127,12 @@ _PRIMITIVE: Final = matching("[a-z0-9-]{1,40}", "give a primitive's name")
 _SIZE: Final = integer(0, 2**63 - 1)
 _INT32: Final = integer(-(2**31), 2**31 - 1)
 _ROLE: Final = choice(*ROLES)
+# The highest versions of APIs, by the APIs' names.
+_HIGHEST: Final = Form(
+    {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+    "give an object of APIs, each with its highest version",
+    lambda value: isinstance(value, dict) and all(type(one) is int and one >= 0 for one in value.values()),
+)
 _TIMESTAMP_TYPE: Final = choice("create", "log-append", "none")
 
 IntegerText = Annotated[str, _INTEGER_TEXT]
@@ -327,6 +334,14 @@ class AbortedJson(TypedDict):
     first_offset: IntegerText
 
 
+class BrokerJson(TypedDict, total=False):
+    """How the broker of a whole client behaves."""
+
+    throttle_ms: Annotated[int, integer(1, 10_000)]
+    versions: Annotated[dict[str, int], _HIGHEST]
+    ends: Annotated[bool, choice(True)]
+
+
 class _Request(TypedDict):
     id: Annotated[str, TEXT]
 
@@ -362,6 +377,8 @@ class DecodeStream(_DecodeStream, total=False):
 
     aborted: Annotated[list[AbortedJson], ListOf(object_of(AbortedJson), "give a list of aborted transactions")]
     fetch_offset: IntegerText
+    broker: Annotated[BrokerJson, object_of(BrokerJson)]
+    fetches_at_end: Annotated[int, integer(1, 10_000)]
 
 
 class _AppendStream(_Request):
@@ -437,6 +454,7 @@ class ProduceRecords(_ProduceRecords, total=False):
     # How many records each send has. With ``at_once``, no send waits for the one before.
     sends: Annotated[list[int], ListOf(_SIZE)]
     at_once: Annotated[bool, BOOLEAN]
+    broker: Annotated[BrokerJson, object_of(BrokerJson)]
 
 
 REQUESTS: Final[Mapping[str, Object]] = {

@@ -206,9 +206,14 @@ class Theme:
         aborted: Sequence[tuple[int, int]] | None = None,
         fetch_offset: int | None = None,
         transaction_version: int | None = None,
+        broker: Json | None = None,
+        fetches_at_end: int | None = None,
         budget: Json | None = None,
     ) -> None:
-        """A vector of kind ``stream``; ``aborted`` lists (producer id, first offset) as in a fetch response."""
+        """A vector of kind ``stream``; ``aborted`` lists (producer id, first offset) as in a fetch response.
+
+        ``broker`` and ``fetches_at_end`` are those of the testee protocol.
+        """
         whole = concat(*(step.raw for step in steps))
         document = {
             "id": f"{self.path}/{slug}",
@@ -223,6 +228,8 @@ class Theme:
         document |= {"isolation": isolation} if isolation else {}
         document |= {"fetch_offset": str(fetch_offset)} if fetch_offset is not None else {}
         document |= {"transaction_version": transaction_version} if transaction_version is not None else {}
+        document |= {"broker": broker} if broker else {}
+        document |= {"fetches_at_end": fetches_at_end} if fetches_at_end else {}
         document |= {"budget": budget} if budget else {}
         if aborted is not None:
             document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
@@ -244,6 +251,7 @@ class Theme:
         sends: Sequence[int] = (),
         at_once: bool = False,
         left_out: Sequence[str] = (),
+        broker: Json | None = None,
         may_refuse: bool = False,
         bomb: str | None = None,
     ) -> None:
@@ -251,7 +259,8 @@ class Theme:
 
         ``errors``: the errors in the broker's first answers. ``sends``: how many records each send has, where there are
         several; with ``at_once``, no send waits for the one before. ``left_out``: the fields of records that the
-        producer's user leaves out. ``may_refuse``: the producer may also refuse the records.
+        producer's user leaves out. ``broker`` is that of the testee protocol. ``may_refuse``: the producer may also
+        refuse the records.
         ``bomb``: the name of the recipe of ``raw``, if the records are too large for a file.
         """
         batches = contents_digest(raw.batches) if bomb else list(raw.batches)
@@ -272,6 +281,7 @@ class Theme:
         document |= {"sends": list(sends)} if sends else {}
         document |= {"at_once": True} if at_once else {}
         document |= {"left_out": list(left_out)} if left_out else {}
+        document |= {"broker": broker} if broker else {}
         document |= {"may_refuse": True} if may_refuse else {}
         self.recipes.append(Recipe(document, raw.data, raw.by_content, bomb))
 

@@ -43,6 +43,7 @@ THEMES = (
     "stream_transaction",
     "stream_isolation",
     "stream_fetching",
+    "stream_brokers",
     "message_requests",
     "message_responses",
     "message_headers",
@@ -62,6 +63,7 @@ THEMES = (
     "producer_contents",
     "producer_sizes",
     "producer_retries",
+    "producer_brokers",
 )
 
 

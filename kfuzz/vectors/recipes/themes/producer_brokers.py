@@ -1,0 +1,54 @@
+"""Producers whose broker throttles them, offers old versions beside new ones, or ends."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.sent import of_records
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["theme"]
+
+LOST = ["NETWORK_EXCEPTION"]
+
+
+def theme() -> Theme:
+    """The recipes of ``vectors/produce/brokers.json``."""
+    made = Theme(
+        "produce/brokers", "Brokers that throttle a producer, offer old versions beside new ones, or end.", "produce"
+    )
+    made.produce(
+        "throttled",
+        "the broker takes the records, and throttles the producer by 1 ms",
+        of_records(20),
+        requirements=["RB-COUNT-2"],
+        broker={"throttle_ms": 1},
+    )
+    # No release of Kafka is like this, but other brokers are.
+    made.produce(
+        "metadata-without-topic-ids",
+        "the broker offers Metadata up to version 9, which has no topic ids, and all versions of Produce",
+        of_records(19),
+        requirements=["RB-COUNT-2"],
+        level="recommended",
+        broker={"versions": {"Metadata": 9}},
+    )
+    made.produce(
+        "leader-ends",
+        "the leader ends after it has got the records, and another broker leads",
+        of_records(18),
+        requirements=["MSG-ERRORS-1"],
+        level="recommended",
+        errors=LOST,
+        broker={"ends": True},
+    )
+    made.produce(
+        "coordinator-ends",
+        "in a transaction, the broker that leads and coordinates ends after it has got the records",
+        of_records(17),
+        requirements=["RB-PRODUCER-1", "TXN-BATCH-1"],
+        level="recommended",
+        idempotent=True,
+        transactional_id="kfuzz-coordinator-ends",
+        errors=LOST,
+        broker={"ends": True},
+    )
+    return made

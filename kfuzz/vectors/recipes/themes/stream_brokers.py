@@ -1,0 +1,62 @@
+"""Consumers whose broker throttles them, or is older than they are."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.stream import Part, plain, reading
+
+__all__ = ["theme"]
+
+# The highest versions that Kafka 2.6 has of the APIs that clients need.
+KAFKA_2_6 = {
+    "Produce": 8,
+    "Fetch": 11,
+    "ListOffsets": 5,
+    "OffsetForLeaderEpoch": 3,
+    "Metadata": 9,
+    "OffsetCommit": 8,
+    "OffsetFetch": 7,
+    "FindCoordinator": 3,
+    "JoinGroup": 7,
+    "Heartbeat": 4,
+    "LeaveGroup": 4,
+    "SyncGroup": 5,
+    "ApiVersions": 3,
+    "InitProducerId": 3,
+    "AddPartitionsToTxn": 1,
+    "AddOffsetsToTxn": 1,
+    "EndTxn": 1,
+    "TxnOffsetCommit": 3,
+}
+# Enough to see a client that connects again after each of them.
+THROTTLED_FETCHES = 100
+# Bytes do not show how a broker behaves, so only consumers are asked.
+ROLES = ["consumer"]
+
+
+def theme() -> Theme:
+    """The recipes of ``vectors/stream/brokers.json``."""
+    made = Theme("stream/brokers", "Brokers that throttle a consumer, or are older than it.", kind="stream")
+    reading(
+        made,
+        "throttled-at-the-end",
+        "each fetch gets one batch; after the last one, the broker throttles the consumer by 1 ms again and again",
+        *(Part(plain(base_offset=offset)) for offset in range(12)),
+        roles=ROLES,
+        isolation="read_uncommitted",
+        requirements=["RB-SEVERAL-1"],
+        broker={"throttle_ms": 1},
+        fetches_at_end=THROTTLED_FETCHES,
+    )
+    # No document says how old a broker may be.
+    reading(
+        made,
+        "older-versions",
+        "the broker offers the versions of Kafka 2.6: no topic ids, and Fetch up to version 11",
+        *(Part(plain(2, base_offset=offset)) for offset in (0, 2)),
+        roles=ROLES,
+        requirements=["RB-SEVERAL-1"],
+        level="recommended",
+        broker={"versions": KAFKA_2_6},
+    )
+    return made
