@@ -288,7 +288,8 @@ class Kit:
     def _decode_stream(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
         """The steps are the data of one fetch. How many records a reader hands out of them, only the referee knows."""
         data = "".join(request["steps"])
-        aborted = {"aborted": request["aborted"]} if request.get("aborted") else {}
+        always = request["isolation"] == UNCOMMITTED
+        aborted = {"aborted": request["aborted"], "aborted_always": always} if request.get("aborted") else {}
         self.broker.ask(topic=topic, hex=data, **aborted)
         said = promised(bytes.fromhex(data))._replace(records=0)
         return self._consumed(said, topic, request["isolation"], int(request.get("fetch_offset", "0")))
