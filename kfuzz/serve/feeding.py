@@ -80,6 +80,7 @@ LINE: Final = Object(
         "produce": choice(True),
         "next_offset": INT64,
         "aborted": ListOf(ABORTED),
+        "aborted_always": BOOLEAN,
         "last_stable_offset": OFFSET,
         "fetch_start": OFFSET,
         "leader_epoch": _whole(0, INT32_MAX),
@@ -184,6 +185,7 @@ def _made(asked: Values) -> Partition:
         is_exact="hex" in asked,
         start=asked.get("fetch_start", 0),
         aborted=asked.get("aborted", ()),
+        aborted_always=asked.get("aborted_always", False),
         last_stable_offset=asked.get("last_stable_offset"),
     )
     if "leader_epoch" in asked:

@@ -186,7 +186,7 @@ class Fetching:
         # The first records of an answer come in any case, or a client would never get large ones.
         if not is_first and len(data) > (room if partition.is_exact else limit):
             data = b""
-        if committed:
+        if committed or partition.aborted_always:
             answer["abortedTransactions"] = [
                 {"producerId": each.producer_id, "firstOffset": each.first_offset}
                 for each in partition.aborted_between(offset, end)

@@ -85,6 +85,8 @@ class Partition:
     cut_bytes: int | None = None
     # Known aborted transactions, in the order in which they are listed.
     aborted: Sequence[AbortedRange] = ()
+    # Whether they are listed in read_uncommitted too, as older versions of Redpanda do.
+    aborted_always: bool = False
 
     def __init__(self) -> None:
         # The errors of the next answers to Produce.
@@ -220,10 +222,11 @@ class GivenPartition(Partition):
         is_exact: bool = True,
         start: int = 0,
         aborted: Iterable[tuple[int, int]] = (),
+        aborted_always: bool = False,
         last_stable_offset: int | None = None,
     ) -> None:
         super().__init__()
-        self.is_exact, self.start = is_exact, start
+        self.is_exact, self.start, self.aborted_always = is_exact, start, aborted_always
         self._steps: list[Step] = []
         end = 0
         for data in steps:
@@ -266,11 +269,15 @@ class GivenPartition(Partition):
 
 
 def stream_partition(vector: Vector) -> GivenPartition:
-    """A vector of kind ``stream``: each of its steps is the answer to a fetch."""
+    """A vector of kind ``stream``: each of its steps is the answer to a fetch.
+
+    If its consumer is one in read_uncommitted and it has a list of aborted transactions, each fetch gets the list.
+    """
     return GivenPartition(
         [bytes.fromhex(step["hex"]) for step in vector.steps],
         start=int(vector.options.get("fetch_offset", 0)),
         aborted=[(int(one["producer_id"]), int(one["first_offset"])) for one in vector.options.get("aborted", ())],
+        aborted_always="aborted" in vector.options and vector.options.get("isolation") == "read_uncommitted",
     )
 
 

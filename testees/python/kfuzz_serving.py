@@ -348,7 +348,8 @@ class Kit:
     def _decode_stream(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
         """The steps are the data of one fetch. How many records a reader hands out of them, only the referee knows."""
         data = "".join(request["steps"])
-        aborted = {"aborted": request["aborted"]} if request.get("aborted") else {}
+        always = request["isolation"] == UNCOMMITTED
+        aborted = {"aborted": request["aborted"], "aborted_always": always} if request.get("aborted") else {}
         # One step after the other, if the client is to ask many times.
         log = {"steps": request["steps"]} if "fetches_at_end" in request else {"hex": data}
         self.broker.ask(topic=topic, **log, **aborted)

@@ -55,6 +55,20 @@ def test_a_fetch_in_read_committed_lists_the_transactions_that_it_may_meet() -> 
     # The marker at 5 ends the transaction.
     assert told == [[], [one], [one], []]
     assert fetched(broker, "t", 3, isolation=0)["abortedTransactions"] is None
+    broker = with_topic(steps=stream("committed-then-aborted"), aborted=aborted, aborted_always=True)
+    assert fetched(broker, "t", 3, isolation=0)["abortedTransactions"] == [one]
+
+
+@pytest.mark.parametrize(
+    ("name", "isolation", "is_listed"),
+    [("aborted", 0, False), ("aborted", 1, True), ("uncommitted-aborted", 0, True), ("uncommitted-open", 0, False)],
+)
+def test_a_vector_in_read_uncommitted_shows_its_list_to_every_fetch(name: str, isolation: int, is_listed: bool) -> None:
+    made = Topics()
+    for topic in topics_of([find_vector(f"stream/isolation/{name}")]).values():
+        made.put(topic)
+    told = fetched(Broker(made), f"stream.isolation.{name}", 0, isolation)["abortedTransactions"]
+    assert told == ([{"producerId": 4000, "firstOffset": 0}] if is_listed else None)
 
 
 @pytest.mark.parametrize("form", ["hex", "steps"])

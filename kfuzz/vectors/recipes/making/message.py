@@ -287,12 +287,12 @@ def with_several(name: str, version: int) -> Body:
     return body(name, version, _Several(definition, version).struct(definition.fields))
 
 
-def nullable_fields(definition: Definition, version: int) -> frozenset[str]:
-    """The paths of all fields that may be null in this version."""
+def nullable_fields(definition: Definition, version: int, *, arrays: bool = False) -> frozenset[str]:
+    """The paths of all fields that may be null in this version; with ``arrays`` only those of arrays."""
 
     def of(fields: tuple[Field, ...], path: str) -> Iterator[str]:
         for one in fields:
-            if version in one.versions and version in one.nullable:
+            if version in one.versions and version in one.nullable and (one.type.array or not arrays):
                 yield path + one.name
             if version in one.versions and one.type.struct is not None:
                 yield from of(definition.fields_of(one.type), f"{path}{one.name}.")
@@ -302,8 +302,8 @@ def nullable_fields(definition: Definition, version: int) -> frozenset[str]:
 
 def versions_of(name: str) -> list[int]:
     """All versions of the message that any of the known releases has."""
-    found = {version for release in RELEASES for version in catalogue(release).messages[name].valid_versions}
-    return sorted(found)
+    known = (catalogue(release).messages for release in RELEASES)
+    return sorted({version for messages in known if name in messages for version in messages[name].valid_versions})
 
 
 def failed(name: str, version: int, code: int) -> Body:

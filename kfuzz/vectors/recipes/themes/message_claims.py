@@ -14,9 +14,11 @@ UINT32_MAX = 2**32 - 1
 FILLED_BYTES = 2000
 # Where the filling bytes end within something else than a field of fixed size.
 FILLED_FINDINGS = {"offset-fetch-response-v8": "tag-size-exceeds-message"}
-# Responses with their arrays: a version with fixed counts and one with compact counts, each with the array's path.
+REPLICAS = "topics[0].partitions[0].replicaNodes"
+# Responses with their arrays: a version with fixed counts and one with compact counts, each with the array's path. For
+# an array of numbers also the oldest version with compact counts: older releases of libraries know no later one.
 RESPONSES = (
-    ("MetadataResponse", (4, "topics[0].partitions[0].replicaNodes"), (12, "topics[0].partitions[0].replicaNodes")),
+    ("MetadataResponse", (4, REPLICAS), (9, REPLICAS), (12, REPLICAS)),
     ("JoinGroupResponse", (5, "members"), (9, "members")),
     ("OffsetFetchResponse", (5, "topics[0].partitions"), (8, "groups[0].topics[0].partitions")),
     ("ApiVersionsResponse", (2, "apiKeys"), (4, "apiKeys")),

@@ -86,11 +86,20 @@ def _nulls(made: Theme) -> None:
                 text = f"{name} in version {version}, with null in every field that may be null"
                 _add(made, "nulls", text, with_nulls(name, version), "MSG-NULL-1")
             before = fields
-    for definition in definitions("request", "response"):
-        version = definition.valid_versions.highest
-        if definition.name not in NAMES and nullable_fields(definition, version):
-            text = f"{definition.name} in version {version}, with null in every field that may be null"
-            _add(made, "nulls", text, with_nulls(definition.name, version), "MSG-NULL-1")
+    for name in (one.name for one in definitions("request", "response") if one.name not in NAMES):
+        *earlier, last = versions_of(name)
+        # A null array is -1 before the flexible versions. A library may know that for some versions only.
+        chosen = [version for version in earlier if _has_null_array(name, version)]
+        chosen += [last] if nullable_fields(newest(name, last), last) else []
+        for version in chosen:
+            text = f"{name} in version {version}, with null in every field that may be null"
+            _add(made, "nulls", text, with_nulls(name, version), "MSG-NULL-1")
+
+
+def _has_null_array(name: str, version: int) -> bool:
+    """Whether the version writes counts of fixed size, and one of its arrays may be null."""
+    definition = newest(name, version)
+    return version not in definition.flexible_versions and bool(nullable_fields(definition, version, arrays=True))
 
 
 def _several(made: Theme) -> None:

@@ -154,6 +154,7 @@ def _timestamps(made: Theme) -> None:
         raw = batch_of([Record()], base_timestamp=timestamp)
         made.produce(slug, summary, raw, requirements=requirements, may_refuse=True)
     several = (
+        ("timestamps-rising", "each record is a few milliseconds younger than the one before it", [0, 3, 7]),
         ("timestamps-decreasing", "each record is older than the one before it", [0, -1, -1000, -86_400_000]),
         (
             "timestamps-far-apart",

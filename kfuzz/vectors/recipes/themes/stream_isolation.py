@@ -152,6 +152,13 @@ def _interleaved(made: Theme) -> None:
 
 
 def _uncommitted(made: Theme) -> None:
+    made.flag(
+        "ListedUncommitted",
+        "lost-data",
+        "The answer lists an aborted transaction, although the consumer is in read_uncommitted.",
+        "A consumer that looks at the list only, and not at its own isolation level, drops records.",
+        links=["franz-go #758", "redpanda #18852"],
+    )
     reading(
         made,
         "uncommitted-aborted",
@@ -160,6 +167,7 @@ def _uncommitted(made: Theme) -> None:
         ending(ABORT, 2),
         isolation="read_uncommitted",
         aborted=[(PRODUCER, 0)],
+        flags=["ListedUncommitted"],
     )
     reading(
         made,
