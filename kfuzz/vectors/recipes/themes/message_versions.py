@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kfuzz.messages.catalogues import newest
@@ -35,6 +35,8 @@ __all__ = ["theme"]
 UNSUPPORTED_VERSION = 35
 NOT_LEADER_OR_FOLLOWER = 6
 API_VERSIONS_KEY = 18
+# The oldest version with record batches, the oldest flexible one, and the first with topic ids.
+CUT_VERSIONS = (4, 12, 13)
 # Those with records and cluster metadata come first: their responses are the ones that clients read most.
 READ_MOST = ("Fetch", "Produce", "Metadata")
 APIS = (
@@ -64,15 +66,18 @@ def theme() -> Theme:
     _nulls(made)
     _several(made)
     _leaders(made)
+    _cut(made)
     _fallback(made)
     _sizes(made)
     return made
 
 
-def _add(made: Theme, slug: str, text: str, whole: Body, *more: str, bomb: str | None = None) -> None:
+def _add(
+    made: Theme, slug: str, text: str, whole: Body, *more: str, bomb: str | None = None, flags: Sequence[str] = ()
+) -> None:
     requirements = list(dict.fromkeys([*requirements_of(whole), *more]))
     name = f"{whole.slug}-{slug}" if slug else whole.slug
-    made.message(name, text, whole, requirements=requirements, canonical=True, annotate=False, bomb=bomb)
+    made.message(name, text, whole, requirements=requirements, canonical=True, annotate=False, bomb=bomb, flags=flags)
 
 
 def _nulls(made: Theme) -> None:
@@ -156,6 +161,28 @@ def _topics(name: str, lowest: int) -> Iterator[tuple[int, dict[str, Any]]]:
     for version in (version for version in versions_of(name) if version >= lowest):
         named = {"topic" if name == "FetchResponse" else "name": "t"}
         yield version, {"topicId": bytes(range(16))} if version >= by_id else named
+
+
+def _cut(made: Theme) -> None:
+    """A cut batch, as a broker ends a partition at its limit. The batch claims bytes of the next partition."""
+    made.flag(
+        "CutBeforePartition",
+        "lost-data",
+        "The records of the first partition end within a batch, and another partition follows.",
+        "A reader that takes the batch's length from its header reads into the next partition.",
+        links=["Dekaf #645"],
+    )
+    whole = _records()
+    for version, topic in _topics("FetchResponse", 4):
+        if version in CUT_VERSIONS:
+            partitions = [
+                {"partitionIndex": index, "highWatermark": 2, "lastStableOffset": 2, "records": data}
+                for index, data in enumerate((whole + whole[:-9], whole))
+            ]
+            values = {"responses": [{**topic, "partitions": partitions}]}
+            text = f"FetchResponse in version {version}: the last batch of the first partition is cut"
+            flags = ["CutBeforePartition"]
+            _add(made, "cut", text, body("FetchResponse", version, values), "RB-SEVERAL-1", flags=flags)
 
 
 def _records() -> bytes:
