@@ -36,7 +36,7 @@ with session_of_ours() as spark:
 """
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_corpus_through_spark_connect_is_that_of_one_process(tmp_path: Path) -> None:
     require_tool("java", "install a Java runtime of version 17 or newer")
     for name in ("grpc", "grpc_status", "google.rpc"):

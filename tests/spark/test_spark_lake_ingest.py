@@ -28,6 +28,7 @@ def job() -> ModuleType:
     return made
 
 
+@pytest.mark.nightly
 def test_every_record_arrives_in_the_table_and_a_missing_one_is_noticed(
     spark: Any,
     job: ModuleType,
