@@ -74,7 +74,8 @@ def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(False, id="some"), pytest.param(True, id="all", marks=pytest.mark.nightly)]
+    "every",
+    [pytest.param(False, id="some", marks=pytest.mark.full), pytest.param(True, id="all", marks=pytest.mark.nightly)],
 )
 def test_a_call_whose_nth_allocation_fails_says_so_and_leaves_all_whole(library: Path, every: bool) -> None:
     words = ["--every"] if every else []

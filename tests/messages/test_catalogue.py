@@ -37,6 +37,7 @@ def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_the_definitions_of_stored_records_come_from_the_jars_of_the_broker() -> None:
     """Uses the artefacts of the real broker."""
     require_tool("mvn", "install Maven and a JDK")

@@ -23,8 +23,8 @@ MESSAGE = "messages/requests/heartbeat-request-v4"
 TABLES: dict[str, dict[str, Any]] = {
     file.parent.name: tomllib.loads(file.read_text()).get("reproduce", {}) for file in TESTEES.glob("*/testee.toml")
 }
-# If the testee was not built before, Cargo compiles the library first, which takes a minute.
-MARKS = {"rust": [pytest.mark.full], "java": [pytest.mark.java]}
+# They compile something first.
+MARKS = {"rust": [pytest.mark.full], "java": [pytest.mark.java, pytest.mark.full], "go": [pytest.mark.full]}
 
 
 def programs() -> list[Any]:
