@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -237,6 +239,9 @@ def test_the_end_of_a_topic_is_no_stall_and_an_endless_loop_is_one(
 def test_a_client_must_go_on_at_the_end_with_one_connection_but_may_be_slow(
     asked: list[tuple[int, ...]], outcome: Stopped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A millisecond passes from one look at the clock to the next.
+    clock = itertools.count()
+    monkeypatch.setattr(kfuzz_serving, "time", SimpleNamespace(monotonic=lambda: next(clock) / 1000))
     for name, value in (("AT_END_S_MAX", 0.01), ("JUST_NOW_S", 0.005), ("SILENCE_S_MAX", 0.02)):
         monkeypatch.setattr(kfuzz_serving, name, value)
     broker: Any = FakeBroker(*asked)
