@@ -133,7 +133,7 @@ HANDSHAKE = Handshake("toy", "1", "c", frozenset({DECODE}), magic=frozenset({2})
 
 def test_half_a_pair_in_a_header_s_key_is_compared_as_its_bytes() -> None:
     record = {"offset": "0", "timestamp": None, "key": None, "value": None, "headers": [[{"hex": "61eda080"}, None]]}
-    batch = {"magic": 2, "compression": "none", "timestamp_type": "create", "control": False, "records": [record]}
+    batch = {"magic": 2, "compression": "none", "control": False, "records": [record]}
     case = Case(make_vector("toy/half", expect={"consumer": {"verdict": "valid", "batches": [batch]}}), "consumer")
 
     def judged(key: str) -> tuple[str, str]:
