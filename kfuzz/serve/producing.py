@@ -77,9 +77,9 @@ class Producing:
                 lost = lost or answer["errorCode"] == ERROR_CODES["NETWORK_EXCEPTION"]
                 partitions.append(answer)
             topics.append({"name": one["name"], "topicId": one["topicId"], "partitionResponses": partitions})
-        # With acks 0 there is no answer, so a broker reports an error by closing the connection.
         if lost and self.cluster.ends:
             self.cluster.end(asked.caller.node_id)
+        # With acks 0 there is no answer, so a broker reports an error by closing the connection.
         if lost or (failed and not acks):
             raise Refused(WRITES, "the answer is lost, as asked for" if lost else "this cannot be written here")
         return {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms} if acks else None, 0

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve.answers import WRONG_SIZE, Broker
-from kfuzz.serve.cluster import Caller, Refused, Report
+from kfuzz.serve.cluster import FIRST_NODE, Caller, Refused, Report
 from kfuzz.serve.topics import Topics
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
@@ -115,7 +115,7 @@ class Server:
             raise UsageError(
                 f"port {self.port} of {self.host} cannot be opened: {why}; take another, or --port 0 for any free one"
             ) from None
-        self.host, self.port = self._servers[1].sockets[0].getsockname()[:2]
+        self.host, self.port = self._servers[FIRST_NODE].sockets[0].getsockname()[:2]
         return self
 
     async def __aexit__(self, *error: object) -> None:

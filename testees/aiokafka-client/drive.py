@@ -59,7 +59,7 @@ class Consumer:
             raise Failed("rejected", kfuzz_testee.describe(error), at) from error
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
 
-    def told(self) -> dict[str, int | None]:
+    def offsets(self) -> dict[str, int | None]:
         stable = self.consumer.last_stable_offset(self.partition) if self.is_committed else None
         position = run(self.consumer.position(self.partition))
         return {

@@ -39,7 +39,7 @@ func hurry(address string) []kgo.Opt {
 type consumer struct {
 	*kgo.Client
 	isCommitted bool
-	told        testee.Object
+	offsets     testee.Object
 }
 
 func open(opening testee.Opening) (testee.Consumer, error) {
@@ -71,9 +71,9 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 		if partition.Err != nil {
 			return
 		}
-		c.told["high_watermark"] = testee.Long(partition.HighWatermark)
+		c.offsets["high_watermark"] = testee.Long(partition.HighWatermark)
 		if c.isCommitted {
-			c.told["last_stable_offset"] = testee.Long(partition.LastStableOffset)
+			c.offsets["last_stable_offset"] = testee.Long(partition.LastStableOffset)
 		}
 	})
 	fetches.EachError(func(_ string, _ int32, each error) {
@@ -84,7 +84,7 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 	return records, err
 }
 
-func (c consumer) Told() testee.Object { return c.told }
+func (c consumer) Offsets() testee.Object { return c.offsets }
 
 func recordJSON(record *kgo.Record) testee.Object {
 	var timestamp *int64

@@ -84,8 +84,8 @@ type Consumer interface {
 	Close()
 }
 
-// Telling is a Consumer that also tells its own offsets after a poll, as fields of the answer.
-type Telling interface{ Told() Object }
+// WithOffsets is a Consumer whose library reports offsets after a poll: fields of the answer.
+type WithOffsets interface{ Offsets() Object }
 
 // Client is a library whose consumers and producers are driven. Open and Produce return the library's own errors.
 type Client struct {
@@ -263,8 +263,8 @@ func (d *driver) poll(wait time.Duration) (result Object) {
 	}
 	d.pending = err
 	result = Object{"records": append([]Object{}, records...)} // [], not null
-	if telling, ok := d.consumer.(Telling); ok {
-		maps.Copy(result, telling.Told())
+	if consumer, ok := d.consumer.(WithOffsets); ok {
+		maps.Copy(result, consumer.Offsets())
 	}
 	return result
 }

@@ -56,7 +56,7 @@ class Consumer:
             raise Failed("rejected", kfuzz_testee.describe(error), self.consumer.position(self.partition)) from error
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
 
-    def told(self) -> dict[str, int | None]:
+    def offsets(self) -> dict[str, int | None]:
         return {
             "position": self.consumer.position(self.partition),
             "high_watermark": self.consumer.highwater(self.partition),

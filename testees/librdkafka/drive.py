@@ -81,7 +81,7 @@ class Consumer:
                 raise _failed(error)
         return records
 
-    def told(self) -> dict[str, int | None]:
+    def offsets(self) -> dict[str, int | None]:
         [partition] = self.consumer.position([self.partition])
         # Below 0 before the first message. It counts what waits here as well.
         return {} if self.waiting or partition.offset < 0 else {"position": partition.offset}

@@ -91,7 +91,7 @@ export async function drive(hello, { open, producing }, about) {
       await send(records)
       return { sent: records.length }
     }
-    const told = async count => {
+    const resultOf = async count => {
       try {
         await send(records.splice(0, count))
         return {}
@@ -99,9 +99,9 @@ export async function drive(hello, { open, producing }, about) {
         return outcomeOf(error, about)
       }
     }
-    if (atOnce) return { sends: await Promise.all(sends.map(told)) }
+    if (atOnce) return { sends: await Promise.all(sends.map(resultOf)) }
     const results = []
-    for (const count of sends) results.push(await told(count))
+    for (const count of sends) results.push(await resultOf(count))
     return { sends: results }
   }
   for await (const line of createInterface({ input: process.stdin })) {

@@ -68,8 +68,8 @@ class Consumer(Protocol):
         Those that are already there must come even if ``timeout_s`` is 0. An exception is an answer too.
         """
 
-    def told(self) -> dict[str, int | None]:
-        """The offsets that the library says after a call of ``poll``, by their names in the answer; None if unknown."""
+    def offsets(self) -> dict[str, int | None]:
+        """The offsets that the library reports after a ``poll``, by their names in the answer; None if unknown."""
 
     def close(self) -> None:
         """End the consumer."""
@@ -140,7 +140,7 @@ def drive(
                 answer = {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
             except Ended:
                 answer = {"end": True}
-            return {**answer, **{name: str(at) for name, at in open_one[0].told().items() if at is not None}}
+            return {**answer, **{name: str(at) for name, at in open_one[0].offsets().items() if at is not None}}
         elif do == "close":
             for one in open_one:
                 one.close()

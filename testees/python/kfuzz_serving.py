@@ -64,7 +64,7 @@ WARM_UP_HEX = (
     "0000000110000000026b027600"
 )
 UNCOMMITTED = "read_uncommitted"
-# The offsets that a consumer may tell.
+# The offsets that a consumer may report.
 OFFSETS = ("position", "high_watermark", "last_stable_offset")
 # A record that every producer can send.
 PLAIN = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": []}
@@ -91,7 +91,7 @@ END = Stopped("end")
 class Client(Protocol):
     """A consumer of one topic's partition 0.
 
-    It may have ``told``: its own offsets after the last call of ``poll``, as fields of an answer.
+    It may have ``offsets``: those that the library reports after the last call of ``poll``, as fields of an answer.
 
     It may have ``allocated_bytes``: the most that was allocated for one call of ``poll``, or since the start. Then it
     may also have ``allocated_at``: the library's line of source that allocated most of it.
@@ -136,7 +136,7 @@ class Broker:
 
     def __init__(self, behaviour: dict[str, Any] | None = None) -> None:
         behaviour = behaviour or {}
-        # The first broker leads everything. If it is to end, clients are told another one.
+        # The first broker leads all partitions. If it is to end, clients get the address of the second one.
         brokers = 2 if "ends" in behaviour else 1
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "kfuzz", "serve", "--from-stdin", "--json", "--cluster", str(brokers)],
@@ -273,7 +273,7 @@ class _Watch:
         self.is_fresh = True
 
     def is_slow(self) -> bool:
-        """Whether the client asks for one offset since long, and still does."""
+        """Whether the client has asked for one offset for a long time, and did so just now."""
         now_s = time.monotonic()
         return now_s - self.here_s > AT_END_S_MAX and now_s - self.since_s < JUST_NOW_S
 
@@ -363,7 +363,7 @@ class Kit:
         client = self.start(self.broker.address, topic, isolation, offset)
         records: list[Record] = []
         end = consume(client, self.broker, topic, said, records, at_end)
-        answer: dict[str, Any] = {"outcome": end.outcome, "records": records} | getattr(client, "told", {})
+        answer: dict[str, Any] = {"outcome": end.outcome, "records": records} | getattr(client, "offsets", {})
         answer |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
         if (allocated := getattr(client, "allocated_bytes", None)) is not None:
             # A stalled client may have fetched the same bytes many times.
@@ -400,7 +400,7 @@ class Kit:
             odd = [one for one in end if one and one.outcome != "rejected"]
             if not odd:
                 answer["sends"] = [one.outcome if one else "accepted" for one in end]
-            # After a failure a producer goes on, so the last send counts.
+            # A producer must continue after a failed send, so the last one counts. Of sends at once, each counts.
             failed = [one for one in end if one] if "at_once" in how else end[-1:]
             end = next(iter(odd or failed), None)
         if end is None:
@@ -559,7 +559,7 @@ class Driven:
         self.is_odd = False
         self.allocated_bytes: int | None = None
         self.allocated_at = ""
-        self.told: dict[str, str] = {}
+        self.offsets: dict[str, str] = {}
         self.failed = self._ask(do="open", address=address, topic=topic, isolation=isolation, offset=str(offset))
 
     def _ask(self, **line: Any) -> dict[str, Any]:
@@ -576,7 +576,7 @@ class Driven:
                 self.allocated_at = said.get("allocated_at", self.allocated_at)
             if "outcome" in said:
                 return _stopped(said, self.address, self.topic)
-            self.told |= {name: said[name] for name in OFFSETS if name in said}
+            self.offsets |= {name: said[name] for name in OFFSETS if name in said}
             if said.get("end"):
                 return END
             self.waiting = said["records"][::-1]

@@ -632,7 +632,7 @@ def test_canonical_bytes_of_the_suite_hold_the_contents_that_an_encoder_is_given
         assert batches_differ(case.expectation["batches"], records.to_json(reading.batches)) is None, case.key
 
 
-# --- the offsets and types that a whole client may tell -------------------------------------------------------------
+# --- the offsets and types that a whole client may report -----------------------------------------------------------
 
 FLAT = records.to_json([batch()])[0]["records"]
 ENDING = case_of(batch(), batch(records.Record(7, 1, None, None), control=True))
@@ -640,7 +640,7 @@ HIDES = changed(control="hidden")
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("reported", "text"),
     [
         ({"position": "7"}, ""),
         ({"position": "8", "high_watermark": "8", "last_stable_offset": "8"}, ""),
@@ -650,9 +650,9 @@ HIDES = changed(control="hidden")
         ({"last_stable_offset": "0"}, "the last stable offset is 0; expected 8"),
     ],
 )
-def test_a_position_is_between_the_last_record_shown_and_the_end(told: dict[str, str], said: str) -> None:
-    cell = accepted(ENDING, handshake=HIDES, records=FLAT, **told)
-    assert (cell.text, cell.harm) == (said, "loses" if said else "")
+def test_a_position_is_between_the_last_record_shown_and_the_end(reported: dict[str, str], text: str) -> None:
+    cell = accepted(ENDING, handshake=HIDES, records=FLAT, **reported)
+    assert (cell.text, cell.harm) == (text, "loses" if text else "")
 
 
 def test_a_position_is_not_compared_where_the_bytes_may_be_refused() -> None:

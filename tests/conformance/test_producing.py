@@ -98,17 +98,20 @@ CLOCK = case_of(left_out=["timestamp"])
 
 
 def third(sequence: int, epoch: int = 0, error: int = 0, *, after: int = 87) -> tuple[tuple[bytes, int], ...]:
-    """The first and second record in their order, of which the second gets the error ``after``; then the third one."""
+    """Three requests of one record each: the second one is answered with the error ``after``, the third with ``error``.
+
+    ``sequence`` and ``epoch`` are those of the third request.
+    """
     again = batch(THIRD, **IDEMPOTENT | {"base_sequence": sequence, "producer_epoch": epoch})
     return *in_turn(0), *in_turn(0, 1, error=after)[1:], (again, error)
 
 
-def told(*sends: str) -> dict[str, Any]:
+def sent(*sends: str) -> dict[str, Any]:
     """The results of the sends; the last one counts."""
     return {"sends": [*sends], "outcome": sends[-1]}
 
 
-GONE_ON, ENDED = told("accepted", "rejected", "accepted"), told("accepted", "rejected", "rejected")
+CONTINUED, GAVE_UP = sent("accepted", "rejected", "accepted"), sent("accepted", "rejected", "rejected")
 
 
 def stamped(*timestamps: int) -> bytes:
@@ -135,13 +138,13 @@ def stamped(*timestamps: int) -> bytes:
         judged(case_of(may_refuse=True), outcome="rejected", error="MESSAGE_TOO_LARGE"),
         judged(TRANSACTION, batch(**TRANSACTIONAL)),
         # After a failure: a new epoch, the sequence that is free again, or the end, which may be recommended.
-        judged(REFUSED, *third(0, 1), **GONE_ON),
-        judged(REFUSED, *third(1), **GONE_ON),
-        judged(REFUSED, *third(1)[:2], **ENDED),
+        judged(REFUSED, *third(0, 1), **CONTINUED),
+        judged(REFUSED, *third(1), **CONTINUED),
+        judged(REFUSED, *third(1)[:2], **GAVE_UP),
         judged(REFUSED, *in_turn(0), *in_turn(0, 1, error=87)[1:], *in_turn(0, 1, 2)[1:]),
-        judged(KEPT, *third(0, 1, after=-1), **GONE_ON),
-        judged(KEPT, *third(2, after=-1), **GONE_ON),
-        judged(AT_ONCE, *in_turn(0, 1, 2), **told("accepted", "accepted")),
+        judged(KEPT, *third(0, 1, after=-1), **CONTINUED),
+        judged(KEPT, *third(2, after=-1), **CONTINUED),
+        judged(AT_ONCE, *in_turn(0, 1, 2), **sent("accepted", "accepted")),
         judged(AT_ONCE, batch(SECOND, THIRD, **IDEMPOTENT), (batch(FIRST, **IDEMPOTENT | {"base_sequence": 2}), 0)),
         judged(CLOCK, stamped(NOW, NOW, NOW + 1)),
     ],
@@ -185,13 +188,13 @@ def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
         (judged(PLAIN, batch(producer_epoch=0)), "differs", "request[0] departs from the documents: batch[0].produ"),
         (judged(NO_ERROR, outcome="rejected", error="no"), "refuses", "refused to send valid records: no"),
         (judged(RETRIED, outcome="rejected", error="no"), "refuses", "gave up after an error that a producer should"),
-        (judged(REFUSED, *third(2, error=45), **ENDED), "refuses", "could not send after a failure"),
-        (judged(MUST_SEND, *third(1)[:2], **ENDED), "refuses", "could not send after a failure"),
-        (judged(MUST_SEND, *third(1), **told("rejected", "rejected", "accepted")), "refuses", "could not send after"),
+        (judged(REFUSED, *third(2, error=45), **GAVE_UP), "refuses", "could not send after a failure"),
+        (judged(MUST_SEND, *third(1)[:2], **GAVE_UP), "refuses", "could not send after a failure"),
+        (judged(MUST_SEND, *third(1), **sent("rejected", "rejected", "accepted")), "refuses", "could not send after"),
         (judged(REFUSED, *third(0, 1)), "loses", "sent other contents: records[1].timestamp is 6; expected 5"),
-        (judged(KEPT, *third(1, after=-1), **GONE_ON), "loses", "request[2] has another record with the sequence 1"),
-        (judged(AT_ONCE, *in_turn(0, 0), **told("accepted", "accepted")), "loses", "request[1] has another record"),
-        (judged(AT_ONCE, *in_turn(0), **told("accepted", "rejected")), "refuses", "could not send at the same time"),
+        (judged(KEPT, *third(1, after=-1), **CONTINUED), "loses", "request[2] has another record with the sequence 1"),
+        (judged(AT_ONCE, *in_turn(0, 0), **sent("accepted", "accepted")), "loses", "request[1] has another record"),
+        (judged(AT_ONCE, *in_turn(0), **sent("accepted", "rejected")), "refuses", "could not send at the same time"),
         (judged(CLOCK, stamped(NOW, 0, NOW)), "loses", "records[1].timestamp was left out, and is"),
         (judged(CLOCK, stamped(NOW, NOW, NOW * 1000)), "loses", "records[2].timestamp was left out, and is"),
         (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),

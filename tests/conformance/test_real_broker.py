@@ -69,7 +69,7 @@ ERRORS = {
 }
 MAX_TIMESTAMP = slice(35, 43)
 SEED = 20
-# Vectors of each answer.
+# At most so many vectors of each answer.
 SAMPLES = 12
 ENDED_WITHIN_S = 60
 

@@ -82,7 +82,7 @@ def test_a_driver_says_its_version_and_hands_out_records_one_by_one(driver: Driv
     client = opened(driver, "reads")
     assert [client.poll(0), client.poll(0)] == [RECORD, RECORD]
     assert client.allocated_bytes == 9
-    assert client.told == {"position": "1"}
+    assert client.offsets == {"position": "1"}
     client.close()
 
 

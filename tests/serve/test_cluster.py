@@ -115,11 +115,9 @@ def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer() -> None:
 
 def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_nor_answered() -> None:
     broker = with_topics({"topic": "t", "hex": batch(0).hex()})
-    told = {"broker": {"versions": {"Fetch": 11, "Metadata": 9}}}
-    assert fed(broker.cluster, told, {"broker": {"versions": {"Fetch": 99}}})[0]["broker"]["versions"] == {
-        "Fetch": 11,
-        "Metadata": 9,
-    }
+    highest = {"Fetch": 11, "Metadata": 9}
+    lines = {"broker": {"versions": highest}}, {"broker": {"versions": {"Fetch": 99}}}
+    assert fed(broker.cluster, *lines)[0]["broker"]["versions"] == highest
     listed = {one["apiKey"]: one["maxVersion"] for one in asked(broker, "ApiVersions", 3, {}, ONE)["apiKeys"]}
     assert (listed[1], listed[3]) == (11, 9)
     assert first(fetch(broker, [("t", 0)], version=11))["records"] == batch(0)

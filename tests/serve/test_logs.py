@@ -67,8 +67,8 @@ def test_a_vector_in_read_uncommitted_shows_its_list_to_every_fetch(name: str, i
     made = Topics()
     for topic in topics_of([find_vector(f"stream/isolation/{name}")]).values():
         made.put(topic)
-    told = fetched(Broker(made), f"stream.isolation.{name}", 0, isolation)["abortedTransactions"]
-    assert told == ([{"producerId": 4000, "firstOffset": 0}] if is_listed else None)
+    listed = fetched(Broker(made), f"stream.isolation.{name}", 0, isolation)["abortedTransactions"]
+    assert listed == ([{"producerId": 4000, "firstOffset": 0}] if is_listed else None)
 
 
 @pytest.mark.parametrize("form", ["hex", "steps"])

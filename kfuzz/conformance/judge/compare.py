@@ -432,7 +432,7 @@ def _wrong_silence(case: Case, answer: Answer) -> Wrong | None:
 
 def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     if answer.outcome == "accepted" and case.expectation["verdict"] != "invalid":
-        return _wrong_contents(case.expectation, handshake, answer) or _wrong_telling(case, handshake, answer)
+        return _wrong_contents(case.expectation, handshake, answer) or _wrong_report(case, handshake, answer)
     return _wrong_outcome(case.expectation, handshake, answer)
 
 
@@ -578,11 +578,11 @@ def _wrong_handing_out(case: Case, handshake: Handshake, answer: Answer) -> Wron
     if answer.next_offset is not None and answer.next_offset != steps[-1]["next_offset"]:
         text = f"the next fetch begins at {answer.next_offset}; expected {steps[-1]['next_offset']}"
         return Wrong(text, "differs")
-    return _wrong_telling(case, handshake, answer)
+    return _wrong_report(case, handshake, answer)
 
 
-def _wrong_telling(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
-    """The fault in what else a consumer tells of valid bytes: the types of timestamps, and offsets at the log's end."""
+def _wrong_report(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
+    """The wrong type of a timestamp, or the wrong offset at the log's end, that a consumer reports for valid bytes."""
     if case.role != "consumer" or case.expectation["verdict"] != "valid" or answer.records is None:
         return None
     shown = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
@@ -149,7 +150,7 @@ def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str
 def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
     """The requests of a producer that repeats a batch after each error: all records of a send in one batch."""
     given = [{"timestamp": str(DEFAULT_TOPIC.now), "key": None, **record} for record in request["records"]]
-    errors = [ERROR_CODES[name] for name in request.get("errors", ())]
+    errors = iter([ERROR_CODES[name] for name in request.get("errors", ())])
     transactional, sequence = "transactional_id" in request, 0
     named = {"transactional": transactional, "producer_id": "1", "producer_epoch": 0}
     produced: list[dict[str, Any]] = []
@@ -161,11 +162,10 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
         answer = _encode({"batches": [batch]})
         if answer["outcome"] != "accepted":
             return answer
-        sequence, error = sequence + count, -1
-        while error:
-            error = errors.pop(0) if errors else 0
-            sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
-            produced.append({**sent, "error": error})
+        sequence += count
+        sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
+        # NONE has the number 0: this request is the last of its send, as one after the last error is.
+        produced += [{**sent, "error": error} for error in (*takewhile(bool, errors), 0)]
     return {"outcome": "accepted", "produced": produced}
 
 

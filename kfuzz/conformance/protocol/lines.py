@@ -293,7 +293,7 @@ class Answer:
     steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
     next_offset: Annotated[str | None, _INTEGER_TEXT] = None
     last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
-    # A consumer tells them at the end: the offset of the record that its user gets next, and the end of the log.
+    # Offsets that a consumer reports at the end: of the record that its user gets next, and of the end of the log.
     position: Annotated[str | None, _INTEGER_TEXT] = None
     high_watermark: Annotated[str | None, _INTEGER_TEXT] = None
     # In the order in which it arrived at the broker.

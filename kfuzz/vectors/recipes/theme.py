@@ -260,8 +260,7 @@ class Theme:
         ``errors``: the errors in the broker's first answers. ``sends``: how many records each send has, where there are
         several; with ``at_once``, no send waits for the one before. ``left_out``: the fields of records that the
         producer's user leaves out. ``broker`` is that of the testee protocol. ``may_refuse``: the producer may also
-        refuse the records.
-        ``bomb``: the name of the recipe of ``raw``, if the records are too large for a file.
+        refuse the records. ``bomb``: the name of the recipe of ``raw``, if the records are too large for a file.
         """
         batches = contents_digest(raw.batches) if bomb else list(raw.batches)
         document: Json = {

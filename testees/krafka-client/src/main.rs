@@ -118,7 +118,7 @@ async fn send(
         let producer = builder.build_transactional(id).await?;
         producer.begin()?;
         let results = send_all(sends, at_once, |record| producer.enqueue(record)).await;
-        if results.iter().all(|one| one.get("outcome").is_none()) {
+        if is_sent(&results) {
             producer.commit().await?;
             producer.close().await?;
         }
@@ -126,10 +126,14 @@ async fn send(
     }
     let producer = builder.build().await?;
     let results = send_all(sends, at_once, |record| producer.enqueue(record)).await;
-    if results.iter().all(|one| one.get("outcome").is_none()) {
+    if is_sent(&results) {
         producer.close().await?;
     }
     Ok(results)
+}
+
+fn is_sent(results: &[Value]) -> bool {
+    results.iter().all(|one| one.get("outcome").is_none())
 }
 
 /// The result of each send.

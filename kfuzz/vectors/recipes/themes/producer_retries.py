@@ -166,9 +166,9 @@ def _transactional(made: Theme) -> None:
 
 
 def _sends(made: Theme) -> None:
-    # A bad record is no fault of the next one: Kafka's producer fails its batch, and goes on. An idempotent one begins
-    # with a new epoch, so that no sequence is missing. It may also take no more, because Kafka's documentation
-    # recommends to close it then.
+    # A record that the broker refuses must not stop later sends. Kafka's producer reports that its batch has failed,
+    # and takes the next records. If it is idempotent, it begins a new epoch, so no sequence is missing. An idempotent
+    # producer may also refuse later records, because Kafka's documentation recommends to close it then.
     once: dict[str, Any] = {"sends": [1, 1, 2], "errors": ["NONE", "INVALID_RECORD"]}
     four = of_records(4)
     made.produce(
