@@ -63,7 +63,7 @@ class Partition:
     """The log of a partition, from offset ``start`` to :attr:`end`, the offset after the last record.
 
     :attr:`high_watermark` and :attr:`last_stable_offset` are the values that clients get. The first step whose end is
-    above the offset of a fetch answers it.
+    above the offset of a fetch answers it. If that offset lies inside the step, the answer begins with its batch.
     """
 
     # The offset of the last fetch, and how many fetches in a row had it.
@@ -127,19 +127,22 @@ class Partition:
         self.fetch_offset = offset
         data, end = self._from(offset, committed, room)
         if len(data) > room and not self.is_exact:
-            data, end = _limited(data, offset, room, end)
+            data = _limited(data, offset, room)
         if data and self.cut_bytes is not None:
             data, self.cut_bytes = data[: self.cut_bytes], None
         return Step(data, end)
 
     def _from(self, offset: int, committed: bool, room: int) -> Step:
         stable = self.last_stable_offset
+        begin = self.start
         if offset < (min(self.end, stable) if committed else self.end):
             for data, end in self.steps:
-                if committed and end > stable:
-                    return Step(_before(data, stable), stable)
-                if end > offset:
-                    return Step(data, end)
+                is_cut = committed and end > stable
+                if is_cut or end > offset:
+                    shown = _before(data, stable) if is_cut else data
+                    # A step may begin with batches that lie before it: a fetch at its beginning gets them.
+                    return Step(_after(shown, offset) if offset > begin else shown, stable if is_cut else end)
+                begin = end
         return Step(b"", offset)
 
     def aborted_between(self, offset: int, end: int) -> list[AbortedRange]:
@@ -309,12 +312,18 @@ def _before(data: bytes, offset: int) -> bytes:
     return next((data[: frame.at] for frame in headers(data) if frame.base_offset >= offset), data)
 
 
-def _limited(data: bytes, offset: int, room: int, end: int) -> Step:
+def _after(data: bytes, offset: int) -> bytes:
+    """The bytes from the batch with ``offset`` on, as a broker looks it up; all bytes if no header reaches so far.
+
+    Mirrors ``org.apache.kafka.common.record.FileRecords.searchForOffsetFromPosition``.
+    """
+    return next((data[frame.at :] for frame in headers(data) if frame.last_offset >= offset), data)
+
+
+def _limited(data: bytes, offset: int, room: int) -> bytes:
     """At most ``room`` bytes, or one batch that is larger, from the batch with ``offset`` on; the last may be cut."""
-    found = next((frame for frame in headers(data) if frame.last_offset >= offset), None)
-    if found is None:
-        return Step(data, end)
-    return Step(data[found.at : found.at + max(room, found.size)], end)
+    data = _after(data, offset)
+    return data[: max(room, next((frame.size for frame in headers(data)), len(data)))]
 
 
 def end_of(data: bytes) -> int:
