@@ -9,7 +9,7 @@ use std::process::Command;
 use std::{env, fs};
 
 const LIBRARY: &str = "kafka-protocol";
-const SINCE: [u32; 5] = [13, 14, 15, 16, 18];
+const SINCE: [u32; 6] = [11, 13, 14, 15, 16, 18];
 
 fn main() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());

@@ -11,12 +11,13 @@ use serde_json::{json, Value};
 use std::io;
 
 const VERSION: &str = env!("LIBRARY_VERSION");
+const MAGIC: &[i8] = if cfg!(since_0_16) { &[2] } else { &[0, 1, 2] };
 
 fn main() -> io::Result<()> {
     let handshake = json!({
         "protocol": "kfuzz-testee/1", "name": "kafka-protocol", "version": VERSION, "language": "rust",
         "operations": ["decode-records", "encode-records", "decode-message", "encode-message"],
-        "roles": ["consumer"], "magic": [2], "codecs": CODECS, "checks_crc": true, "control": "shown",
+        "roles": ["consumer"], "magic": MAGIC, "codecs": CODECS, "checks_crc": true, "control": "shown",
         // The library decodes whole batches. Its caller must cut off an incomplete one.
         "tails": "refused", "messages": messages::versions(), "outcomes": ["panic"],
     });

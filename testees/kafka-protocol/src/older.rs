@@ -5,7 +5,9 @@ use bytes::Bytes;
 use kafka_protocol::records::Compression;
 use kafka_protocol::records::RecordBatchDecoder;
 use kfuzz_testee::contents::Batch;
-use kfuzz_testee::{place_in, record_json, rejected, unsupported, with_place};
+use kfuzz_testee::{record_json, rejected, unsupported};
+#[cfg(since_0_11)]
+use kfuzz_testee::{place_in, with_place};
 use serde_json::{json, Value};
 
 pub fn read(mut data: Bytes) -> Value {
@@ -23,7 +25,10 @@ pub fn read(mut data: Bytes) -> Value {
             });
             json!({"outcome": "accepted", "records": records.collect::<Vec<_>>()})
         }
+        #[cfg(since_0_11)]
         Err(error) => with_place(rejected(format!("{error:#}")), place_in(error.backtrace())),
+        #[cfg(not(since_0_11))]
+        Err(error) => rejected(format!("{error:#}")),
     }
 }
 
