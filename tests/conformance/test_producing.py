@@ -24,6 +24,8 @@ from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.lines import PRODUCE, Handshake, parse_answer
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
+from kfuzz.vectors.recipes.making import builder
+from kfuzz.vectors.recipes.themes.codec_lz4 import frame, stored
 
 PRODUCER = Handshake(
     name="toy",
@@ -209,6 +211,27 @@ def test_a_producer_that_loses_repeats_or_changes_something_fails(cell: Cell, ha
 def test_a_producer_with_acks_0_cannot_know_what_it_says() -> None:
     sent = {"hex": batch().hex(), "acks": 0}
     assert judged(NO_ERROR, produced=[sent]).text.startswith("request[0] has acks 0")
+
+
+@pytest.mark.parametrize(
+    ("code", "size", "flags", "harm"),
+    [
+        (0x40, 1, ["LargeBlocks"], ""),  # 64 KiB
+        (0x50, 1, ["LargeBlocks"], "memory"),  # 256 KiB
+        (0x50, 1, [], ""),
+        (0x50, 66_000, ["LargeBlocks"], ""),
+        (0x70, 66_000, ["LargeBlocks"], "memory"),  # 4 MiB
+    ],
+)
+def test_lz4_blocks_may_be_four_times_as_large_as_the_records(
+    code: int, size: int, flags: list[str], harm: str
+) -> None:
+    record = builder.Record(value=bytes(size))
+    sent = builder.batch(record, codec="lz4", payload=frame(stored(record.encode()), block_size=code))
+    expect = {"broker": {"verdict": "valid", "batches": sent.batches}}
+    options = {"compression": "lz4", "idempotent": False}
+    vector = replace(NO_ERROR.vector, expect=expect, options=options, flags=tuple(flags))
+    assert judged(Case(vector, PRODUCE_ROLE), sent.data).harm == harm
 
 
 def test_timestamps_and_headers_are_compared_as_far_as_the_library_can_hold_them() -> None:

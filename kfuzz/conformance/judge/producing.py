@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
@@ -13,6 +14,7 @@ from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
 from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS
 from kfuzz.vectors.model import Vector
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 __all__ = ["GAVE_UP", "wrong_sending"]
 
@@ -25,6 +27,13 @@ GAVE_UP: Final = "gave up after an error that a producer should survive"
 IN_EACH_BATCH: Final = frozenset({"RB-PRODUCER-1"})
 # Shorter payloads may not get smaller by compression.
 COMPRESSED_FROM_BYTES: Final = 1024
+# No document limits the blocks of lz4. So this counts only for vectors that ask about it, by this flag.
+LARGE_BLOCKS: Final = "LargeBlocks"
+# In the descriptor of an lz4 frame, after its magic and its flags. Kafka's producer writes blocks of 64 KiB.
+BLOCK_CODE_AT: Final = BATCH_HEADER_SIZE + 5
+BLOCK_BYTES: Final = 64 << 10
+# A reader may allocate so many times what a batch holds.
+BLOCK_TIMES: Final = 4
 # A clock of today, in milliseconds: the years 2020 to 2099.
 CLOCK: Final = range(1_577_836_800_000, 4_102_444_800_000)
 
@@ -69,6 +78,7 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
                 _wrong_producer(sequenced, options, has_gaps=bool(failed)),
                 _wrong_records(_acknowledged(given, options, answer), accepted, options, shows),
                 _wrong_request(arrivals, options),
+                _wrong_blocks(arrivals) if LARGE_BLOCKS in vector.flags else None,
                 _wrong_form(arrivals, IN_EACH_BATCH - set(vector.requirements)),
             )
             if wrong
@@ -173,6 +183,18 @@ def _wrong_request(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
     plain = b"".join(sent.data for sent, batch, *_ in arrivals if batch.compression == "none")
     if codec != "none" and len(plain) > COMPRESSED_FROM_BYTES and len(zlib.compress(plain, 1)) * 2 < len(plain):
         return Wrong(f"sent records uncompressed that {codec} makes smaller", "differs")
+    return None
+
+
+def _wrong_blocks(arrivals: Sequence[_Arrival]) -> Wrong | None:
+    """Whether the blocks of an lz4 frame are far larger than what it holds. A reader allocates one before it reads."""
+    for sent, batch, *_ in arrivals:
+        if batch.compression == "lz4":
+            block_bytes = 1 << 8 + 2 * (sent.data[BLOCK_CODE_AT] >> 4 & 7)
+            held_bytes = len(records.encode([replace(batch, compression="none")])) - BATCH_HEADER_SIZE
+            if block_bytes > max(BLOCK_BYTES, BLOCK_TIMES * held_bytes):
+                text = f"sent lz4 in blocks of {block_bytes} bytes, which its readers allocate for {held_bytes} bytes"
+                return Wrong(text, "memory")
     return None
 
 
