@@ -175,7 +175,7 @@ class Deviation:
         """
         if self.harm == MEMORY.name or (self.harm == KILLS.name and _ALLOCATION.search(self.error)):
             # Whether a line takes much memory or ends the process depends only on the size that the input claims.
-            # What a producer makes others allocate is no fault of its own readers.
+            # A producer whose bytes make others allocate shows no fault of its own readers.
             form = masked(self.error) if _WRITTEN.match(self.error) else self.form
             return self.owner, MEMORY.name, self.at or form
         if self.error.startswith(GAVE_UP):
