@@ -26,7 +26,7 @@ const most = 100
 
 func main() {
 	hello := testee.Object{
-		"produces":   []string{"sends"},
+		"produces":   offered,
 		"checks_crc": false,
 		"control":    "shown",
 		// Every timestamp up to 0 becomes Go's zero time.
@@ -119,11 +119,16 @@ func (producer) Commit() error { return testee.ErrNotOffered }
 
 func (p producer) Close() { p.end() }
 
-func (p producer) Send(all []testee.Given) error { return p.WriteMessages(p.ctx, messagesOf(all)...) }
+func (p producer) Send(topic string, all []testee.Given) error {
+	return p.WriteMessages(p.ctx, messagesOf(topic, all)...)
+}
 
-func messagesOf(all []testee.Given) (messages []kafka.Message) {
+func messagesOf(topic string, all []testee.Given) (messages []kafka.Message) {
 	for _, given := range all {
 		message := kafka.Message{Key: given.Key, Value: given.Value, Time: given.Time()}
+		if hasTopics {
+			message.Topic = topic
+		}
 		for _, header := range given.Headers {
 			message.Headers = append(message.Headers, kafka.Header{Key: string(header.Key), Value: header.Value})
 		}

@@ -10,6 +10,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+// hasTopics is whether each message names its topic.
+const hasTopics = true
+
+var offered = []string{"sends", "topics"}
+
 var codecs = map[string]kafka.Compression{
 	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
 }
@@ -20,7 +25,7 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 	}
 	transport := &kafka.Transport{}
 	writer := &kafka.Writer{
-		Addr: kafka.TCP(sending.Address), Topic: sending.Topic, RequiredAcks: kafka.RequireAll, Transport: transport,
+		Addr: kafka.TCP(sending.Address), RequiredAcks: kafka.RequireAll, Transport: transport,
 		Balancer:    firstPartition,
 		Compression: codecs[sending.Compression],
 		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,

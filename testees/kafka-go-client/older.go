@@ -10,6 +10,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+// hasTopics: the Writer has one topic for all messages.
+const hasTopics = false
+
+var offered = []string{"sends"}
+
 // produce makes the Writer of a configuration. In some of these versions, codecs are in other packages.
 func produce(sending testee.Sending) (testee.Producer, error) {
 	if sending.Idempotent || sending.TransactionalID != nil || sending.Compression != "none" {

@@ -66,12 +66,12 @@ class Consumer:
         self.consumer.close()
 
 
-def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+def send(producer: KafkaProducer, record: kfuzz_driver.Given) -> Any:
     if record.headers and not HAS_HEADERS:
         raise Failed("unsupported", "the library does not have headers")
     with kfuzz_driver.refusals():
         return producer.send(
-            topic,
+            record.topic,
             partition=0,
             timestamp_ms=record.timestamp,
             key=record.key,
@@ -83,7 +83,6 @@ def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any
 @contextmanager
 def producing(
     address: str,
-    topic: str,
     *,
     compression: str,
     idempotent: bool,
@@ -109,7 +108,7 @@ def producing(
     producer = KafkaProducer(bootstrap_servers=address, **known)
 
     def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
-        sent = [send(producer, topic, record) for record in records]
+        sent = [send(producer, record) for record in records]
 
         def wait() -> None:
             producer.flush(PRODUCE_S_MAX)
@@ -131,7 +130,10 @@ def producing(
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
-        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ("sends",)},
+        {
+            "version": kafka.__version__,
+            "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ("sends", "topics"),
+        },
         Consumer,
         producing,
         rejections=(KafkaError,),

@@ -110,7 +110,6 @@ def _record(message: confluent_kafka.Message) -> dict[str, Any]:
 @contextmanager
 def producing(
     address: str,
-    topic: str,
     *,
     compression: str,
     idempotent: bool,
@@ -149,7 +148,7 @@ def producing(
             # Without a timestamp, librdkafka takes the clock's.
             when = {} if record.timestamp is None else {"timestamp": record.timestamp}
             producer.produce(
-                topic,
+                record.topic,
                 partition=0,
                 key=record.key,
                 value=record.value,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     Answer = dict[str, Any]
-    # Starts to send records, in order. Returns what waits until all of them are acknowledged, or raises.
+    # Starts to send records to their topics, in order. Returns what waits until all are acknowledged, or raises.
     Send = Callable[[list["Given"]], Callable[[], None]]
 else:
     Protocol = object
@@ -78,6 +78,7 @@ class Consumer(Protocol):
 class Given(NamedTuple):
     """A record to send. ``timestamp`` is in milliseconds, or None if the library has to choose it."""
 
+    topic: str
     timestamp: int | None
     key: bytes | None
     value: bytes | None
@@ -109,7 +110,7 @@ def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 # The producer's other abilities, in the words of the handshake.
-ALL_PRODUCES = ("idempotent", "transactions", "sends")
+ALL_PRODUCES = ("idempotent", "transactions", "sends", "topics")
 
 
 def drive(
@@ -123,8 +124,7 @@ def drive(
     """Answer lines until the input ends.
 
     ``hello`` has the library's version, and other fields of the handshake: ``produces`` if there is a ``producer``.
-    That takes the broker's address, the topic, and as keywords ``compression``, ``idempotent`` and
-    ``transactional_id``. It is a context with a ``Send``, and commits a transaction at its end. ``rejections`` are the
+    That takes the broker's address, and as keywords ``compression``, ``idempotent`` and ``transactional_id``. It is a context with a ``Send``, and commits a transaction at its end. ``rejections`` are the
     exceptions that the library documents; others are faults. ``package`` is its top-level package: errors then name its
     innermost line.
     """
@@ -151,14 +151,14 @@ def drive(
 
     def produced(line: dict[str, Any]) -> Answer:
         assert producer
-        records = [_given(record) for record in line["records"]]
+        counts = line.get("sends", [len(line["records"])])
+        records = iter(line["records"])
+        topics = line.get("topics") or [line["topic"]] * len(counts)
+        sends = [[_given(one, topic) for one in islice(records, count)] for count, topic in zip(counts, topics)]
         how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
-        with producer(line["address"], line["topic"], **how) as send:
+        with producer(line["address"], **how) as send:
             if "sends" not in line:
-                send(records)()
-                return {"sent": len(records)}
-            given = iter(records)
-            sends = [list(islice(given, count)) for count in line["sends"]]
+                return sent(send(sends[0]))
             if line.get("at_once"):
                 waits = [send(one) for one in sends]
                 return {"sends": [answered(sent, wait) for wait in waits]}
@@ -192,10 +192,11 @@ def _failure(error: BaseException, rejections: tuple[type[BaseException], ...], 
     return {"outcome": outcome, "error": describe(error), **({"at": at} if at else {})}
 
 
-def _given(record: dict[str, Any]) -> Given:
+def _given(record: dict[str, Any], topic: str) -> Given:
     if any(isinstance(name, dict) for name, _ in record["headers"]):
         raise Failed("unsupported", "the key of a header is not UTF-8")
     return Given(
+        topic,
         from_json("int64", record.get("timestamp")),
         from_json("bytes", record.get("key")),
         from_json("bytes", record["value"]),

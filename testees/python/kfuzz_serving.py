@@ -120,7 +120,8 @@ Produce = Callable[..., "Stopped | list[Stopped | None] | None"]
 """Sends records to partition 0, in order. Takes the broker's address and the name of a topic, and as keywords:
 ``records`` in their JSON form without offsets, ``compression``, ``idempotent``, and ``transactional_id`` (None, or that
 of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not. For several sends, it
-also takes ``sends`` and ``at_once`` of the protocol, and returns a list with the result of each."""
+also takes ``sends`` and ``at_once`` of the protocol, and ``topics`` if they are to several; it returns a list with the
+result of each."""
 
 
 class Asked(NamedTuple):
@@ -394,8 +395,17 @@ class Kit:
             self.broker.ask(topic=before, hex=None)
         self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
         how |= {name: request[name] for name in ("sends", "at_once") if name in request}
+        names = {"NONE": topic}
+        for error in request.get("topic_errors", ()):
+            if error not in names:
+                names[error] = f"{topic}-{len(names)}"
+                self.broker.ask(topic=names[error], produce=True, metadata_error=error)
+        if "topic_errors" in request:
+            how["topics"] = [names[error] for error in request["topic_errors"]]
         end = self.produce(self.broker.address, topic, records=request["records"], **how)
         answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
+        for name in {*names.values()} - {topic}:
+            self.broker.ask(topic=name, hex=None)
         if isinstance(end, list):
             odd = [one for one in end if one and one.outcome != "rejected"]
             if not odd:

@@ -33,7 +33,7 @@ PRODUCER = Handshake(
     language="python",
     operations=frozenset({PRODUCE}),
     codecs=frozenset({"none", "gzip"}),
-    produces=frozenset({"idempotent", "transactions", "sends"}),
+    produces=frozenset({"idempotent", "transactions", "sends", "topics"}),
 )
 STALLS = replace(PRODUCER, outcomes=frozenset({"stalled"}))
 FIRST, SECOND, THIRD = (
@@ -94,6 +94,8 @@ THREE_SENDS = {"sends": [1, 1, 1], "idempotent": True, "may_refuse": True}
 REFUSED = case_of(**THREE_SENDS, errors=["NONE", "INVALID_RECORD"])
 KEPT = case_of(**THREE_SENDS, errors=["NONE", "UNKNOWN_SERVER_ERROR"])
 MUST_SEND = case_of(**THREE_SENDS | {"may_refuse": False}, errors=["NONE", "INVALID_RECORD"])
+# The first of two sends is to a topic without permission.
+DENIED = case_of(sends=[1, 2], topic_errors=["TOPIC_AUTHORIZATION_FAILED", "NONE"])
 AT_ONCE = case_of(sends=[1, 2], at_once=True, idempotent=True)
 NOW = 1_750_000_000_000
 CLOCK = case_of(left_out=["timestamp"])
@@ -149,6 +151,7 @@ def stamped(*timestamps: int) -> bytes:
         judged(AT_ONCE, *in_turn(0, 1, 2), **sent("accepted", "accepted")),
         judged(AT_ONCE, batch(SECOND, THIRD, **IDEMPOTENT), (batch(FIRST, **IDEMPOTENT | {"base_sequence": 2}), 0)),
         judged(CLOCK, stamped(NOW, NOW, NOW + 1)),
+        judged(DENIED, batch(SECOND, THIRD), **sent("rejected", "accepted")),
     ],
 )
 def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
@@ -197,6 +200,9 @@ def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
         (judged(KEPT, *third(1, after=-1), **CONTINUED), "loses", "request[2] has another record with the sequence 1"),
         (judged(AT_ONCE, *in_turn(0, 0), **sent("accepted", "accepted")), "loses", "request[1] has another record"),
         (judged(AT_ONCE, *in_turn(0), **sent("accepted", "rejected")), "refuses", "could not send at the same time"),
+        (judged(DENIED, **sent("rejected", "rejected")), "refuses", "could not send after a failure of another topic"),
+        (judged(DENIED, batch(SECOND, THIRD), **sent("accepted", "accepted")), "loses", "reported records as sent to a"),
+        (judged(DENIED, batch(), **sent("rejected", "accepted")), "loses", "sent other contents: records[0].key is null; ex"),
         (judged(CLOCK, stamped(NOW, 0, NOW)), "loses", "records[1].timestamp was left out, and is"),
         (judged(CLOCK, stamped(NOW, NOW, NOW * 1000)), "loses", "records[2].timestamp was left out, and is"),
         (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),
@@ -250,6 +256,7 @@ def test_timestamps_and_headers_are_compared_as_far_as_the_library_can_hold_them
         ({"produces": frozenset({"transactions"})}, SEQUENCED, "has no idempotent producer"),
         ({"produces": frozenset({"idempotent"})}, TRANSACTION, "has no transactions"),
         ({"produces": frozenset({"idempotent"})}, AT_ONCE, "sends only once"),
+        ({"produces": frozenset({"sends"})}, DENIED, "sends to one topic only"),
         ({"codecs": frozenset({"none"})}, GZIP, "does not support gzip"),
         ({}, TRANSACTION, None),
     ],

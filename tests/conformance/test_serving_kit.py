@@ -281,6 +281,26 @@ def test_a_question_about_a_broker_gets_a_new_one_which_says_what_it_does_not_of
     assert made == [{"versions": {"Fetch": 8}}, "stopped"]
 
 
+def test_sends_to_several_topics_name_the_one_with_each_error() -> None:
+    asked: list[dict[str, Any]] = []
+    sent: list[list[str]] = []
+
+    class Quiet:
+        address = "broker:1"
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            asked.append(line)
+            return {"produced": ["00"]}
+
+    kit: Any = Kit(Quiet(), lambda *_: None, lambda *_, topics, **how: sent.append(topics))  # type: ignore[arg-type]
+    errors = ["NONE", "INVALID_TOPIC_EXCEPTION", "NONE", "TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION"]
+    kit.answer({"operation": "produce-records", "records": [], "sends": [1] * 5, "topic_errors": errors}, "t1")
+    assert sent == [["t1", "t1-1", "t1", "t1-2", "t1-1"]]
+    made = {line["topic"]: line["metadata_error"] for line in asked if "metadata_error" in line}
+    assert made == {"t1-1": errors[1], "t1-2": errors[3]}
+    assert {line["topic"] for line in asked if line.get("hex", "") is None} == {"t1", "t1-1", "t1-2"}
+
+
 @pytest.mark.parametrize(("name", "topics"), [("x", ["t1-before", "t1"]), (None, ["t1"])])
 def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | None, topics: list[str]) -> None:
     """So a producer that cannot take the place of another fails in each run, also if it is asked one vector only."""

@@ -148,6 +148,22 @@ def test_a_demanded_error_comes_once_and_a_retry_is_stored_once(error: str, at_f
     assert [one["error"] for one in produced(broker)] == [ERROR_CODES[error], 0]
 
 
+def test_an_error_of_a_topic_is_all_that_clients_get_of_it_until_it_is_well() -> None:
+    broker, denied = opened(), "TOPIC_AUTHORIZATION_FAILED"
+    fed(broker.cluster, {"topic": "t", "metadata_error": denied}, {"topic": "other", "produce": True})
+
+    def described(topics: list[dict[str, Any]] | None) -> list[tuple[str, int, int]]:
+        found = asked(broker, "Metadata", VERSION, {"topics": topics})["topics"]
+        return [(one["name"], one["errorCode"], len(one["partitions"])) for one in found]
+
+    assert described([{"name": "t"}, {"name": "other"}]) == [("t", ERROR_CODES[denied], 0), ("other", 0, 1)]
+    assert described(None) == [("other", 0, 1)]
+    assert produce(broker, batch()) == (ERROR_CODES[denied], -1)
+    fed(broker.cluster, {"topic": "t", "metadata_error": "NONE"})
+    assert described([{"name": "t"}]) == [("t", 0, 1)]
+    assert produce(broker, batch()) == (0, 0)
+
+
 def test_an_answer_can_be_lost_after_the_records_are_stored() -> None:
     broker = opened("NETWORK_EXCEPTION")
     with pytest.raises(Refused, match="lost"):

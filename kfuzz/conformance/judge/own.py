@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
@@ -151,11 +151,15 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
     """The requests of a producer that repeats a batch after each error: all records of a send in one batch."""
     given = [{"timestamp": str(DEFAULT_TOPIC.now), "key": None, **record} for record in request["records"]]
     errors = iter([ERROR_CODES[name] for name in request.get("errors", ())])
-    transactional, sequence = "transactional_id" in request, 0
+    transactional, sequence, records = "transactional_id" in request, 0, iter(given)
     named = {"transactional": transactional, "producer_id": "1", "producer_epoch": 0}
     produced: list[dict[str, Any]] = []
-    for count in request.get("sends", [len(given)]):
-        numbered = [{**one, "offset": str(n)} for n, one in enumerate(given[sequence : sequence + count])]
+    counts = request.get("sends", [len(given)])
+    topic_errors = request.get("topic_errors", ["NONE"] * len(counts))
+    for count, topic_error in zip(counts, topic_errors, strict=True):
+        numbered = [{**one, "offset": str(n)} for n, one in enumerate(islice(records, count))]
+        if topic_error != "NONE":
+            continue
         batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}
         if transactional or request["idempotent"]:
             batch |= named | {"base_sequence": sequence}
@@ -166,7 +170,8 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
         sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
         # NONE has the number 0: this request is the last of its send, as one after the last error is.
         produced += [{**sent, "error": error} for error in (*takewhile(bool, errors), 0)]
-    return {"outcome": "accepted", "produced": produced}
+    sends = ["accepted" if error == "NONE" else "rejected" for error in topic_errors]
+    return {"outcome": "accepted", "produced": produced, "sends": sends}
 
 
 def _written(write: Callable[[], bytes]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from kfuzz.broker_errors import AFTER_APPEND
 from kfuzz.conformance.judge.differing import Wrong, because, records_differ
 from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
-from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS
+from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS, TOPIC_ERRORS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
@@ -52,7 +52,10 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
     """The fault of a producer that was ``given`` these records of the vector; None if there is none."""
     options, may_refuse = vector.options, MAY_REFUSE in vector.options
     failed = (answer.sends or []).count("rejected")
-    asked_for = sum(error != "NONE" for error in options.get("errors", ()))
+    lost_topics = options.get(TOPIC_ERRORS, ())
+    if any(error != "NONE" and one == "accepted" for error, one in zip(lost_topics, answer.sends or (), strict=False)):
+        return Wrong("reported records as sent to a topic that it cannot write to", "loses")
+    asked_for = sum(error != "NONE" for error in (*options.get("errors", ()), *lost_topics))
     if answer.outcome == "rejected" or failed > asked_for:
         is_refused = sum(bool(one.error) for one in answer.produced or ()) > asked_for
         if may_refuse and not (SENDS in options and is_refused):
@@ -60,6 +63,7 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
         text = GAVE_UP if options.get("errors") else "refused to send valid records"
         if SENDS in options:
             text = "could not send at the same time" if AT_ONCE in options else "could not send after a failure"
+            text += " of another topic" if lost_topics else ""
         return Wrong(text + because(answer.error), "refuses")
     arrivals: list[_Arrival] = []
     for number, sent in enumerate(answer.produced or ()):

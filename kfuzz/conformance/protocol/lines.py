@@ -94,7 +94,7 @@ OPERATIONS: Final = (
     PRODUCE,
 )
 # A producer may be able to do this besides sending records.
-PRODUCES: Final = ("idempotent", "transactions", "sends")
+PRODUCES: Final = ("idempotent", "transactions", "sends", "topics")
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -454,6 +454,8 @@ class ProduceRecords(_ProduceRecords, total=False):
     # How many records each send has. With ``at_once``, no send waits for the one before.
     sends: Annotated[list[int], ListOf(_SIZE)]
     at_once: Annotated[bool, BOOLEAN]
+    # For each send, the error of its topic in Metadata.
+    topic_errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
     broker: Annotated[BrokerJson, object_of(BrokerJson)]
 
 

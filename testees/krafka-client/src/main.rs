@@ -22,7 +22,7 @@ const DELIVERY: Duration = Duration::from_secs(5);
 const LARGEST_REQUEST_BYTES: usize = 64 << 20;
 
 fn main() -> io::Result<()> {
-    let hello = json!({"produces": ["idempotent", "transactions", "sends"], "magic": [2]});
+    let hello = json!({"produces": ["idempotent", "transactions", "sends", "topics"], "magic": [2]});
     drive(("krafka", env!("LIBRARY_VERSION")), hello, Driver { runtime: Runtime::new()?, consumer: None })
 }
 
@@ -50,8 +50,10 @@ impl Client for Driver {
     }
 
     fn produce(&mut self, asked: Produce) -> std::result::Result<Vec<Value>, Value> {
-        let express = |given| expressed(&asked.topic, given);
-        let sends = asked.sends.into_iter().map(|records| records.into_iter().map(express).collect());
+        let express = |(topic, records): (String, Vec<Given>)| {
+            records.into_iter().map(|given| expressed(&topic, given)).collect()
+        };
+        let sends = asked.sends.into_iter().map(express);
         let sends = sends.collect::<std::result::Result<_, _>>().map_err(unsupported)?;
         let compression = match asked.compression.as_str() {
             "none" => Compression::None,

@@ -67,7 +67,7 @@ public final class Drive {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Drive drive = new Drive();
         ObjectNode hello = MAPPER.createObjectNode().put("version", version());
-        hello.putArray("produces").add("idempotent").add("transactions").add("sends");
+        hello.putArray("produces").add("idempotent").add("transactions").add("sends").add("topics");
         out.println(hello);
         out.flush();
         String line = in.readLine();
@@ -228,7 +228,7 @@ public final class Drive {
             if (line.has("sends")) {
                 sendAll(producer, line, out);
             } else {
-                wait(producer, started(producer, line, 0, line.get("records").size()));
+                wait(producer, started(producer, line.get("topic"), line, 0, line.get("records").size()));
             }
             if (transaction != null) {
                 producer.commitTransaction();
@@ -247,13 +247,15 @@ public final class Drive {
         List<List<Future<?>>> all = new ArrayList<>();
         List<Throwable> errors = new ArrayList<>();
         int from = 0;
-        for (JsonNode count : line.get("sends")) {
+        for (int number = 0; number < line.get("sends").size(); number++) {
             int first = from;
-            from += count.asInt();
+            int count = line.get("sends").get(number).asInt();
+            JsonNode topic = line.has("topics") ? line.get("topics").get(number) : line.get("topic");
+            from += count;
             if (isAtOnce) {
-                all.add(started(producer, line, first, count.asInt()));
+                all.add(started(producer, topic, line, first, count));
             } else {
-                errors.add(error(() -> wait(producer, started(producer, line, first, count.asInt()))));
+                errors.add(error(() -> wait(producer, started(producer, topic, line, first, count))));
             }
         }
         for (List<Future<?>> sent : all) {
@@ -284,10 +286,11 @@ public final class Drive {
         }
     }
 
-    private static List<Future<?>> started(Producer<byte[], byte[]> producer, JsonNode line, int from, int count) {
+    private static List<Future<?>> started(
+            Producer<byte[], byte[]> producer, JsonNode topic, JsonNode line, int from, int count) {
         List<Future<?>> sent = new ArrayList<>();
         for (int number = from; number < from + count; number++) {
-            sent.add(producer.send(record(line.get("topic").asText(), line.get("records").get(number))));
+            sent.add(producer.send(record(topic.asText(), line.get("records").get(number))));
         }
         return sent;
     }
