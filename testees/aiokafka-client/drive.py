@@ -97,12 +97,12 @@ def producing(
     def run_in_time(work: Coroutine[Any, Any, Any]) -> Any:
         return run(asyncio.wait_for(work, end_s - LOOP.time()))
 
-    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
         async def start() -> list[Any]:
             return [await send(producer, record) for record in records]
 
-        async def wait() -> None:
-            await asyncio.gather(*sent)
+        async def wait() -> list[int | None]:
+            return [one.offset for one in await asyncio.gather(*sent)]
 
         sent = run_in_time(start())
         return lambda: run_in_time(wait())

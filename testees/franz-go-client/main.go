@@ -149,8 +149,13 @@ func (p producer) Close() {
 	p.Client.Close()
 }
 
-func (p producer) Send(topic string, all []testee.Given) error {
-	return p.ProduceSync(p.ctx, recordsOf(topic, all)...).FirstErr()
+func (p producer) Send(topic string, all []testee.Given) (offsets []int64, _ error) {
+	records := recordsOf(topic, all)
+	err := p.ProduceSync(p.ctx, records...).FirstErr()
+	for _, record := range records {
+		offsets = append(offsets, record.Offset)
+	}
+	return offsets, err
 }
 
 func recordsOf(topic string, all []testee.Given) (records []*kgo.Record) {

@@ -99,8 +99,8 @@ type Producer interface {
 	// Begin begins a transaction, and Commit commits it.
 	Begin() error
 	Commit() error
-	// Send returns when all of the records are acknowledged by a topic.
-	Send(topic string, records []Given) error
+	// Send returns when all of the records are acknowledged by a topic: the offsets that the library reports, if any.
+	Send(topic string, records []Given) ([]int64, error)
 	Close()
 }
 
@@ -232,10 +232,15 @@ func (d *driver) send(producer Producer, topic string, records []Given) (result 
 			result = Panicked(trouble, d.library)
 		}
 	}()
-	if err := producer.Send(topic, records); err != nil {
+	offsets, err := producer.Send(topic, records)
+	if err != nil {
 		return refused(err)
 	}
-	return Object{"sent": len(records)}
+	texts := []string{} // [], not null
+	for _, offset := range offsets {
+		texts = append(texts, Long(offset))
+	}
+	return Object{"offsets": texts}
 }
 
 func must(err error) {

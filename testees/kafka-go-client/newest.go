@@ -31,5 +31,14 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
 		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
 	}
-	return producerOf(writer, transport.CloseIdleConnections), nil
+	var offsets *[]int64
+	if !sending.AtOnce { // the library does not say of which send a message is
+		offsets = new([]int64)
+		writer.Completion = func(messages []kafka.Message, _ error) {
+			for _, message := range messages {
+				*offsets = append(*offsets, message.Offset)
+			}
+		}
+	}
+	return producerOf(writer, offsets, transport.CloseIdleConnections), nil
 }

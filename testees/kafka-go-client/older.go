@@ -24,5 +24,5 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		Brokers: []string{sending.Address}, Topic: sending.Topic, RequiredAcks: -1, Balancer: firstPartition,
 		BatchSize: max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
 	})
-	return producerOf(writer, func() {}), nil
+	return producerOf(writer, nil, func() {}), nil
 }

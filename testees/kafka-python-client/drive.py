@@ -107,13 +107,12 @@ def producing(
     known = {name: value for name, value in settings.items() if name in SETTINGS}
     producer = KafkaProducer(bootstrap_servers=address, **known)
 
-    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
         sent = [send(producer, record) for record in records]
 
-        def wait() -> None:
+        def wait() -> list[int | None]:
             producer.flush(PRODUCE_S_MAX)
-            for one in sent:
-                one.get(PRODUCE_S_MAX)
+            return [one.get(PRODUCE_S_MAX).offset for one in sent]
 
         return wait
 

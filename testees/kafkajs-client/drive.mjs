@@ -48,7 +48,11 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
 async function producing({ address, compression, idempotent, transactional_id: transactionalId }, use) {
   if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
   const sent = { compression: CompressionTypes[TYPE_OF_CODEC[compression]] }
-  const sendWith = sender => (records, topic) => sender.send({ ...sent, topic, messages: records.map(messageOf) })
+  // One request, so the library reports one offset, which is the first record's.
+  const sendWith = sender => async (records, topic) => {
+    const [first] = await sender.send({ ...sent, topic, messages: records.map(messageOf) })
+    return [first.baseOffset]
+  }
   const producer = client(address).producer({
     idempotent,
     ...(transactionalId && { transactionalId, maxInFlightRequests: 1 }),

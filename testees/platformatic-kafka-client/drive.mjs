@@ -56,8 +56,12 @@ async function producing({ address, compression, idempotent, transactional_id: t
     headers: new Map(headers.map(([name, hex]) => [nameBytes(name), bytesOf(hex)]))
   })
   const sent = { compression, acks: ProduceAcks.ALL }
-  const sendWith = sender => (records, topic) =>
-    sender.send({ ...sent, messages: records.map(record => ({ topic, ...messageOf(record) })) })
+  // One request, so the library reports one offset, which is the first record's.
+  const sendWith = sender => async (records, topic) => {
+    const messages = records.map(record => ({ topic, ...messageOf(record) }))
+    const { offsets } = await sender.send({ ...sent, messages })
+    return offsets.map(({ offset }) => String(offset))
+  }
   const producer = new Producer({
     ...options(address),
     idempotent: idempotent || Boolean(transactionalId),

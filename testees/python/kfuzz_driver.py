@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     Answer = dict[str, Any]
-    # Starts to send records to their topics, in order. Returns what waits until all are acknowledged, or raises.
-    Send = Callable[[list["Given"]], Callable[[], None]]
+    # Starts to send records to their topics, in order. Returns what waits until all are acknowledged, or raises. That
+    # returns the offsets that the library reports; None if it knows none.
+    Send = Callable[[list["Given"]], Callable[[], list[int | None]]]
 else:
     Protocol = object
 LARGEST_REQUEST_BYTES = 64 << 20
@@ -124,9 +125,9 @@ def drive(
     """Answer lines until the input ends.
 
     ``hello`` has the library's version, and other fields of the handshake: ``produces`` if there is a ``producer``.
-    That takes the broker's address, and as keywords ``compression``, ``idempotent`` and ``transactional_id``. It is a context with a ``Send``, and commits a transaction at its end. ``rejections`` are the
-    exceptions that the library documents; others are faults. ``package`` is its top-level package: errors then name its
-    innermost line.
+    That takes the broker's address, and as keywords ``compression``, ``idempotent`` and ``transactional_id``. It is a
+    context with a ``Send``, and commits a transaction at its end. ``rejections`` are the exceptions that the library
+    documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
     """
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
     open_one: list[Consumer] = []
@@ -154,7 +155,7 @@ def drive(
         counts = line.get("sends", [len(line["records"])])
         records = iter(line["records"])
         topics = line.get("topics") or [line["topic"]] * len(counts)
-        sends = [[_given(one, topic) for one in islice(records, count)] for count, topic in zip(counts, topics)]
+        sends = [[_given(one, topics[i]) for one in islice(records, count)] for i, count in enumerate(counts)]
         how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
         with producer(line["address"], **how) as send:
             if "sends" not in line:
@@ -164,9 +165,8 @@ def drive(
                 return {"sends": [answered(sent, wait) for wait in waits]}
             return {"sends": [answered(sent, lambda one=one: send(one)()) for one in sends]}
 
-    def sent(wait: Callable[[], None]) -> Answer:
-        wait()
-        return {}
+    def sent(wait: Callable[[], list[int | None]]) -> Answer:
+        return {"offsets": [None if at is None else str(at) for at in wait()]}
 
     def answered(answer: Callable[[Any], Answer], about: Any) -> Answer:
         try:

@@ -127,8 +127,13 @@ func (p producer) Commit() error { return commit(p.SyncProducer) }
 
 func (p producer) Close() { p.SyncProducer.Close() }
 
-func (p producer) Send(topic string, all []testee.Given) error {
-	return p.SendMessages(messagesOf(topic, all))
+func (p producer) Send(topic string, all []testee.Given) (offsets []int64, _ error) {
+	messages := messagesOf(topic, all)
+	err := p.SendMessages(messages)
+	for _, message := range messages {
+		offsets = append(offsets, message.Offset)
+	}
+	return offsets, err
 }
 
 func messagesOf(topic string, all []testee.Given) (messages []*sarama.ProducerMessage) {

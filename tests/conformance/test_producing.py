@@ -66,11 +66,16 @@ def batch(*sent: Record, **changes: Any) -> bytes:
     return records.encode([replace(WHOLE, last_offset=len(numbered) - 1, records=numbered, **changes)])
 
 
+def arrived(*given: tuple[int, int, bytes]) -> list[dict[str, Any]]:
+    """Requests that arrived: the error and the base offset of each answer, and the bytes."""
+    return [{"hex": data.hex(), "error": error, "base_offset": str(base)} for error, base, data in given]
+
+
 def judged(case: Case, *produced: bytes | tuple[bytes, int], handshake: Handshake = PRODUCER, **answer: Any) -> Cell:
-    arrived = [
+    told = [
         one.hex() if isinstance(one, bytes) else {"hex": one[0].hex(), "error": one[1], "acks": -1} for one in produced
     ]
-    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": arrived} | answer).encode()
+    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": told} | answer).encode()
     return judge(case, handshake, parse_answer(line, id="produce/toy", operation=PRODUCE))
 
 
@@ -85,6 +90,7 @@ def in_turn(*sequences: int, error: int = 0) -> list[tuple[bytes, int]]:
 NO_ERROR, RETRIED = case_of(), case_of(errors=["NOT_LEADER_OR_FOLLOWER"])
 SEQUENCED = case_of(idempotent=True, errors=["NOT_LEADER_OR_FOLLOWER"])
 PLAIN = Case(replace(NO_ERROR.vector, requirements=("RB-PRODUCER-1",)), PRODUCE_ROLE)
+DUPLICATE = case_of(idempotent=True, errors=["REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER"])
 GZIP = case_of(compression="gzip")
 TRANSACTION = case_of(idempotent=True, transactional_id="t")
 TRANSACTIONAL = {**IDEMPOTENT, "transactional": True}
@@ -201,8 +207,8 @@ def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
         (judged(AT_ONCE, *in_turn(0, 0), **sent("accepted", "accepted")), "loses", "request[1] has another record"),
         (judged(AT_ONCE, *in_turn(0), **sent("accepted", "rejected")), "refuses", "could not send at the same time"),
         (judged(DENIED, **sent("rejected", "rejected")), "refuses", "could not send after a failure of another topic"),
-        (judged(DENIED, batch(SECOND, THIRD), **sent("accepted", "accepted")), "loses", "reported records as sent to a"),
-        (judged(DENIED, batch(), **sent("rejected", "accepted")), "loses", "sent other contents: records[0].key is null; ex"),
+        (judged(DENIED, batch(SECOND, THIRD), **sent("accepted", "accepted")), "loses", "reported records as sent to"),
+        (judged(DENIED, batch(), **sent("rejected", "accepted")), "loses", "sent other contents: records[0].key is"),
         (judged(CLOCK, stamped(NOW, 0, NOW)), "loses", "records[1].timestamp was left out, and is"),
         (judged(CLOCK, stamped(NOW, NOW, NOW * 1000)), "loses", "records[2].timestamp was left out, and is"),
         (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),
@@ -217,6 +223,39 @@ def test_a_producer_that_loses_repeats_or_changes_something_fails(cell: Cell, ha
 def test_a_producer_with_acks_0_cannot_know_what_it_says() -> None:
     sent = {"hex": batch().hex(), "acks": 0}
     assert judged(NO_ERROR, produced=[sent]).text.startswith("request[0] has acks 0")
+
+
+@pytest.mark.parametrize(
+    ("case", "produced", "offsets", "text"),
+    [
+        (NO_ERROR, arrived((0, 7, batch())), ["7", "8", "9"], ""),
+        (NO_ERROR, arrived((0, 7, batch())), ["7", None, None], ""),
+        (NO_ERROR, arrived((0, 7, batch(FIRST, SECOND)), (0, 20, batch(THIRD))), ["7", "8", "20"], ""),
+        (NO_ERROR, arrived((0, 7, batch())), ["0", "1", "2"], "records[0] is 0; expected 7"),
+        (NO_ERROR, arrived((0, 7, batch())), ["7", "7", "7"], "records[1] is 7; expected 8"),
+        (NO_ERROR, arrived((0, 7, batch())), ["-1"] * 3, "records[0] is -1; expected 7"),
+        # After a retry, the records have the offsets of the last answer.
+        (RETRIED, arrived((6, 0, batch()), (0, 3, batch())), ["3", "4", "5"], ""),
+        (RETRIED, arrived((0, 3, batch(THIRD)), (0, 4, batch(FIRST, SECOND))), ["4", "5", "3"], ""),
+        (DUPLICATE, arrived((7, 0, batch(**IDEMPOTENT)), (46, -1, batch(**IDEMPOTENT))), ["-1"] * 3, ""),
+        (DUPLICATE, arrived((7, 0, batch(**IDEMPOTENT)), (46, -1, batch(**IDEMPOTENT))), [None] * 3, ""),
+        (DUPLICATE, arrived((46, -1, batch(**IDEMPOTENT))), ["-1", "0", "1"], "records[1] is 0; expected -1"),
+    ],
+)
+def test_a_producer_reports_the_offsets_that_the_broker_gives(
+    case: Case, produced: list[dict[str, Any]], offsets: list[str | None], text: str
+) -> None:
+    cell = judged(case, produced=produced, offsets=offsets)
+    assert (cell.text, cell.harm) == (text and f"the offset reported for {text}", "loses" if text else "")
+
+
+def test_only_records_of_sends_that_succeeded_have_offsets() -> None:
+    sends = sent("rejected", "accepted")
+    [passes, fails] = (
+        judged(DENIED, produced=arrived((0, 5, batch(SECOND, THIRD))), offsets=[None, *said], **sends).outcome
+        for said in (["5", "6"], ["6", "7"])
+    )
+    assert (passes, fails) == ("pass", "fail")
 
 
 @pytest.mark.parametrize(

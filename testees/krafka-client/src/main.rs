@@ -1,7 +1,7 @@
 //! Drives krafka: its consumer without a group, and its producers.
 
 use kfuzz_testee::contents::Record as Given;
-use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
+use kfuzz_testee::driver::{self, drive, Client, Inbox, Open, Produce};
 use kfuzz_testee::{record_json, rejected, unsupported};
 use krafka::consumer::{ConsumerRecord, IsolationLevel};
 use krafka::producer::DeliveryHandle;
@@ -162,17 +162,18 @@ where
 }
 
 async fn sent(queued: Vec<Result<DeliveryHandle>>) -> Value {
-    let count = queued.len();
+    let mut offsets = Vec::new();
     for one in queued {
         let acknowledged = match one {
-            Ok(handle) => handle.await.map(drop),
+            Ok(handle) => handle.await,
             Err(error) => Err(error),
         };
-        if let Err(error) = acknowledged {
-            return rejected(error);
+        match acknowledged {
+            Ok(record) => offsets.push(record.offset),
+            Err(error) => return rejected(error),
         }
     }
-    json!({"sent": count})
+    driver::sent(offsets)
 }
 
 /// The record in the library's own type, or what this type cannot express.

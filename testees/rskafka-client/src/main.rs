@@ -85,7 +85,7 @@ impl driver::Client for Driver {
                         Ok(partition) => partition
                             .produce(records, compression)
                             .await
-                            .map_or_else(rejected, |offsets| json!({"sent": offsets.len()})),
+                            .map_or_else(rejected, driver::sent),
                         Err(outcome) => outcome.clone(),
                     }
                 }

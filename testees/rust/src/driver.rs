@@ -54,8 +54,15 @@ pub trait Client {
     /// Closes the consumer, as its users do. Its inbox takes nothing more.
     fn close(&mut self);
 
-    /// Sends the records. For each send, `{}` when all are acknowledged, or an outcome. An outcome for all is one value.
+    /// Sends the records. For each send, [`crate::driver::sent`] when all are acknowledged, or an outcome. An outcome for
+    /// all is one value.
     fn produce(&mut self, asked: Produce) -> Result<Vec<Value>, Value>;
+}
+
+/// The answer to a send whose records have the offsets that the library reports.
+pub fn sent(offsets: impl IntoIterator<Item = i64>) -> Value {
+    let offsets: Vec<_> = offsets.into_iter().map(|offset| offset.to_string()).collect();
+    json!({"offsets": offsets})
 }
 
 /// Answers lines until the input ends. `library` is the crate's name and version, which name its folder of sources.

@@ -42,6 +42,7 @@ def theme() -> Theme:
     _transactional(made)
     _sends(made)
     _topics(made)
+    _offsets(made)
     return made
 
 
@@ -236,4 +237,36 @@ def _topics(made: Theme) -> None:
         idempotent=True,
         sends=[1, 1, 2],
         topic_errors=["NONE", denied, "NONE"],
+    )
+
+
+def _offsets(made: Theme) -> None:
+    # A broker that knows a repeated batch only by its sequence gives no offset. Kafka's producer reports -1 for each
+    # record then.
+    stored_twice = ["REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER"]
+    made.produce(
+        "idempotent-duplicate-without-offset",
+        "a batch that comes again is a duplicate, for which the broker gives no offset",
+        of_records(23),
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        level="recommended",
+        idempotent=True,
+        errors=stored_twice,
+    )
+    made.produce(
+        "idempotent-offsets-after-a-duplicate",
+        "the broker gives no offset for the first of two sends, and one for the second",
+        of_records(5),
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        level="recommended",
+        idempotent=True,
+        sends=[3, 2],
+        errors=stored_twice,
+    )
+    made.produce(
+        "offsets-of-sends",
+        "three sends, whose records have the offsets 0 to 5",
+        of_records(6),
+        requirements=["RB-OFFSET-7"],
+        sends=[3, 1, 2],
     )
