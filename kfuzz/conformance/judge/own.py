@@ -170,12 +170,10 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
             return answer
         sequence += count
         sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
-        for error in errors:
+        error = None
+        while error not in TAKEN:
+            error = next(errors, 0)
             produced.append({**sent, "error": error})
-            if error in TAKEN:
-                break
-        else:
-            produced.append({**sent, "error": 0})
     sends = ["accepted" if error == "NONE" else "rejected" for error in topic_errors]
     return {"outcome": "accepted", "produced": produced, "sends": sends}
 
