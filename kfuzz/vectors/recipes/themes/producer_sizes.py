@@ -105,8 +105,8 @@ def _codecs(made: Theme) -> None:
     blocks: dict[str, Any] = {"flags": ["LargeBlocks"], "level": "recommended", "compression": "lz4"}
     made.produce(
         "lz4-blocks",
-        "few records with lz4, whose blocks are not far larger than the records",
-        of_records(66),
+        "400 zeros with lz4, whose blocks are at most 64 KiB",
+        batch_of([Record(value=bytes(400))]),
         requirements=["RB-CODEC-2"],
         **blocks,
     )
