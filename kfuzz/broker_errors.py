@@ -151,7 +151,8 @@ ERROR_NAMES: Final[Mapping[int, str]] = {
 
 # The other way round.
 ERROR_CODES: Final[Mapping[str, int]] = {name: code for code, name in ERROR_NAMES.items()}
-# A broker that gives these errors to a Produce request may have the records in its log all the same.
+# A broker that gives these errors to a Produce request may have the records in its log all the same. Producers take the
+# last one as success. It comes without an offset.
 AFTER_APPEND: Final = frozenset(
     ERROR_CODES[name]
     for name in (
@@ -159,6 +160,7 @@ AFTER_APPEND: Final = frozenset(
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         "NETWORK_EXCEPTION",
         "UNKNOWN_SERVER_ERROR",
+        "DUPLICATE_SEQUENCE_NUMBER",
     )
 )
 

@@ -188,7 +188,7 @@ class Broker:
         ids = [node["nodeId"] for node in nodes]
         # Version 0 has no null, and means all topics by an empty list.
         if named is None or (asked.version == 0 and not named):
-            topics = [_described(topic, ids) for topic in self.cluster.topics]
+            topics = [_described(topic, ids) for topic in self.cluster.topics if not topic.error]
         else:
             topics = [self._described(one["name"], one["topicId"], ids) for one in named]
         return {"brokers": nodes, "clusterId": CLUSTER_ID, "controllerId": ids[0], "topics": topics}, 0
@@ -232,6 +232,8 @@ def _keys(versions: dict[str, Versions]) -> list[Values]:
 
 
 def _described(topic: Topic, nodes: list[int]) -> Values:
+    if topic.error:
+        return {"errorCode": topic.error, "name": topic.name}
     partitions = [
         {
             "partitionIndex": index,

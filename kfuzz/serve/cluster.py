@@ -201,6 +201,8 @@ class Cluster:
         topic = self.topics.by_id.get(topic_id) if by_id else self.topics.by_name.get(name)
         if topic is None:
             return None, ERROR_CODES["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
+        if topic.error:
+            return None, topic.error
         if not 0 <= index < len(topic.partitions):
             return None, ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         partition = topic.partitions[index]

@@ -85,6 +85,7 @@ LINE: Final = Object(
         "fetch_start": OFFSET,
         "leader_epoch": _whole(0, INT32_MAX),
         "cut_bytes": integer(1, INT32_MAX),
+        "metadata_error": choice(*ERROR_CODES),
         "errors": ListOf(choice(*ERROR_CODES), "give a list of names of Kafka's errors", most=1000),
     },
     ("topic",),
@@ -129,6 +130,8 @@ def _topic(cluster: Cluster, asked: Values) -> Values:
         topics.put_partition(name, index, partition := _made(asked))
     else:
         partition = _found(cluster, name, index)
+    if "metadata_error" in asked:
+        topics.by_name[name].error = ERROR_CODES[asked["metadata_error"]]
     partition.errors.extend(ERROR_CODES[one] for one in asked.get("errors", ()))
     partition.cut_bytes = asked.get("cut_bytes", partition.cut_bytes)
     if contents:

@@ -104,7 +104,9 @@ class Producing:
             if not error:
                 answer["baseOffset"], error = partition.append(data)
             error = error or demanded
-        partition.arrive(Arrived(data, transactional_id, acks, error))
+            if demanded == ERROR_CODES["DUPLICATE_SEQUENCE_NUMBER"]:
+                answer["baseOffset"] = -1
+        partition.arrive(Arrived(data, transactional_id, acks, error, answer["baseOffset"]))
         return answer | {"errorCode": error, "logStartOffset": partition.start}
 
     def _unregistered(self, asked: Asked, transactional_id: str | None, place: tuple[str, int], data: bytes) -> int:

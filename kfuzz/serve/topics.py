@@ -344,7 +344,9 @@ def _bounded(offset: int, data: bytes) -> int:
 
 
 class Topic:
-    """A topic: its name, and the logs of its partitions."""
+    """A topic: its name, and the logs of its partitions. With an :attr:`error`, no client gets anything else of it."""
+
+    error: int = 0
 
     def __init__(self, name: str, *partitions: Partition) -> None:
         self.name = name

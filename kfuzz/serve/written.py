@@ -39,12 +39,13 @@ BATCH_BYTES: Final = 1000
 
 
 class Arrived(NamedTuple):
-    """The records of a Produce request for this partition, as they arrived, and the answer's error."""
+    """The records of a Produce request for this partition, as they arrived, and the answer's error and offset."""
 
     data: bytes
     transactional_id: str | None
     acks: int
     error: int
+    base_offset: int
 
     def json(self) -> dict[str, Any]:
         return {
@@ -52,6 +53,7 @@ class Arrived(NamedTuple):
             "transactional_id": self.transactional_id,
             "acks": self.acks,
             "error": self.error,
+            "base_offset": str(self.base_offset),
         }
 
 

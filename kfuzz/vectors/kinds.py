@@ -22,6 +22,7 @@ __all__ = [
     "SENDS",
     "STREAM_OPTIONS",
     "TOPIC",
+    "TOPIC_ERRORS",
     "VERDICTS",
     "Kind",
 ]
@@ -35,12 +36,14 @@ READER: Final = "reader"
 # The option of a records vector that sets the broker's topic configuration.
 TOPIC: Final = "topic"
 # The kind for whole producers, and its options: the producer may also refuse to send the records; the fields of records
-# that its user leaves out; how many records each send has; whether no send waits for the one before.
+# that its user leaves out; how many records each send has; whether no send waits for the one before; for each send, the
+# error of its topic in Metadata.
 PRODUCE_KIND: Final = "produce"
 MAY_REFUSE: Final = "may_refuse"
 LEFT_OUT: Final = "left_out"
 SENDS: Final = "sends"
 AT_ONCE: Final = "at_once"
+TOPIC_ERRORS: Final = "topic_errors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,10 @@ KINDS: Final = {
             PRODUCE_KIND,
             ("broker",),
             "batches",
-            ("compression", "idempotent", "transactional_id", "errors", "broker", SENDS, AT_ONCE, LEFT_OUT, MAY_REFUSE),
+            (
+                *("compression", "idempotent", "transactional_id", "errors", "broker"),
+                *(SENDS, AT_ONCE, TOPIC_ERRORS, LEFT_OUT, MAY_REFUSE),
+            ),
             "records",
             True,
         ),

@@ -72,10 +72,10 @@ class Consumer:
         run(self.consumer.stop())
 
 
-async def send(producer: AIOKafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+async def send(producer: AIOKafkaProducer, record: kfuzz_driver.Given) -> Any:
     with kfuzz_driver.refusals():
         return await producer.send(
-            topic,
+            record.topic,
             partition=0,
             timestamp_ms=record.timestamp,
             key=record.key,
@@ -87,7 +87,6 @@ async def send(producer: AIOKafkaProducer, topic: str, record: kfuzz_driver.Give
 @contextmanager
 def producing(
     address: str,
-    topic: str,
     *,
     compression: str,
     idempotent: bool,
@@ -98,12 +97,12 @@ def producing(
     def run_in_time(work: Coroutine[Any, Any, Any]) -> Any:
         return run(asyncio.wait_for(work, end_s - LOOP.time()))
 
-    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
         async def start() -> list[Any]:
-            return [await send(producer, topic, record) for record in records]
+            return [await send(producer, record) for record in records]
 
-        async def wait() -> None:
-            await asyncio.gather(*sent)
+        async def wait() -> list[int | None]:
+            return [one.offset for one in await asyncio.gather(*sent)]
 
         sent = run_in_time(start())
         return lambda: run_in_time(wait())
@@ -118,7 +117,7 @@ def producing(
             max_request_size=LARGEST_REQUEST_BYTES,
             max_batch_size=LARGEST_REQUEST_BYTES,
             retry_backoff_ms=1,
-            request_timeout_ms=PRODUCE_S_MAX * 1000,
+            request_timeout_ms=PRODUCE_S_MAX * 500,
         )
 
     producer = run(made())

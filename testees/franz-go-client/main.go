@@ -17,7 +17,7 @@ const library = "github.com/twmb/franz-go"
 
 func main() {
 	hello := testee.Object{
-		"produces": []string{"idempotent", "transactions", "sends"},
+		"produces": []string{"idempotent", "transactions", "sends", "topics"},
 		// A time.Time is made from nanoseconds in 64 bits, so other milliseconds do not survive.
 		"timestamps": testee.Object{
 			"low": testee.Long(math.MinInt64 / 1_000_000), "high": testee.Long(math.MaxInt64 / 1_000_000),
@@ -120,9 +120,8 @@ var codecs = map[string]kgo.CompressionCodec{
 
 type producer struct {
 	*kgo.Client
-	topic string
-	ctx   context.Context
-	end   context.CancelFunc
+	ctx context.Context
+	end context.CancelFunc
 }
 
 func produce(sending testee.Sending) (testee.Producer, error) {
@@ -138,7 +137,7 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		return nil, err
 	}
 	ctx, end := context.WithTimeout(context.Background(), testee.ProduceTimeout)
-	return producer{client, sending.Topic, ctx, end}, nil
+	return producer{client, ctx, end}, nil
 }
 
 func (p producer) Begin() error { return p.BeginTransaction() }
@@ -150,8 +149,13 @@ func (p producer) Close() {
 	p.Client.Close()
 }
 
-func (p producer) Send(all []testee.Given) error {
-	return p.ProduceSync(p.ctx, recordsOf(p.topic, all)...).FirstErr()
+func (p producer) Send(topic string, all []testee.Given) (offsets []int64, _ error) {
+	records := recordsOf(topic, all)
+	err := p.ProduceSync(p.ctx, records...).FirstErr()
+	for _, record := range records {
+		offsets = append(offsets, record.Offset)
+	}
+	return offsets, err
 }
 
 func recordsOf(topic string, all []testee.Given) (records []*kgo.Record) {

@@ -23,17 +23,18 @@ type Opening struct {
 // IsCommitted is whether the consumer shows only what has been committed.
 func (o Opening) IsCommitted() bool { return o.Isolation == "read_committed" }
 
-// Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it. Sends
-// has the records of each send.
+// Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it. Counts
+// has the number of records of each send, and Topics its topic, if they have several.
 type Sending struct {
-	Address         string  `json:"address"`
-	Topic           string  `json:"topic"`
-	Compression     string  `json:"compression"`
-	Idempotent      bool    `json:"idempotent"`
-	TransactionalID *string `json:"transactional_id"`
-	Records         []Given `json:"records"`
-	Counts          []int   `json:"sends"`
-	AtOnce          bool    `json:"at_once"`
+	Address         string   `json:"address"`
+	Topic           string   `json:"topic"`
+	Compression     string   `json:"compression"`
+	Idempotent      bool     `json:"idempotent"`
+	TransactionalID *string  `json:"transactional_id"`
+	Records         []Given  `json:"records"`
+	Counts          []int    `json:"sends"`
+	Topics          []string `json:"topics"`
+	AtOnce          bool     `json:"at_once"`
 }
 
 // Given is a record to send. A nil timestamp is left to the library.
@@ -98,8 +99,8 @@ type Producer interface {
 	// Begin begins a transaction, and Commit commits it.
 	Begin() error
 	Commit() error
-	// Send returns when all of the records are acknowledged.
-	Send([]Given) error
+	// Send returns when all of the records are acknowledged by a topic: the offsets that the library reports, if any.
+	Send(topic string, records []Given) ([]int64, error)
 	Close()
 }
 
@@ -211,27 +212,35 @@ func (d *driver) sendAll(producer Producer, sending Sending) []Object {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for i, count := range counts {
-		records := sending.Records[:count]
+		records, topic := sending.Records[:count], sending.Topic
+		if sending.Topics != nil {
+			topic = sending.Topics[i]
+		}
 		sending.Records = sending.Records[count:]
 		if sending.AtOnce {
-			group.Go(func() { results[i] = d.send(producer, records) })
+			group.Go(func() { results[i] = d.send(producer, topic, records) })
 		} else {
-			results[i] = d.send(producer, records)
+			results[i] = d.send(producer, topic, records)
 		}
 	}
 	return results
 }
 
-func (d *driver) send(producer Producer, records []Given) (result Object) {
+func (d *driver) send(producer Producer, topic string, records []Given) (result Object) {
 	defer func() {
 		if trouble := recover(); trouble != nil {
 			result = Panicked(trouble, d.library)
 		}
 	}()
-	if err := producer.Send(records); err != nil {
+	offsets, err := producer.Send(topic, records)
+	if err != nil {
 		return refused(err)
 	}
-	return Object{"sent": len(records)}
+	texts := []string{} // [], not null
+	for _, offset := range offsets {
+		texts = append(texts, Long(offset))
+	}
+	return Object{"offsets": texts}
 }
 
 func must(err error) {

@@ -26,7 +26,7 @@ const most = 100
 
 func main() {
 	hello := testee.Object{
-		"produces":   []string{"sends"},
+		"produces":   offered,
 		"checks_crc": false,
 		"control":    "shown",
 		// Every timestamp up to 0 becomes Go's zero time.
@@ -103,14 +103,15 @@ var firstPartition = kafka.BalancerFunc(func(kafka.Message, ...int) int { return
 
 type producer struct {
 	*kafka.Writer
-	ctx context.Context
-	end func()
+	ctx     context.Context
+	end     func()
+	offsets *[]int64 // what the library has reported, or nil
 }
 
 // producerOf leaves what else is to be closed to close.
-func producerOf(writer *kafka.Writer, close func()) testee.Producer {
+func producerOf(writer *kafka.Writer, offsets *[]int64, close func()) testee.Producer {
 	ctx, end := context.WithTimeout(context.Background(), testee.ProduceTimeout)
-	return producer{writer, ctx, func() { end(); writer.Close(); close() }}
+	return producer{writer, ctx, func() { end(); writer.Close(); close() }, offsets}
 }
 
 func (producer) Begin() error { return testee.ErrNotOffered }
@@ -119,11 +120,21 @@ func (producer) Commit() error { return testee.ErrNotOffered }
 
 func (p producer) Close() { p.end() }
 
-func (p producer) Send(all []testee.Given) error { return p.WriteMessages(p.ctx, messagesOf(all)...) }
+func (p producer) Send(topic string, all []testee.Given) ([]int64, error) {
+	if p.offsets == nil {
+		return nil, p.WriteMessages(p.ctx, messagesOf(topic, all)...)
+	}
+	*p.offsets = nil
+	err := p.WriteMessages(p.ctx, messagesOf(topic, all)...)
+	return *p.offsets, err
+}
 
-func messagesOf(all []testee.Given) (messages []kafka.Message) {
+func messagesOf(topic string, all []testee.Given) (messages []kafka.Message) {
 	for _, given := range all {
 		message := kafka.Message{Key: given.Key, Value: given.Value, Time: given.Time()}
+		if hasTopics {
+			message.Topic = topic
+		}
 		for _, header := range given.Headers {
 			message.Headers = append(message.Headers, kafka.Header{Key: string(header.Key), Value: header.Value})
 		}

@@ -10,6 +10,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+// hasTopics is whether each message names its topic.
+const hasTopics = true
+
+var offered = []string{"sends", "topics"}
+
 var codecs = map[string]kafka.Compression{
 	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
 }
@@ -20,11 +25,20 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 	}
 	transport := &kafka.Transport{}
 	writer := &kafka.Writer{
-		Addr: kafka.TCP(sending.Address), Topic: sending.Topic, RequiredAcks: kafka.RequireAll, Transport: transport,
+		Addr: kafka.TCP(sending.Address), RequiredAcks: kafka.RequireAll, Transport: transport,
 		Balancer:    firstPartition,
 		Compression: codecs[sending.Compression],
 		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
 		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
 	}
-	return producerOf(writer, transport.CloseIdleConnections), nil
+	var offsets *[]int64
+	if !sending.AtOnce { // the library does not say of which send a message is
+		offsets = new([]int64)
+		writer.Completion = func(messages []kafka.Message, _ error) {
+			for _, message := range messages {
+				*offsets = append(*offsets, message.Offset)
+			}
+		}
+	}
+	return producerOf(writer, offsets, transport.CloseIdleConnections), nil
 }

@@ -10,6 +10,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
+// hasTopics: the Writer has one topic for all messages.
+const hasTopics = false
+
+var offered = []string{"sends"}
+
 // produce makes the Writer of a configuration. In some of these versions, codecs are in other packages.
 func produce(sending testee.Sending) (testee.Producer, error) {
 	if sending.Idempotent || sending.TransactionalID != nil || sending.Compression != "none" {
@@ -19,5 +24,5 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		Brokers: []string{sending.Address}, Topic: sending.Topic, RequiredAcks: -1, Balancer: firstPartition,
 		BatchSize: max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
 	})
-	return producerOf(writer, func() {}), nil
+	return producerOf(writer, nil, func() {}), nil
 }

@@ -66,12 +66,12 @@ class Consumer:
         self.consumer.close()
 
 
-def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any:
+def send(producer: KafkaProducer, record: kfuzz_driver.Given) -> Any:
     if record.headers and not HAS_HEADERS:
         raise Failed("unsupported", "the library does not have headers")
     with kfuzz_driver.refusals():
         return producer.send(
-            topic,
+            record.topic,
             partition=0,
             timestamp_ms=record.timestamp,
             key=record.key,
@@ -83,7 +83,6 @@ def send(producer: KafkaProducer, topic: str, record: kfuzz_driver.Given) -> Any
 @contextmanager
 def producing(
     address: str,
-    topic: str,
     *,
     compression: str,
     idempotent: bool,
@@ -108,13 +107,12 @@ def producing(
     known = {name: value for name, value in settings.items() if name in SETTINGS}
     producer = KafkaProducer(bootstrap_servers=address, **known)
 
-    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
-        sent = [send(producer, topic, record) for record in records]
+    def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
+        sent = [send(producer, record) for record in records]
 
-        def wait() -> None:
+        def wait() -> list[int | None]:
             producer.flush(PRODUCE_S_MAX)
-            for one in sent:
-                one.get(PRODUCE_S_MAX)
+            return [one.get(PRODUCE_S_MAX).offset for one in sent]
 
         return wait
 
@@ -131,7 +129,10 @@ def producing(
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
-        {"version": kafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ("sends",)},
+        {
+            "version": kafka.__version__,
+            "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ("sends", "topics"),
+        },
         Consumer,
         producing,
         rejections=(KafkaError,),

@@ -45,10 +45,14 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
   return recordJson({ offset, timestamp, key, value, headers: pairs })
 }
 
-async function producing({ address, topic, compression, idempotent, transactional_id: transactionalId }, use) {
+async function producing({ address, compression, idempotent, transactional_id: transactionalId }, use) {
   if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
-  const sent = { topic, compression: CompressionTypes[TYPE_OF_CODEC[compression]] }
-  const sendWith = sender => records => sender.send({ ...sent, messages: records.map(messageOf) })
+  const sent = { compression: CompressionTypes[TYPE_OF_CODEC[compression]] }
+  // One request, so the library reports one offset, which is the first record's.
+  const sendWith = sender => async (records, topic) => {
+    const [first] = await sender.send({ ...sent, topic, messages: records.map(messageOf) })
+    return [first.baseOffset]
+  }
   const producer = client(address).producer({
     idempotent,
     ...(transactionalId && { transactionalId, maxInFlightRequests: 1 }),
@@ -87,7 +91,7 @@ function headersOf(pairs) {
 await drive(
   {
     version: installedVersion(import.meta.url, 'kafkajs'),
-    produces: ['idempotent', 'transactions', 'sends'],
+    produces: ['idempotent', 'transactions', 'sends', 'topics'],
     codecs: Object.keys(TYPE_OF_CODEC),
     checks_crc: false,
     headers: 'map'

@@ -14,6 +14,7 @@ import confluent_kafka
 import kfuzz_driver
 import kfuzz_testee
 from confluent_kafka import (
+    OFFSET_INVALID,
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     TIMESTAMP_NOT_AVAILABLE,
@@ -110,7 +111,6 @@ def _record(message: confluent_kafka.Message) -> dict[str, Any]:
 @contextmanager
 def producing(
     address: str,
-    topic: str,
     *,
     compression: str,
     idempotent: bool,
@@ -132,24 +132,28 @@ def producing(
         settings["transaction.timeout.ms"] = PRODUCE_S_MAX * 1000
     producer = Producer(settings)
 
-    def send(records: list[kfuzz_driver.Given]) -> Callable[[], None]:
+    def send(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
         errors: list[KafkaError] = []
+        # Messages to one partition are delivered in their order.
+        offsets: list[int | None] = []
 
         def on_delivery(error: KafkaError | None, message: confluent_kafka.Message) -> None:
             errors.extend([error] if error else [])
+            offsets.append(None if message.offset() == OFFSET_INVALID else message.offset())
 
-        def wait() -> None:
+        def wait() -> list[int | None]:
             left = producer.flush(PRODUCE_S_MAX)
             if errors:
                 raise _failed(errors[0])
             if left:
                 raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+            return offsets
 
         for record in records:
             # Without a timestamp, librdkafka takes the clock's.
             when = {} if record.timestamp is None else {"timestamp": record.timestamp}
             producer.produce(
-                topic,
+                record.topic,
                 partition=0,
                 key=record.key,
                 value=record.value,

@@ -59,8 +59,9 @@ class Inbox {
  * Answer lines until the input ends. `hello` has the library's version, and other fields of the handshake.
  *
  * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox, and returns a function
- * that closes it. `producing(request, use)` calls `use(send)` with a producer, where `send(records)` returns when all are
- * acknowledged, and commits a transaction afterwards. All may throw.
+ * that closes it. `producing(request, use)` calls `use(send)` with a producer, and commits a transaction afterwards.
+ * `send(records, topic)` returns when all are acknowledged: the offsets of the first records that the library reports, as
+ * texts. All may throw.
  */
 export async function drive(hello, { open, producing }, about) {
   say(hello)
@@ -86,22 +87,20 @@ export async function drive(hello, { open, producing }, about) {
       return answer
     }
   }
-  async function sendAll(send, { records, sends, at_once: atOnce }) {
+  async function sendAll(send, { topic, topics, records, sends, at_once: atOnce }) {
     if (!sends) {
-      await send(records)
-      return { sent: records.length }
+      return { offsets: await send(records, topic) }
     }
-    const resultOf = async count => {
+    const resultOf = async (count, number) => {
       try {
-        await send(records.splice(0, count))
-        return {}
+        return { offsets: await send(records.splice(0, count), topics?.[number] ?? topic) }
       } catch (error) {
         return outcomeOf(error, about)
       }
     }
     if (atOnce) return { sends: await Promise.all(sends.map(resultOf)) }
     const results = []
-    for (const count of sends) results.push(await resultOf(count))
+    for (const [number, count] of sends.entries()) results.push(await resultOf(count, number))
     return { sends: results }
   }
   for await (const line of createInterface({ input: process.stdin })) {

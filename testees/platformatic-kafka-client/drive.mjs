@@ -47,9 +47,8 @@ async function open({ address, topic, isolation, offset }, inbox) {
   return () => consumer.close(true)
 }
 
-async function producing({ address, topic, compression, idempotent, transactional_id: transactionalId }, use) {
+async function producing({ address, compression, idempotent, transactional_id: transactionalId }, use) {
   const messageOf = ({ timestamp, key, value, headers }) => ({
-    topic,
     partition: 0,
     ...(timestamp !== undefined && { timestamp: BigInt(timestamp) }),
     ...(key !== undefined && { key: bytesOf(key) ?? undefined }),
@@ -57,7 +56,12 @@ async function producing({ address, topic, compression, idempotent, transactiona
     headers: new Map(headers.map(([name, hex]) => [nameBytes(name), bytesOf(hex)]))
   })
   const sent = { compression, acks: ProduceAcks.ALL }
-  const sendWith = sender => records => sender.send({ ...sent, messages: records.map(messageOf) })
+  // One request, so the library reports one offset, which is the first record's.
+  const sendWith = sender => async (records, topic) => {
+    const messages = records.map(record => ({ topic, ...messageOf(record) }))
+    const { offsets } = await sender.send({ ...sent, messages })
+    return offsets.map(({ offset }) => String(offset))
+  }
   const producer = new Producer({
     ...options(address),
     idempotent: idempotent || Boolean(transactionalId),
@@ -83,7 +87,7 @@ function nameBytes(name) {
 await drive(
   {
     version: installedVersion(import.meta.url, '@platformatic/kafka'),
-    produces: ['idempotent', 'transactions', 'sends'],
+    produces: ['idempotent', 'transactions', 'sends', 'topics'],
     magic: [2],
     codecs: ['none', 'gzip', 'snappy', 'lz4'],
     checks_crc: false

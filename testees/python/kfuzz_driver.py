@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     Answer = dict[str, Any]
-    # Starts to send records, in order. Returns what waits until all of them are acknowledged, or raises.
-    Send = Callable[[list["Given"]], Callable[[], None]]
+    # Starts to send records to their topics, in order. Returns what waits until all are acknowledged, or raises. That
+    # returns the offsets that the library reports; None if it knows none.
+    Send = Callable[[list["Given"]], Callable[[], list[int | None]]]
 else:
     Protocol = object
 LARGEST_REQUEST_BYTES = 64 << 20
@@ -78,6 +79,7 @@ class Consumer(Protocol):
 class Given(NamedTuple):
     """A record to send. ``timestamp`` is in milliseconds, or None if the library has to choose it."""
 
+    topic: str
     timestamp: int | None
     key: bytes | None
     value: bytes | None
@@ -109,7 +111,7 @@ def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 # The producer's other abilities, in the words of the handshake.
-ALL_PRODUCES = ("idempotent", "transactions", "sends")
+ALL_PRODUCES = ("idempotent", "transactions", "sends", "topics")
 
 
 def drive(
@@ -123,10 +125,9 @@ def drive(
     """Answer lines until the input ends.
 
     ``hello`` has the library's version, and other fields of the handshake: ``produces`` if there is a ``producer``.
-    That takes the broker's address, the topic, and as keywords ``compression``, ``idempotent`` and
-    ``transactional_id``. It is a context with a ``Send``, and commits a transaction at its end. ``rejections`` are the
-    exceptions that the library documents; others are faults. ``package`` is its top-level package: errors then name its
-    innermost line.
+    That takes the broker's address, and as keywords ``compression``, ``idempotent`` and ``transactional_id``. It is a
+    context with a ``Send``, and commits a transaction at its end. ``rejections`` are the exceptions that the library
+    documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
     """
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
     open_one: list[Consumer] = []
@@ -151,22 +152,21 @@ def drive(
 
     def produced(line: dict[str, Any]) -> Answer:
         assert producer
-        records = [_given(record) for record in line["records"]]
+        counts = line.get("sends", [len(line["records"])])
+        records = iter(line["records"])
+        topics = line.get("topics") or [line["topic"]] * len(counts)
+        sends = [[_given(one, topics[i]) for one in islice(records, count)] for i, count in enumerate(counts)]
         how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
-        with producer(line["address"], line["topic"], **how) as send:
+        with producer(line["address"], **how) as send:
             if "sends" not in line:
-                send(records)()
-                return {"sent": len(records)}
-            given = iter(records)
-            sends = [list(islice(given, count)) for count in line["sends"]]
+                return sent(send(sends[0]))
             if line.get("at_once"):
                 waits = [send(one) for one in sends]
                 return {"sends": [answered(sent, wait) for wait in waits]}
             return {"sends": [answered(sent, lambda one=one: send(one)()) for one in sends]}
 
-    def sent(wait: Callable[[], None]) -> Answer:
-        wait()
-        return {}
+    def sent(wait: Callable[[], list[int | None]]) -> Answer:
+        return {"offsets": [None if at is None else str(at) for at in wait()]}
 
     def answered(answer: Callable[[Any], Answer], about: Any) -> Answer:
         try:
@@ -192,10 +192,11 @@ def _failure(error: BaseException, rejections: tuple[type[BaseException], ...], 
     return {"outcome": outcome, "error": describe(error), **({"at": at} if at else {})}
 
 
-def _given(record: dict[str, Any]) -> Given:
+def _given(record: dict[str, Any], topic: str) -> Given:
     if any(isinstance(name, dict) for name, _ in record["headers"]):
         raise Failed("unsupported", "the key of a header is not UTF-8")
     return Given(
+        topic,
         from_json("int64", record.get("timestamp")),
         from_json("bytes", record.get("key")),
         from_json("bytes", record["value"]),

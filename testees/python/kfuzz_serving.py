@@ -116,11 +116,13 @@ class Client(Protocol):
 Start = Callable[[str, str, str, int], Client]
 """Takes the broker's address, the name of a topic, the isolation level, and the offset of the first fetch."""
 
-Produce = Callable[..., "Stopped | list[Stopped | None] | None"]
+Offsets = list["str | None"]
+Produce = Callable[..., "Stopped | list[Stopped | Offsets]"]
 """Sends records to partition 0, in order. Takes the broker's address and the name of a topic, and as keywords:
 ``records`` in their JSON form without offsets, ``compression``, ``idempotent``, and ``transactional_id`` (None, or that
-of a transaction that is to be committed). Returns when all are acknowledged; otherwise why not. For several sends, it
-also takes ``sends`` and ``at_once`` of the protocol, and returns a list with the result of each."""
+of a transaction that is to be committed). For several sends, it also takes ``sends`` and ``at_once`` of the protocol,
+and ``topics`` if they are to several. Returns why nothing could be sent, or a list with the result of each send: why it
+has failed, or the offsets that the library reports for the first records when all are acknowledged."""
 
 
 class Asked(NamedTuple):
@@ -394,14 +396,27 @@ class Kit:
             self.broker.ask(topic=before, hex=None)
         self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
         how |= {name: request[name] for name in ("sends", "at_once") if name in request}
+        names = {"NONE": topic}
+        for error in request.get("topic_errors", ()):
+            if error not in names:
+                names[error] = f"{topic}-{len(names)}"
+                self.broker.ask(topic=names[error], produce=True, metadata_error=error)
+        if "topic_errors" in request:
+            how["topics"] = [names[error] for error in request["topic_errors"]]
         end = self.produce(self.broker.address, topic, records=request["records"], **how)
         answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
+        for name in {*names.values()} - {topic}:
+            self.broker.ask(topic=name, hex=None)
         if isinstance(end, list):
-            odd = [one for one in end if one and one.outcome != "rejected"]
-            if not odd:
-                answer["sends"] = [one.outcome if one else "accepted" for one in end]
+            stopped = [one if isinstance(one, Stopped) else None for one in end]
+            odd = [one for one in stopped if one and one.outcome != "rejected"]
+            if "sends" in how and not odd:
+                answer["sends"] = [one.outcome if one else "accepted" for one in stopped]
+            answer["offsets"] = []
+            for one, count in zip(end, how.get("sends", [len(request["records"])]), strict=False):
+                answer["offsets"] += [*([] if isinstance(one, Stopped) else one), *[None] * count][:count]
             # A producer must continue after a failed send, so the last one counts. Of sends at once, each counts.
-            failed = [one for one in end if one] if "at_once" in how else end[-1:]
+            failed = [one for one in stopped if one] if "at_once" in how else stopped[-1:]
             end = next(iter(odd or failed), None)
         if end is None:
             return answer
@@ -474,15 +489,16 @@ class Driver:
         self.make_ready(address)
         return Driven(self, address, topic, isolation, offset)
 
-    def produce(self, address: str, topic: str, **how: Any) -> Stopped | list[Stopped | None] | None:
+    def produce(self, address: str, topic: str, **how: Any) -> Stopped | list[Stopped | Offsets]:
         self.make_ready(address)
         try:
             said = self.ask(do="produce", address=address, topic=topic, **how)
         except Hung as error:
             return Stopped("stalled", str(error))
-        if "sends" in said:
-            return [_stopped(one, address, topic) if "outcome" in one else None for one in said["sends"]]
-        return _stopped(said, address, topic) if "outcome" in said else None
+        if "outcome" in said:
+            return _stopped(said, address, topic)
+        results = said.get("sends", [said])
+        return [_stopped(one, address, topic) if "outcome" in one else one.get("offsets") or [] for one in results]
 
     def ask(self, **line: Any) -> dict[str, Any]:
         """The answer to a line. Raises ``Hung`` if there is none in time."""

@@ -102,10 +102,7 @@ var codecs = map[string]sarama.CompressionCodec{
 	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
 }
 
-type producer struct {
-	sarama.SyncProducer
-	topic string
-}
+type producer struct{ sarama.SyncProducer }
 
 func produce(sending testee.Sending) (testee.Producer, error) {
 	config := *settings
@@ -121,7 +118,7 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		nameTransactions(&config, *sending.TransactionalID)
 	}
 	made, err := sarama.NewSyncProducer([]string{sending.Address}, &config)
-	return producer{made, sending.Topic}, err
+	return producer{made}, err
 }
 
 func (p producer) Begin() error { return begin(p.SyncProducer) }
@@ -130,7 +127,14 @@ func (p producer) Commit() error { return commit(p.SyncProducer) }
 
 func (p producer) Close() { p.SyncProducer.Close() }
 
-func (p producer) Send(all []testee.Given) error { return p.SendMessages(messagesOf(p.topic, all)) }
+func (p producer) Send(topic string, all []testee.Given) (offsets []int64, _ error) {
+	messages := messagesOf(topic, all)
+	err := p.SendMessages(messages)
+	for _, message := range messages {
+		offsets = append(offsets, message.Offset)
+	}
+	return offsets, err
+}
 
 func messagesOf(topic string, all []testee.Given) (messages []*sarama.ProducerMessage) {
 	for _, given := range all {

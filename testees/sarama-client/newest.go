@@ -8,7 +8,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-var offered = []string{"idempotent", "transactions", "sends"}
+var offered = []string{"idempotent", "transactions", "sends", "topics"}
 
 func prepare(config *sarama.Config) { config.Producer.Transaction.Retry.Backoff = time.Millisecond }
 

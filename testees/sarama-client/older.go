@@ -9,7 +9,7 @@ import (
 )
 
 // These versions have no transactions.
-var offered = []string{"idempotent", "sends"}
+var offered = []string{"idempotent", "sends", "topics"}
 
 func prepare(*sarama.Config) {}
 

@@ -410,6 +410,7 @@ def test_too_much_memory_without_a_line_is_one_cause_in_each_format() -> None:
     assert len(causes(death, memory)) == 1
     assert len(causes(death, memory | {"form": "v2"})) == 2
     assert len(causes(death, death | {"error": "died of SIGABRT: assertion failed"})) == 2
+    assert len(causes(memory, memory | {"error": "sent lz4 in blocks of 4194304 bytes"})) == 2
 
 
 def test_a_line_of_source_is_one_cause_whatever_the_error_says() -> None:

@@ -84,7 +84,7 @@ const open = async ({ topic, offset }, inbox) => {
   }
   return () => console.log('closed')
 }
-const send = async records => { if (!records.length) throw new RangeError('nothing') }
+const send = async (records, topic) => { if (records.length) return ['5']; throw new RangeError(`nothing to ${topic}`) }
 const producing = async (request, use) => { await use(send) }
 const about = { library: 'toy', isRejection: error => error instanceof AggregateError }
 await drive({ version: '7' }, { open, producing }, about)
@@ -100,13 +100,14 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
         polled = [{"do": "poll", "timeout_ms": timeout_ms} for timeout_ms in polls]
         return [{"do": "open", "topic": topic, "offset": "5"}, *polled, {"do": "close"}]
 
+    several = {"do": "produce", "topics": ["u", "t", "u"], "records": [1, 2], "sends": [1, 0, 1]}
     lines = [
         *asked("reads", 0, 5),
         *asked("fails", 10_000, 10_000, 10_000),
         *asked("cannot start", 10_000),
         *asked("repeats", 0, 10_000),
-        *({"do": "produce", "records": records} for records in ([1, 2], [])),
-        *({"do": "produce", "records": [1, 2], "sends": [1, 0, 1], "at_once": at_once} for at_once in (False, True)),
+        *({"do": "produce", "topic": "t", "records": records} for records in ([1, 2], [])),
+        *({**several, "at_once": at_once} for at_once in (False, True)),
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     done = subprocess.run([node, str(script)], input=text, capture_output=True, text=True, timeout=60, check=True)
@@ -114,7 +115,7 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
     assert hello == {"version": "7"}
     two = {"records": [{"offset": "5"}, {"offset": "6"}]}
     failed = {"outcome": "rejected", "error": "AggregateError: all (RangeError: first)"}
-    nothing = {"outcome": "fault", "error": "RangeError: nothing"}
+    nothing = {"outcome": "fault", "error": "RangeError: nothing to t"}
     repeated = answers.pop(13)
     assert len(repeated["records"]) == 1000
     assert answers == [
@@ -122,7 +123,7 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
         *({}, two, failed, failed, {}),
         *({}, {"outcome": "fault", "error": "TypeError: no broker"}, {}),
         *({}, {"records": [{"offset": "8"}]}, {}),
-        *({"sent": 2}, nothing),
-        *[{"sends": [{}, nothing, {}]}] * 2,
+        *({"offsets": ["5"]}, nothing),
+        *[{"sends": [{"offsets": ["5"]}, nothing, {"offsets": ["5"]}]}] * 2,
     ]
     assert done.stderr.count("closed") == 3

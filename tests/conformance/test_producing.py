@@ -24,6 +24,8 @@ from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.lines import PRODUCE, Handshake, parse_answer
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
+from kfuzz.vectors.recipes.making import builder
+from kfuzz.vectors.recipes.themes.codec_lz4 import frame, stored
 
 PRODUCER = Handshake(
     name="toy",
@@ -31,7 +33,7 @@ PRODUCER = Handshake(
     language="python",
     operations=frozenset({PRODUCE}),
     codecs=frozenset({"none", "gzip"}),
-    produces=frozenset({"idempotent", "transactions", "sends"}),
+    produces=frozenset({"idempotent", "transactions", "sends", "topics"}),
 )
 STALLS = replace(PRODUCER, outcomes=frozenset({"stalled"}))
 FIRST, SECOND, THIRD = (
@@ -64,11 +66,16 @@ def batch(*sent: Record, **changes: Any) -> bytes:
     return records.encode([replace(WHOLE, last_offset=len(numbered) - 1, records=numbered, **changes)])
 
 
+def arrived(*given: tuple[int, int, bytes]) -> list[dict[str, Any]]:
+    """Requests that arrived: the error and the base offset of each answer, and the bytes."""
+    return [{"hex": data.hex(), "error": error, "base_offset": str(base)} for error, base, data in given]
+
+
 def judged(case: Case, *produced: bytes | tuple[bytes, int], handshake: Handshake = PRODUCER, **answer: Any) -> Cell:
-    arrived = [
+    told = [
         one.hex() if isinstance(one, bytes) else {"hex": one[0].hex(), "error": one[1], "acks": -1} for one in produced
     ]
-    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": arrived} | answer).encode()
+    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": told} | answer).encode()
     return judge(case, handshake, parse_answer(line, id="produce/toy", operation=PRODUCE))
 
 
@@ -83,6 +90,7 @@ def in_turn(*sequences: int, error: int = 0) -> list[tuple[bytes, int]]:
 NO_ERROR, RETRIED = case_of(), case_of(errors=["NOT_LEADER_OR_FOLLOWER"])
 SEQUENCED = case_of(idempotent=True, errors=["NOT_LEADER_OR_FOLLOWER"])
 PLAIN = Case(replace(NO_ERROR.vector, requirements=("RB-PRODUCER-1",)), PRODUCE_ROLE)
+DUPLICATE = case_of(idempotent=True, errors=["REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER"])
 GZIP = case_of(compression="gzip")
 TRANSACTION = case_of(idempotent=True, transactional_id="t")
 TRANSACTIONAL = {**IDEMPOTENT, "transactional": True}
@@ -92,6 +100,8 @@ THREE_SENDS = {"sends": [1, 1, 1], "idempotent": True, "may_refuse": True}
 REFUSED = case_of(**THREE_SENDS, errors=["NONE", "INVALID_RECORD"])
 KEPT = case_of(**THREE_SENDS, errors=["NONE", "UNKNOWN_SERVER_ERROR"])
 MUST_SEND = case_of(**THREE_SENDS | {"may_refuse": False}, errors=["NONE", "INVALID_RECORD"])
+# The first of two sends is to a topic without permission.
+DENIED = case_of(sends=[1, 2], topic_errors=["TOPIC_AUTHORIZATION_FAILED", "NONE"])
 AT_ONCE = case_of(sends=[1, 2], at_once=True, idempotent=True)
 NOW = 1_750_000_000_000
 CLOCK = case_of(left_out=["timestamp"])
@@ -147,6 +157,7 @@ def stamped(*timestamps: int) -> bytes:
         judged(AT_ONCE, *in_turn(0, 1, 2), **sent("accepted", "accepted")),
         judged(AT_ONCE, batch(SECOND, THIRD, **IDEMPOTENT), (batch(FIRST, **IDEMPOTENT | {"base_sequence": 2}), 0)),
         judged(CLOCK, stamped(NOW, NOW, NOW + 1)),
+        judged(DENIED, batch(SECOND, THIRD), **sent("rejected", "accepted")),
     ],
 )
 def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
@@ -195,6 +206,9 @@ def test_a_producer_that_sends_what_it_was_given_passes(cell: Cell) -> None:
         (judged(KEPT, *third(1, after=-1), **CONTINUED), "loses", "request[2] has another record with the sequence 1"),
         (judged(AT_ONCE, *in_turn(0, 0), **sent("accepted", "accepted")), "loses", "request[1] has another record"),
         (judged(AT_ONCE, *in_turn(0), **sent("accepted", "rejected")), "refuses", "could not send at the same time"),
+        (judged(DENIED, **sent("rejected", "rejected")), "refuses", "could not send after a failure of another topic"),
+        (judged(DENIED, batch(SECOND, THIRD), **sent("accepted", "accepted")), "loses", "reported records as sent to"),
+        (judged(DENIED, batch(), **sent("rejected", "accepted")), "loses", "sent other contents: records[0].key is"),
         (judged(CLOCK, stamped(NOW, 0, NOW)), "loses", "records[1].timestamp was left out, and is"),
         (judged(CLOCK, stamped(NOW, NOW, NOW * 1000)), "loses", "records[2].timestamp was left out, and is"),
         (judged(NO_ERROR, outcome="fault", error="KeyError"), "panics", "KeyError"),
@@ -209,6 +223,60 @@ def test_a_producer_that_loses_repeats_or_changes_something_fails(cell: Cell, ha
 def test_a_producer_with_acks_0_cannot_know_what_it_says() -> None:
     sent = {"hex": batch().hex(), "acks": 0}
     assert judged(NO_ERROR, produced=[sent]).text.startswith("request[0] has acks 0")
+
+
+@pytest.mark.parametrize(
+    ("case", "produced", "offsets", "text"),
+    [
+        (NO_ERROR, arrived((0, 7, batch())), ["7", "8", "9"], ""),
+        (NO_ERROR, arrived((0, 7, batch())), ["7", None, None], ""),
+        (NO_ERROR, arrived((0, 7, batch(FIRST, SECOND)), (0, 20, batch(THIRD))), ["7", "8", "20"], ""),
+        (NO_ERROR, arrived((0, 7, batch())), ["0", "1", "2"], "records[0] is 0; expected 7"),
+        (NO_ERROR, arrived((0, 7, batch())), ["7", "7", "7"], "records[1] is 7; expected 8"),
+        (NO_ERROR, arrived((0, 7, batch())), ["-1"] * 3, "records[0] is -1; expected 7"),
+        # After a retry, the records have the offsets of the last answer.
+        (RETRIED, arrived((6, 0, batch()), (0, 3, batch())), ["3", "4", "5"], ""),
+        (RETRIED, arrived((0, 3, batch(THIRD)), (0, 4, batch(FIRST, SECOND))), ["4", "5", "3"], ""),
+        (DUPLICATE, arrived((7, 0, batch(**IDEMPOTENT)), (46, -1, batch(**IDEMPOTENT))), ["-1"] * 3, ""),
+        (DUPLICATE, arrived((7, 0, batch(**IDEMPOTENT)), (46, -1, batch(**IDEMPOTENT))), [None] * 3, ""),
+        (DUPLICATE, arrived((46, -1, batch(**IDEMPOTENT))), ["-1", "0", "1"], "records[1] is 0; expected -1"),
+    ],
+)
+def test_a_producer_reports_the_offsets_that_the_broker_gives(
+    case: Case, produced: list[dict[str, Any]], offsets: list[str | None], text: str
+) -> None:
+    cell = judged(case, produced=produced, offsets=offsets)
+    assert (cell.text, cell.harm) == (text and f"the offset reported for {text}", "loses" if text else "")
+
+
+def test_only_records_of_sends_that_succeeded_have_offsets() -> None:
+    sends = sent("rejected", "accepted")
+    [passes, fails] = (
+        judged(DENIED, produced=arrived((0, 5, batch(SECOND, THIRD))), offsets=[None, *said], **sends).outcome
+        for said in (["5", "6"], ["6", "7"])
+    )
+    assert (passes, fails) == ("pass", "fail")
+
+
+@pytest.mark.parametrize(
+    ("code", "size", "flags", "harm"),
+    [
+        (0x40, 1, ["LargeBlocks"], ""),  # 64 KiB
+        (0x50, 1, ["LargeBlocks"], "memory"),  # 256 KiB
+        (0x50, 1, [], ""),
+        (0x50, 66_000, ["LargeBlocks"], ""),
+        (0x70, 66_000, ["LargeBlocks"], "memory"),  # 4 MiB
+    ],
+)
+def test_lz4_blocks_may_be_four_times_as_large_as_the_records(
+    code: int, size: int, flags: list[str], harm: str
+) -> None:
+    record = builder.Record(value=bytes(size))
+    sent = builder.batch(record, codec="lz4", payload=frame(stored(record.encode()), block_size=code))
+    expect = {"broker": {"verdict": "valid", "batches": sent.batches}}
+    options = {"compression": "lz4", "idempotent": False}
+    vector = replace(NO_ERROR.vector, expect=expect, options=options, flags=tuple(flags))
+    assert judged(Case(vector, PRODUCE_ROLE), sent.data).harm == harm
 
 
 def test_timestamps_and_headers_are_compared_as_far_as_the_library_can_hold_them() -> None:
@@ -227,6 +295,7 @@ def test_timestamps_and_headers_are_compared_as_far_as_the_library_can_hold_them
         ({"produces": frozenset({"transactions"})}, SEQUENCED, "has no idempotent producer"),
         ({"produces": frozenset({"idempotent"})}, TRANSACTION, "has no transactions"),
         ({"produces": frozenset({"idempotent"})}, AT_ONCE, "sends only once"),
+        ({"produces": frozenset({"sends"})}, DENIED, "sends to one topic only"),
         ({"codecs": frozenset({"none"})}, GZIP, "does not support gzip"),
         ({}, TRANSACTION, None),
     ],

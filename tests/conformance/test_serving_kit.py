@@ -51,9 +51,9 @@ for line in sys.stdin:
     elif line["do"] == "close" and topic == "stays":
         time.sleep(60)
     elif line["do"] == "produce":
-        said = {"sent": 1} if line["compression"] == "none" else {"outcome": "fault", "error": "no"}
+        said = {"offsets": ["4"]} if line["compression"] == "none" else {"outcome": "fault", "error": "no"}
         if "sends" in line:
-            said = {"sends": [{"outcome": name, "error": topic} if name else {"sent": 1} for name in line["records"]]}
+            said = {"sends": [{"outcome": name, "error": topic} if name else said for name in line["records"]]}
     print(json.dumps(said), flush=True)
 """.replace("RECORD", repr(RECORD))
 
@@ -144,14 +144,22 @@ def test_a_driver_that_ends_or_prints_something_else_ends_the_testee(driver: Dri
 
 def test_what_a_producer_did_is_told(driver: Driver) -> None:
     how = {"records": [], "idempotent": False, "transactional_id": None}
-    assert driver.produce("broker:1", "t", compression="none", **how) is None
+    assert driver.produce("broker:1", "t", compression="none", **how) == [["4"]]
     assert driver.produce("broker:1", "t", compression="gzip", **how) == Stopped("fault", "no")
 
 
 @pytest.mark.parametrize(
     ("results", "at_once", "said"),
     [
-        (["", "rejected", ""], {}, {"outcome": "accepted", "sends": ["accepted", "rejected", "accepted"]}),
+        (
+            ["", "rejected", ""],
+            {},
+            {
+                "outcome": "accepted",
+                "sends": ["accepted", "rejected", "accepted"],
+                "offsets": ["4", None, None, None, "4", None],
+            },
+        ),
         (["", "rejected"], {}, {"outcome": "rejected", "sends": ["accepted", "rejected"], "error": "the topic"}),
         (["rejected", ""], {"at_once": True}, {"outcome": "rejected", "sends": ["rejected", "accepted"]}),
         (["stalled", ""], {}, {"outcome": "stalled"}),
@@ -168,7 +176,7 @@ def test_the_last_of_several_sends_counts_and_all_of_those_at_once(
 
     driver.is_warm = True
     kit: Any = Kit(Quiet(), driver.open, driver.produce)  # type: ignore[arg-type]
-    request = {"operation": "produce-records", "records": results, "sends": [1] * len(results), **at_once}
+    request = {"operation": "produce-records", "records": results, "sends": [2] * len(results), **at_once}
     assert said.items() <= kit.answer(request, "t1").items()
 
 
@@ -281,6 +289,26 @@ def test_a_question_about_a_broker_gets_a_new_one_which_says_what_it_does_not_of
     assert made == [{"versions": {"Fetch": 8}}, "stopped"]
 
 
+def test_sends_to_several_topics_name_the_one_with_each_error() -> None:
+    asked: list[dict[str, Any]] = []
+    sent: list[list[str]] = []
+
+    class Quiet:
+        address = "broker:1"
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            asked.append(line)
+            return {"produced": ["00"]}
+
+    kit: Any = Kit(Quiet(), lambda *_: None, lambda *_, topics, **how: sent.append(topics))  # type: ignore[arg-type]
+    errors = ["NONE", "INVALID_TOPIC_EXCEPTION", "NONE", "TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION"]
+    kit.answer({"operation": "produce-records", "records": [], "sends": [1] * 5, "topic_errors": errors}, "t1")
+    assert sent == [["t1", "t1-1", "t1", "t1-2", "t1-1"]]
+    made = {line["topic"]: line["metadata_error"] for line in asked if "metadata_error" in line}
+    assert made == {"t1-1": errors[1], "t1-2": errors[3]}
+    assert {line["topic"] for line in asked if line.get("hex", "") is None} == {"t1", "t1-1", "t1-2"}
+
+
 @pytest.mark.parametrize(("name", "topics"), [("x", ["t1-before", "t1"]), (None, ["t1"])])
 def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | None, topics: list[str]) -> None:
     """So a producer that cannot take the place of another fails in each run, also if it is asked one vector only."""
@@ -292,10 +320,11 @@ def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | 
         def ask(self, **line: Any) -> dict[str, Any]:
             return {"produced": ["00"]}
 
-    def produce(address: str, topic: str, **how: Any) -> None:
+    def produce(address: str, topic: str, **how: Any) -> list[list[str]]:
         sent.append((topic, how["transactional_id"]))
+        return [["0"]]
 
     kit: Any = Kit(Quiet(), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
     request = {"operation": "produce-records", "records": [RECORD], "transactional_id": name}
-    assert kit.answer(request, "t1") == {"outcome": "accepted", "produced": ["00"]}
+    assert kit.answer(request, "t1") == {"outcome": "accepted", "produced": ["00"], "offsets": ["0"]}
     assert sent == [(topic, name) for topic in topics]

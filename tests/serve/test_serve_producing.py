@@ -94,8 +94,8 @@ def test_what_arrives_is_appended_with_a_brokers_offsets_and_told_as_it_came() -
     batches, _ = stored(broker)
     assert [one.base_offset for one in batches] == [0, 2]
     assert [one.partition_leader_epoch for one in batches] == [0, 0]
-    one = {"hex": data.hex(), "transactional_id": None, "acks": -1, "error": 0}
-    assert produced(broker) == [one, one | {"acks": 1}]
+    one = {"hex": data.hex(), "transactional_id": None, "acks": -1, "error": 0, "base_offset": "0"}
+    assert produced(broker) == [one, one | {"acks": 1, "base_offset": "2"}]
 
 
 def test_acks_0_get_no_answer_and_a_refusal_closes_the_connection() -> None:
@@ -121,7 +121,8 @@ def test_acks_0_get_no_answer_and_a_refusal_closes_the_connection() -> None:
 def test_what_a_broker_refuses_is_refused_and_told(data: bytes, error: str) -> None:
     broker = opened()
     assert produce(broker, data) == (ERROR_CODES[error], -1)
-    assert produced(broker) == [{"hex": data.hex(), "transactional_id": None, "acks": -1, "error": ERROR_CODES[error]}]
+    [one] = produced(broker)
+    assert (one["hex"], one["error"], one["base_offset"]) == (data.hex(), ERROR_CODES[error], "-1")
     assert stored(broker)[0] == []
 
 
@@ -146,6 +147,31 @@ def test_a_demanded_error_comes_once_and_a_retry_is_stored_once(error: str, at_f
     assert produce(broker, batch(0, producer)) == (0, 0)
     assert len(stored(broker)[0]) == 1
     assert [one["error"] for one in produced(broker)] == [ERROR_CODES[error], 0]
+
+
+def test_a_repeated_batch_that_is_told_as_a_duplicate_has_no_offset() -> None:
+    broker = opened("REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER")
+    producer = new_producer(broker)
+    timed_out, duplicate, last = (produce(broker, batch(sequence, producer)) for sequence in (0, 0, 2))
+    assert (timed_out[0], duplicate) == (7, (ERROR_CODES["DUPLICATE_SEQUENCE_NUMBER"], -1))
+    assert last == (0, 2)
+    assert [one["base_offset"] for one in produced(broker)] == ["0", "-1", "2"]
+
+
+def test_an_error_of_a_topic_is_all_that_clients_get_of_it_until_it_is_well() -> None:
+    broker, denied = opened(), "TOPIC_AUTHORIZATION_FAILED"
+    fed(broker.cluster, {"topic": "t", "metadata_error": denied}, {"topic": "other", "produce": True})
+
+    def described(topics: list[dict[str, Any]] | None) -> list[tuple[str, int, int]]:
+        found = asked(broker, "Metadata", VERSION, {"topics": topics})["topics"]
+        return [(one["name"], one["errorCode"], len(one["partitions"])) for one in found]
+
+    assert described([{"name": "t"}, {"name": "other"}]) == [("t", ERROR_CODES[denied], 0), ("other", 0, 1)]
+    assert described(None) == [("other", 0, 1)]
+    assert produce(broker, batch()) == (ERROR_CODES[denied], -1)
+    fed(broker.cluster, {"topic": "t", "metadata_error": "NONE"})
+    assert described([{"name": "t"}]) == [("t", 0, 1)]
+    assert produce(broker, batch()) == (0, 0)
 
 
 def test_an_answer_can_be_lost_after_the_records_are_stored() -> None:

@@ -175,7 +175,9 @@ class Deviation:
         """
         if self.harm == MEMORY.name or (self.harm == KILLS.name and _ALLOCATION.search(self.error)):
             # Whether a line takes much memory or ends the process depends only on the size that the input claims.
-            return self.owner, MEMORY.name, self.at or self.form
+            # A producer whose bytes make others allocate shows no fault of its own readers.
+            form = masked(self.error) if _WRITTEN.match(self.error) else self.form
+            return self.owner, MEMORY.name, self.at or form
         if self.error.startswith(GAVE_UP):
             # A producer has one list of the errors that it survives.
             return self.implementation, REFUSES.name, GAVE_UP

@@ -60,7 +60,7 @@ MEMORY: Final = Harm(
     "memory beyond the budget",
     "a few bytes make the program take memory without a limit",
     "a few bytes make the broker take memory without a limit",
-    "a few records make the program take memory without a limit",
+    "a few records make the program, brokers or consumers take far more memory than they need",
 )
 PANICS: Final = Harm(
     "panics",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from itertools import takewhile
+from itertools import islice
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
@@ -39,6 +39,8 @@ __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
 
 # Answers give the hash of longer values.
 HASHED_FROM_BYTES: Final = 64 * 1024
+# After these, a producer does not send a batch again.
+TAKEN: Final = (ERROR_CODES["NONE"], ERROR_CODES["DUPLICATE_SEQUENCE_NUMBER"])
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], *, profile: records.Profile = "kafka") -> None:
@@ -151,11 +153,15 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
     """The requests of a producer that repeats a batch after each error: all records of a send in one batch."""
     given = [{"timestamp": str(DEFAULT_TOPIC.now), "key": None, **record} for record in request["records"]]
     errors = iter([ERROR_CODES[name] for name in request.get("errors", ())])
-    transactional, sequence = "transactional_id" in request, 0
+    transactional, sequence, left = "transactional_id" in request, 0, iter(given)
     named = {"transactional": transactional, "producer_id": "1", "producer_epoch": 0}
     produced: list[dict[str, Any]] = []
-    for count in request.get("sends", [len(given)]):
-        numbered = [{**one, "offset": str(n)} for n, one in enumerate(given[sequence : sequence + count])]
+    counts = request.get("sends", [len(given)])
+    topic_errors = request.get("topic_errors", ["NONE"] * len(counts))
+    for count, topic_error in zip(counts, topic_errors, strict=True):
+        numbered = [{**one, "offset": str(n)} for n, one in enumerate(islice(left, count))]
+        if topic_error != "NONE":
+            continue
         batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}
         if transactional or request["idempotent"]:
             batch |= named | {"base_sequence": sequence}
@@ -164,9 +170,12 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
             return answer
         sequence += count
         sent = {"hex": answer["hex"], "transactional_id": request.get("transactional_id")}
-        # NONE has the number 0: this request is the last of its send, as one after the last error is.
-        produced += [{**sent, "error": error} for error in (*takewhile(bool, errors), 0)]
-    return {"outcome": "accepted", "produced": produced}
+        error = None
+        while error not in TAKEN:
+            error = next(errors, 0)
+            produced.append({**sent, "error": error})
+    sends = ["accepted" if error == "NONE" else "rejected" for error in topic_errors]
+    return {"outcome": "accepted", "produced": produced, "sends": sends}
 
 
 def _written(write: Callable[[], bytes]) -> dict[str, Any]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kfuzz import records
-from kfuzz.broker_errors import AFTER_APPEND
+from kfuzz.broker_errors import AFTER_APPEND, ERROR_CODES
 from kfuzz.conformance.judge.differing import Wrong, because, records_differ
 from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
-from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS
+from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS, TOPIC_ERRORS
 from kfuzz.vectors.model import Vector
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
 __all__ = ["GAVE_UP", "wrong_sending"]
 
 Json = Mapping[str, Any]
+T = TypeVar("T")
 
 # How the referee says that a producer does not send a batch again.
 GAVE_UP: Final = "gave up after an error that a producer should survive"
@@ -25,6 +28,13 @@ GAVE_UP: Final = "gave up after an error that a producer should survive"
 IN_EACH_BATCH: Final = frozenset({"RB-PRODUCER-1"})
 # Shorter payloads may not get smaller by compression.
 COMPRESSED_FROM_BYTES: Final = 1024
+# No document limits the blocks of lz4. So this counts only for vectors that ask about it, by this flag.
+LARGE_BLOCKS: Final = "LargeBlocks"
+# In the descriptor of an lz4 frame, after its magic and its flags. Kafka's producer writes blocks of 64 KiB.
+BLOCK_CODE_AT: Final = BATCH_HEADER_SIZE + 5
+BLOCK_BYTES: Final = 64 << 10
+# A reader may allocate so many times what a batch holds.
+BLOCK_TIMES: Final = 4
 # A clock of today, in milliseconds: the years 2020 to 2099.
 CLOCK: Final = range(1_577_836_800_000, 4_102_444_800_000)
 
@@ -43,7 +53,10 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
     """The fault of a producer that was ``given`` these records of the vector; None if there is none."""
     options, may_refuse = vector.options, MAY_REFUSE in vector.options
     failed = (answer.sends or []).count("rejected")
-    asked_for = sum(error != "NONE" for error in options.get("errors", ()))
+    lost_topics = options.get(TOPIC_ERRORS, ())
+    if any(error != "NONE" and one == "accepted" for error, one in zip(lost_topics, answer.sends or (), strict=False)):
+        return Wrong("reported records as sent to a topic that it cannot write to", "loses")
+    asked_for = sum(error != "NONE" for error in (*options.get("errors", ()), *lost_topics))
     if answer.outcome == "rejected" or failed > asked_for:
         is_refused = sum(bool(one.error) for one in answer.produced or ()) > asked_for
         if may_refuse and not (SENDS in options and is_refused):
@@ -51,6 +64,7 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
         text = GAVE_UP if options.get("errors") else "refused to send valid records"
         if SENDS in options:
             text = "could not send at the same time" if AT_ONCE in options else "could not send after a failure"
+            text += " of another topic" if lost_topics else ""
         return Wrong(text + because(answer.error), "refuses")
     arrivals: list[_Arrival] = []
     for number, sent in enumerate(answer.produced or ()):
@@ -58,6 +72,8 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
         if reading.fatal:
             return Wrong(f"request[{number}] has records that a broker refuses: {reading.fatal}", "refuses")
         left = len(sent.data) - reading.consumed
+        if sent.error == ERROR_CODES["DUPLICATE_SEQUENCE_NUMBER"]:
+            sent = sent._replace(error=0)  # the broker has the records, so producers take this as success
         arrivals.append(_Arrival(sent, reading.batches[0], reading.findings, left))
     accepted = [one for one in arrivals if not one.sent.error]
     # Sequences of a batch that the broker has refused are free again if the producer gives it up.
@@ -68,7 +84,9 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
             for wrong in (
                 _wrong_producer(sequenced, options, has_gaps=bool(failed)),
                 _wrong_records(_acknowledged(given, options, answer), accepted, options, shows),
+                _wrong_offsets(given, accepted, options, answer),
                 _wrong_request(arrivals, options),
+                _wrong_blocks(arrivals) if LARGE_BLOCKS in vector.flags else None,
                 _wrong_form(arrivals, IN_EACH_BATCH - set(vector.requirements)),
             )
             if wrong
@@ -77,8 +95,8 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
     )
 
 
-def _acknowledged(given: Sequence[Json], options: Json, answer: Answer) -> Sequence[Json]:
-    """The records without those of sends that the producer has reported as failed."""
+def _acknowledged(given: Sequence[T], options: Json, answer: Answer) -> Sequence[T]:
+    """The records, or what belongs to each, without those of sends that the producer has reported as failed."""
     counts = options.get(SENDS, ())
     if not answer.sends or len(answer.sends) != len(counts):
         return given
@@ -98,10 +116,8 @@ def _wrong_records(
                 what = f"records[{number}].timestamp was left out, and is not the producer's clock"
                 return Wrong(f"sent other contents: {what}", "loses")
         arrived, wanted = ([{**one, "timestamp": "0"} for one in ones] for ones in (arrived, wanted))
-    # Several requests may be in flight, so a batch that is sent again may come after later ones.
-    is_overtaken = options.get("errors") and not _is_idempotent(options)
-    if (is_overtaken or AT_ONCE in options) and len(arrived) == len(given):
-        arrived, wanted = _by_contents(arrived), _by_contents(given)
+    if _is_overtaken(options) and len(arrived) == len(given):
+        arrived, wanted = _by_contents(arrived, arrived), _by_contents(given, given)
     if wrong := records_differ(_numbered(wanted), _numbered(arrived), "", shows):
         return Wrong(f"sent other contents: {wrong}", "loses")
     return None
@@ -112,8 +128,36 @@ def _numbered(given: Sequence[Json]) -> list[Json]:
     return [{**record, "offset": str(offset)} for offset, record in enumerate(given)]
 
 
-def _by_contents(given: Sequence[Json]) -> list[Json]:
-    return sorted(given, key=lambda one: str([one[name] for name in ("timestamp", "key", "value", "headers")]))
+def _by_contents(given: Sequence[Json], of_each: Sequence[T]) -> list[T]:
+    """The values that belong to the records, in the order of the records' contents."""
+    contents = [str([record[name] for name in ("timestamp", "key", "value", "headers")]) for record in given]
+    return [of_each[at] for at in sorted(range(len(given)), key=contents.__getitem__)]
+
+
+def _is_overtaken(options: Json) -> bool:
+    """Whether a batch may come after later ones: several requests may be in flight, also if one is sent again."""
+    return bool((options.get("errors") and not _is_idempotent(options)) or AT_ONCE in options)
+
+
+def _wrong_offsets(given: Sequence[Json], accepted: Sequence[_Arrival], options: Json, answer: Answer) -> Wrong | None:
+    """Whether the producer reports the offsets that the broker has given; -1 or none if the broker has given none.
+
+    Mirrors ``org.apache.kafka.clients.producer.RecordMetadata``, which does not count from -1.
+    """
+    if answer.offsets is None or len(answer.offsets) != len(given):
+        return None
+    said, expected = list(_acknowledged(answer.offsets, options, answer)), list[int]()
+    for sent, batch, *_ in accepted:
+        if (base := sent.base_offset) is None:
+            return None
+        expected += [base if base < 0 else base + delta for delta in range(len(batch.records))]
+    if _is_overtaken(options):
+        arrived = [record for batch in records.to_json([one.batch for one in accepted]) for record in batch["records"]]
+        said, expected = _by_contents(_acknowledged(given, options, answer), said), _by_contents(arrived, expected)
+    for number, (offset, wanted) in enumerate(zip(said, expected, strict=False)):
+        if offset is not None and int(offset) != wanted:
+            return Wrong(f"the offset reported for records[{number}] is {offset}; expected {wanted}", "loses")
+    return None
 
 
 def _is_idempotent(options: Json) -> bool:
@@ -173,6 +217,18 @@ def _wrong_request(arrivals: Sequence[_Arrival], options: Json) -> Wrong | None:
     plain = b"".join(sent.data for sent, batch, *_ in arrivals if batch.compression == "none")
     if codec != "none" and len(plain) > COMPRESSED_FROM_BYTES and len(zlib.compress(plain, 1)) * 2 < len(plain):
         return Wrong(f"sent records uncompressed that {codec} makes smaller", "differs")
+    return None
+
+
+def _wrong_blocks(arrivals: Sequence[_Arrival]) -> Wrong | None:
+    """Whether the blocks of an lz4 frame are far larger than what it holds. A reader allocates one before it reads."""
+    for sent, batch, *_ in arrivals:
+        if batch.compression == "lz4":
+            block_bytes = 1 << 8 + 2 * (sent.data[BLOCK_CODE_AT] >> 4 & 7)
+            held_bytes = len(records.encode([replace(batch, compression="none")])) - BATCH_HEADER_SIZE
+            if block_bytes > max(BLOCK_BYTES, BLOCK_TIMES * held_bytes):
+                text = f"sent lz4 in blocks of {block_bytes} bytes, which its readers allocate for {held_bytes} bytes"
+                return Wrong(text, "memory")
     return None
 
 

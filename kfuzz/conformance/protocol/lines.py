@@ -94,7 +94,7 @@ OPERATIONS: Final = (
     PRODUCE,
 )
 # A producer may be able to do this besides sending records.
-PRODUCES: Final = ("idempotent", "transactions", "sends")
+PRODUCES: Final = ("idempotent", "transactions", "sends", "topics")
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -199,9 +199,10 @@ class _Arrived(TypedDict):
 
 
 class ArrivedJson(_Arrived, total=False):
-    """The records of one partition in one Produce request, and the number of the error in the broker's answer to it."""
+    """The records of one partition in one Produce request, and the error and the offset in the answer to it."""
 
     error: Annotated[int, integer(-(2**15), 2**15 - 1)]
+    base_offset: IntegerText
     acks: Annotated[int, integer(-1, 1)]
     transactional_id: Annotated[str | None, optional(TEXT)]
 
@@ -258,13 +259,15 @@ class Handshake:
 class Produced(NamedTuple):
     """The records of one partition in one Produce request, and the broker's error code; 0 if it accepted them.
 
-    ``transactional_id`` and ``acks`` are those of the request; None if the testee does not give them.
+    ``transactional_id`` and ``acks`` are those of the request, ``base_offset`` is that of the answer, -1 for none. They
+    are None if the testee does not give them.
     """
 
     data: bytes
     error: int = 0
     transactional_id: str | None = None
     acks: int | None = None
+    base_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +303,8 @@ class Answer:
     produced: Annotated[tuple[Produced, ...] | None, PRODUCED] = None
     # Whether each of several sends was acknowledged.
     sends: Annotated[list[str] | None, ListOf(choice("accepted", "rejected"))] = None
+    # Of each record that was sent: the offset that the producer reports, -1 if it says that it knows none.
+    offsets: Annotated[list[str | None] | None, ListOf(optional(_INTEGER_TEXT), "give a list of offsets")] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -454,6 +459,8 @@ class ProduceRecords(_ProduceRecords, total=False):
     # How many records each send has. With ``at_once``, no send waits for the one before.
     sends: Annotated[list[int], ListOf(_SIZE)]
     at_once: Annotated[bool, BOOLEAN]
+    # For each send, the error of its topic in Metadata.
+    topic_errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
     broker: Annotated[BrokerJson, object_of(BrokerJson)]
 
 
@@ -581,6 +588,6 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
 def _arrived(given: str | ArrivedJson) -> Produced:
     if isinstance(given, str):
         return Produced(bytes.fromhex(given))
-    return Produced(
-        bytes.fromhex(given["hex"]), given.get("error", 0), given.get("transactional_id"), given.get("acks")
-    )
+    base_offset = int(given["base_offset"]) if "base_offset" in given else None
+    told = given.get("error", 0), given.get("transactional_id"), given.get("acks"), base_offset
+    return Produced(bytes.fromhex(given["hex"]), *told)

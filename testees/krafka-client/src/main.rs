@@ -1,7 +1,7 @@
 //! Drives krafka: its consumer without a group, and its producers.
 
 use kfuzz_testee::contents::Record as Given;
-use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
+use kfuzz_testee::driver::{self, drive, Client, Inbox, Open, Produce};
 use kfuzz_testee::{record_json, rejected, unsupported};
 use krafka::consumer::{ConsumerRecord, IsolationLevel};
 use krafka::producer::DeliveryHandle;
@@ -22,7 +22,7 @@ const DELIVERY: Duration = Duration::from_secs(5);
 const LARGEST_REQUEST_BYTES: usize = 64 << 20;
 
 fn main() -> io::Result<()> {
-    let hello = json!({"produces": ["idempotent", "transactions", "sends"], "magic": [2]});
+    let hello = json!({"produces": ["idempotent", "transactions", "sends", "topics"], "magic": [2]});
     drive(("krafka", env!("LIBRARY_VERSION")), hello, Driver { runtime: Runtime::new()?, consumer: None })
 }
 
@@ -50,8 +50,10 @@ impl Client for Driver {
     }
 
     fn produce(&mut self, asked: Produce) -> std::result::Result<Vec<Value>, Value> {
-        let express = |given| expressed(&asked.topic, given);
-        let sends = asked.sends.into_iter().map(|records| records.into_iter().map(express).collect());
+        let express = |(topic, records): (String, Vec<Given>)| {
+            records.into_iter().map(|given| expressed(&topic, given)).collect()
+        };
+        let sends = asked.sends.into_iter().map(express);
         let sends = sends.collect::<std::result::Result<_, _>>().map_err(unsupported)?;
         let compression = match asked.compression.as_str() {
             "none" => Compression::None,
@@ -160,17 +162,18 @@ where
 }
 
 async fn sent(queued: Vec<Result<DeliveryHandle>>) -> Value {
-    let count = queued.len();
+    let mut offsets = Vec::new();
     for one in queued {
         let acknowledged = match one {
-            Ok(handle) => handle.await.map(drop),
+            Ok(handle) => handle.await,
             Err(error) => Err(error),
         };
-        if let Err(error) = acknowledged {
-            return rejected(error);
+        match acknowledged {
+            Ok(record) => offsets.push(record.offset),
+            Err(error) => return rejected(error),
         }
     }
-    json!({"sent": count})
+    driver::sent(offsets)
 }
 
 /// The record in the library's own type, or what this type cannot express.

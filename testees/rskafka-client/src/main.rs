@@ -5,16 +5,17 @@
 use futures::future::join_all;
 use futures::StreamExt;
 use kfuzz_testee::contents::Record as Given;
-use kfuzz_testee::driver::{drive, Client, Inbox, Open, Produce};
+use kfuzz_testee::driver::{self, drive, Inbox, Open, Produce};
 use kfuzz_testee::{record_json, rejected, unsupported};
 use rskafka::chrono::{DateTime, LocalResult, TimeZone, Utc};
 use rskafka::client::consumer::{StartOffset, StreamConsumerBuilder};
 use rskafka::client::error::Error;
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
-use rskafka::client::ClientBuilder;
+use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::{Record, RecordAndOffset};
 use rskafka::BackoffConfig;
 use serde_json::{json, Value};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 fn main() -> io::Result<()> {
     let hello = json!({
-        "produces": ["sends"], "magic": [2], "headers": "map",
+        "produces": ["sends", "topics"], "magic": [2], "headers": "map",
         "timestamps": {
             "low": DateTime::<Utc>::MIN_UTC.timestamp_millis().to_string(),
             "high": DateTime::<Utc>::MAX_UTC.timestamp_millis().to_string(),
@@ -41,7 +42,7 @@ struct Driver {
     consumer: Option<JoinHandle<()>>,
 }
 
-impl Client for Driver {
+impl driver::Client for Driver {
     fn open(&mut self, asked: Open, inbox: Inbox) {
         self.consumer = Some(self.runtime.spawn(async move {
             if let Err(error) = consume(asked, &inbox).await {
@@ -58,8 +59,11 @@ impl Client for Driver {
     }
 
     fn produce(&mut self, asked: Produce) -> Result<Vec<Value>, Value> {
-        let sends = asked.sends.into_iter().map(|records| records.into_iter().map(expressed).collect());
-        let sends: Vec<Vec<Record>> = sends.collect::<Result<_, _>>().map_err(unsupported)?;
+        let mut sends = Vec::new();
+        for (topic, records) in asked.sends {
+            let records: Result<Vec<_>, _> = records.into_iter().map(expressed).collect();
+            sends.push((topic, records.map_err(unsupported)?));
+        }
         let compression = match asked.compression.as_str() {
             "none" => Compression::NoCompression,
             "gzip" => Compression::Gzip,
@@ -69,10 +73,22 @@ impl Client for Driver {
             other => return Err(unsupported(format!("the codec {other}"))),
         };
         self.runtime.block_on(async {
-            let partition = partition_of(asked.address, asked.topic).await.map_err(rejected)?;
-            let send = |records| async {
-                let sent = partition.produce(records, compression).await;
-                sent.map_or_else(rejected, |offsets| json!({"sent": offsets.len()}))
+            let client = client_of(asked.address).await.map_err(rejected)?;
+            let mut partitions = HashMap::new();
+            for (topic, _) in &sends {
+                partitions.insert(topic.clone(), partition_of(&client, topic).await.map_err(rejected));
+            }
+            let send = |(topic, records): (String, _)| {
+                let partition = &partitions[&topic];
+                async move {
+                    match partition {
+                        Ok(partition) => partition
+                            .produce(records, compression)
+                            .await
+                            .map_or_else(rejected, driver::sent),
+                        Err(outcome) => outcome.clone(),
+                    }
+                }
             };
             let started = sends.into_iter().map(send);
             if asked.at_once {
@@ -87,14 +103,17 @@ impl Client for Driver {
     }
 }
 
-async fn partition_of(address: String, topic: String) -> Result<PartitionClient, Error> {
+async fn client_of(address: String) -> Result<Client, Error> {
     let backoff = BackoffConfig { init_backoff: RETRY, max_backoff: RETRY, ..BackoffConfig::default() };
-    let client = ClientBuilder::new(vec![address]).backoff_config(backoff).build().await?;
+    ClientBuilder::new(vec![address]).backoff_config(backoff).build().await
+}
+
+async fn partition_of(client: &Client, topic: &str) -> Result<PartitionClient, Error> {
     client.partition_client(topic, 0, UnknownTopicHandling::Error).await
 }
 
 async fn consume(asked: Open, inbox: &Inbox) -> Result<(), Error> {
-    let partition = Arc::new(partition_of(asked.address, asked.topic).await?);
+    let partition = Arc::new(partition_of(&client_of(asked.address).await?, &asked.topic).await?);
     let start = StartOffset::At(asked.offset);
     let mut stream = StreamConsumerBuilder::new(partition, start).with_max_wait_ms(WAIT_MS).build();
     while let Some(next) = stream.next().await {

@@ -36,14 +36,13 @@ pub struct Open {
     pub offset: i64,
 }
 
-/// Records to send to partition 0 of a topic: those of each send. Their offsets are 0.
+/// Records to send to partition 0: the topic and the records of each send. Their offsets are 0.
 pub struct Produce {
     pub address: String,
-    pub topic: String,
     pub compression: String,
     pub idempotent: bool,
     pub transactional_id: Option<String>,
-    pub sends: Vec<Vec<Record>>,
+    pub sends: Vec<(String, Vec<Record>)>,
     /// Whether no send waits for the one before.
     pub at_once: bool,
 }
@@ -55,8 +54,15 @@ pub trait Client {
     /// Closes the consumer, as its users do. Its inbox takes nothing more.
     fn close(&mut self);
 
-    /// Sends the records. For each send, `{}` when all are acknowledged, or an outcome. An outcome for all is one value.
+    /// Sends the records. For each send, [`crate::driver::sent`] when all are acknowledged, or an outcome. An outcome for
+    /// all is one value.
     fn produce(&mut self, asked: Produce) -> Result<Vec<Value>, Value>;
+}
+
+/// The answer to a send whose records have the offsets that the library reports.
+pub fn sent(offsets: impl IntoIterator<Item = i64>) -> Value {
+    let offsets: Vec<_> = offsets.into_iter().map(|offset| offset.to_string()).collect();
+    json!({"offsets": offsets})
 }
 
 /// Answers lines until the input ends. `library` is the crate's name and version, which name its folder of sources.
@@ -142,15 +148,17 @@ fn opened(request: &Request) -> Result<Open, BadRequest> {
 fn produced(request: &Request) -> Result<Produce, BadRequest> {
     let mut records = contents::records(request)?;
     let counts = request.get("sends").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![json!(records.len())]);
+    let topics = request.get("topics").and_then(Value::as_array);
     let mut sends = Vec::new();
-    for count in counts {
+    for (number, count) in counts.into_iter().enumerate() {
+        let topic = topics.and_then(|topics| topics.get(number)?.as_str());
+        let topic = topic.map_or_else(|| text(request, "topic"), Ok)?;
         let count = count.as_u64().filter(|count| *count <= records.len() as u64);
         let count = count.ok_or_else(|| BadRequest("sends must be numbers of records".into()))?;
-        sends.push(records.drain(..count as usize).collect());
+        sends.push((topic.into(), records.drain(..count as usize).collect()));
     }
     Ok(Produce {
         address: text(request, "address")?.into(),
-        topic: text(request, "topic")?.into(),
         compression: text(request, "compression")?.into(),
         idempotent: request.get("idempotent").and_then(Value::as_bool).unwrap_or(false),
         transactional_id: request.get("transactional_id").and_then(Value::as_str).map(String::from),

@@ -41,6 +41,8 @@ def theme() -> Theme:
     _idempotent(made)
     _transactional(made)
     _sends(made)
+    _topics(made)
+    _offsets(made)
     return made
 
 
@@ -205,4 +207,66 @@ def _sends(made: Theme) -> None:
         idempotent=True,
         sends=[1, 2, 3],
         at_once=True,
+    )
+
+
+def _topics(made: Theme) -> None:
+    # A producer that asks for all of its topics at once must not ask for one that it has lost again and again.
+    denied = "TOPIC_AUTHORIZATION_FAILED"
+    made.produce(
+        "after-another-topic-denied",
+        "the producer may not write to the topic of the first send; the second one is to another topic",
+        of_records(3),
+        requirements=["MSG-ERRORS-1"],
+        sends=[1, 2],
+        topic_errors=[denied, "NONE"],
+    )
+    made.produce(
+        "after-another-topic-invalid",
+        "the topic of the first send is not a valid one; the second send is to another topic",
+        of_records(4),
+        requirements=["MSG-ERRORS-1"],
+        sends=[2, 2],
+        topic_errors=["INVALID_TOPIC_EXCEPTION", "NONE"],
+    )
+    made.produce(
+        "idempotent-between-another-topic-denied",
+        "two sends to one topic have sequences without a gap, although one to another topic has failed between them",
+        of_records(4),
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        idempotent=True,
+        sends=[1, 1, 2],
+        topic_errors=["NONE", denied, "NONE"],
+    )
+
+
+def _offsets(made: Theme) -> None:
+    # A broker that knows a repeated batch only by its sequence gives no offset. Kafka's producer reports -1 for each
+    # record then.
+    stored_twice = ["REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER"]
+    made.produce(
+        "idempotent-duplicate-without-offset",
+        "a batch that comes again is a duplicate, for which the broker gives no offset",
+        of_records(23),
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        level="recommended",
+        idempotent=True,
+        errors=stored_twice,
+    )
+    made.produce(
+        "idempotent-offsets-after-a-duplicate",
+        "the broker gives no offset for the first of two sends, and one for the second",
+        of_records(5),
+        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
+        level="recommended",
+        idempotent=True,
+        sends=[3, 2],
+        errors=stored_twice,
+    )
+    made.produce(
+        "offsets-of-sends",
+        "three sends, whose records have the offsets 0 to 5",
+        of_records(6),
+        requirements=["RB-OFFSET-7"],
+        sends=[3, 1, 2],
     )

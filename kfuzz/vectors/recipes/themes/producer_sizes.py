@@ -71,6 +71,13 @@ def _numbers(made: Theme) -> None:
 
 
 def _codecs(made: Theme) -> None:
+    made.flag(
+        "LargeBlocks",
+        "allocation",
+        "The records are few, and the library may write lz4 in blocks of 4 MB.",
+        "Brokers and consumers allocate a whole block before they read the first byte of each batch.",
+        links=["sarama #3252"],
+    )
     cases = (
         ("zeros", "a value of 100,000 zeros", "value-zeros"),
         ("random", "a value of 50,000 random bytes, which no codec makes smaller", "value-random"),
@@ -94,6 +101,23 @@ def _codecs(made: Theme) -> None:
         )
         for slug, summary, recipe in cases:
             _large(made, f"{codec}-{slug}", f"{summary}, with {codec}", recipe, "RB-CODEC-2", compression=codec)
+    # No document limits the blocks. Kafka's producer writes 64 KiB.
+    blocks: dict[str, Any] = {"flags": ["LargeBlocks"], "level": "recommended", "compression": "lz4"}
+    made.produce(
+        "lz4-blocks",
+        "400 zeros with lz4, whose blocks are at most 64 KiB",
+        batch_of([Record(value=bytes(400))]),
+        requirements=["RB-CODEC-2"],
+        **blocks,
+    )
+    _large(
+        made,
+        "lz4-blocks-100000",
+        "100,000 zeros with lz4, whose blocks are at most 4 times as large",
+        "value-zeros",
+        "RB-CODEC-2",
+        **blocks,
+    )
     _large(
         made,
         "zstd-random-header",

@@ -22,6 +22,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.Consumer;
@@ -33,6 +34,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
@@ -67,7 +69,7 @@ public final class Drive {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Drive drive = new Drive();
         ObjectNode hello = MAPPER.createObjectNode().put("version", version());
-        hello.putArray("produces").add("idempotent").add("transactions").add("sends");
+        hello.putArray("produces").add("idempotent").add("transactions").add("sends").add("topics");
         out.println(hello);
         out.flush();
         String line = in.readLine();
@@ -225,16 +227,18 @@ public final class Drive {
                 producer.initTransactions();
                 producer.beginTransaction();
             }
+            List<String> offsets = List.of();
             if (line.has("sends")) {
                 sendAll(producer, line, out);
             } else {
-                wait(producer, started(producer, line, 0, line.get("records").size()));
+                JsonNode topic = line.get("topic");
+                offsets = wait(producer, started(producer, topic, line, 0, line.get("records").size()));
             }
             if (transaction != null) {
                 producer.commitTransaction();
             }
             if (!line.has("sends")) {
-                out.writeNumberField("sent", line.get("records").size());
+                write(offsets, out);
             }
         } catch (Exception | Error error) {
             refused(error, out);
@@ -244,63 +248,70 @@ public final class Drive {
     private static void sendAll(Producer<byte[], byte[]> producer, JsonNode line, JsonGenerator out)
             throws IOException {
         boolean isAtOnce = line.path("at_once").asBoolean();
-        List<List<Future<?>>> all = new ArrayList<>();
-        List<Throwable> errors = new ArrayList<>();
+        List<List<Future<RecordMetadata>>> all = new ArrayList<>();
+        List<Object> results = new ArrayList<>();
         int from = 0;
-        for (JsonNode count : line.get("sends")) {
+        for (int number = 0; number < line.get("sends").size(); number++) {
             int first = from;
-            from += count.asInt();
+            int count = line.get("sends").get(number).asInt();
+            JsonNode topic = line.has("topics") ? line.get("topics").get(number) : line.get("topic");
+            from += count;
             if (isAtOnce) {
-                all.add(started(producer, line, first, count.asInt()));
+                all.add(started(producer, topic, line, first, count));
             } else {
-                errors.add(error(() -> wait(producer, started(producer, line, first, count.asInt()))));
+                results.add(result(() -> wait(producer, started(producer, topic, line, first, count))));
             }
         }
-        for (List<Future<?>> sent : all) {
-            errors.add(error(() -> wait(producer, sent)));
+        for (List<Future<RecordMetadata>> sent : all) {
+            results.add(result(() -> wait(producer, sent)));
         }
         out.writeArrayFieldStart("sends");
-        for (Throwable error : errors) {
+        for (Object result : results) {
             out.writeStartObject();
-            if (error != null) {
-                refused(error, out);
-            }
+            write(result, out);
             out.writeEndObject();
         }
         out.writeEndArray();
     }
 
-    private interface Send {
-        void run() throws ExecutionException;
-    }
-
-    /** What a send throws; null if all of its records are acknowledged. */
-    private static Throwable error(Send send) {
+    /** The offsets of a send's records when all are acknowledged; otherwise what it throws. */
+    private static Object result(Callable<List<String>> send) {
         try {
-            send.run();
-            return null;
+            return send.call();
         } catch (Exception | Error error) {
             return error;
         }
     }
 
-    private static List<Future<?>> started(Producer<byte[], byte[]> producer, JsonNode line, int from, int count) {
-        List<Future<?>> sent = new ArrayList<>();
+    private static void write(Object result, JsonGenerator out) throws IOException {
+        if (result instanceof Throwable) {
+            refused((Throwable) result, out);
+        } else {
+            out.writeObjectField("offsets", result);
+        }
+    }
+
+    private static List<Future<RecordMetadata>> started(
+            Producer<byte[], byte[]> producer, JsonNode topic, JsonNode line, int from, int count) {
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (int number = from; number < from + count; number++) {
-            sent.add(producer.send(record(line.get("topic").asText(), line.get("records").get(number))));
+            sent.add(producer.send(record(topic.asText(), line.get("records").get(number))));
         }
         return sent;
     }
 
-    private static void wait(Producer<byte[], byte[]> producer, List<Future<?>> sent) throws ExecutionException {
+    private static List<String> wait(Producer<byte[], byte[]> producer, List<Future<RecordMetadata>> sent)
+            throws ExecutionException {
+        List<String> offsets = new ArrayList<>();
         producer.flush();
-        for (Future<?> one : sent) {
+        for (Future<RecordMetadata> one : sent) {
             try {
-                one.get();
+                offsets.add(String.valueOf(one.get().offset()));
             } catch (InterruptedException error) {
                 throw new AssertionError(error);
             }
         }
+        return offsets;
     }
 
     private static ProducerRecord<byte[], byte[]> record(String topic, JsonNode record) {
