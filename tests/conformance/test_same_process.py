@@ -39,6 +39,8 @@ PARTS = 20
 GROWTH_BYTES_MAX = {"decoder": 1 << 20, "client": 8 << 20}
 LATE = {"java", "go", "javascript"}
 LATE_GROWTH_BYTES_MAX = 24 << 20
+# A runtime with a pool of threads may begin so many more, where a system call takes long. A leak is one a question or so.
+THREADS_GROWTH_MAX = 8
 # CPython counts its blocks when it gets this signal, and writes the number into a file.
 COUNTING = """
 import gc, runpy, signal, sys
@@ -139,7 +141,7 @@ def test_a_testee_holds_no_more_after_all_questions_than_after_half_of_them(name
         assert process.is_running()
     first, last = Held.least(held[:3]), Held.least(held[-3:])
     assert last.handles <= first.handles
-    assert last.threads <= first.threads
+    assert last.threads - first.threads <= THREADS_GROWTH_MAX
     is_late = peer.handshake.language in LATE
     growth_bytes_max = LATE_GROWTH_BYTES_MAX if is_late else GROWTH_BYTES_MAX[testee.kind]
     assert last.resident_bytes - first.resident_bytes <= growth_bytes_max
