@@ -26,7 +26,7 @@ from kfuzz.vectors.recipes.themes.stream import (
 CONSUMER = ["consumer"]
 CODECS = ("gzip", "lz4", "snappy", "zstd")
 POSITION = ["RB-OFFSET-5", "RB-OFFSET-6"]
-# librdkafka doubles the size of its fetches after each one that shows nothing: from 1 MiB to the limit of 1 GiB, ten times.
+# librdkafka doubles the size of its fetches after each one that shows nothing: ten times, up to the limit of 1 GiB.
 MANY_FETCHES = 12
 
 
@@ -149,7 +149,7 @@ def _markers(made: Theme) -> None:
     reading(
         made,
         "aborted-over-many-fetches",
-        f"{MANY_FETCHES} fetches in a row have only records of an aborted transaction; then come its marker and a plain record",
+        f"{MANY_FETCHES} fetches in a row have only records of an aborted transaction; its marker and a record follow",
         *(dropped(txn(offset, offset)) for offset in range(0, end, 2)),
         ending(ABORT, end),
         Part(plain(base_offset=end + 1)),
