@@ -342,6 +342,7 @@ class BrokerJson(TypedDict, total=False):
     throttle_ms: Annotated[int, integer(1, 10_000)]
     versions: Annotated[dict[str, int], _HIGHEST]
     ends: Annotated[bool, choice(True)]
+    reads_groups: Annotated[bool, choice(True)]
 
 
 class _Request(TypedDict):

@@ -59,6 +59,16 @@ def theme() -> Theme:
         broker={"throttle_ms": 1},
         fetches_at_end=THROTTLED_FETCHES,
     )
+    reading(
+        made,
+        "read-groups",
+        "the members of a consumer's group can read what it writes for them",
+        Part(plain()),
+        roles=ROLES,
+        isolation="read_uncommitted",
+        requirements=["MSG-FIELDS-1"],
+        broker={"reads_groups": True},
+    )
     # No document says how old a broker may be.
     reading(
         made,
