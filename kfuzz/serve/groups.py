@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kfuzz.broker_errors import ERROR_CODES
-from kfuzz.messages import read
+from kfuzz.messages import check
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, remember
 
@@ -282,8 +282,8 @@ def _fault(name: str, data: bytes) -> str:
     if len(data) < 2 or version < 0:
         return f"{name} has no version"
     # A reader takes a newer version for the newest that it knows.
-    reading = read(name, min(version, catalogue().find(name).valid_versions.highest), data[2:])
-    return f"version {version} of {reading.fatal}" if reading.fatal else ""
+    verdict = check(name, min(version, catalogue().find(name).valid_versions.highest), data[2:])
+    return f"version {version} of {verdict.fatal}" if verdict.fatal else ""
 
 
 def _acknowledged(topic: Values, error: int) -> Values:
