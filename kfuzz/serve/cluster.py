@@ -157,6 +157,9 @@ class Cluster:
     versions: dict[str, int] = field(default_factory=dict)
     # The first request in a version above these.
     not_offered: str = ""
+    # Whether the coordinator reads what members of a group write for each other, and the first that cannot be read.
+    reads_groups: bool = False
+    unreadable: str = ""
     # The next broker that is to lose an answer ends.
     ends: bool = False
     # Closes what the broker with this number listens to and all of its connections.

@@ -64,11 +64,14 @@ BEHAVIOUR: Final = Object(
     {
         "api_versions_fallback": BOOLEAN,
         "fetch_sessions": BOOLEAN,
+        "reads_groups": BOOLEAN,
         "throttle_ms": integer(0, THROTTLE_MS_MAX),
         "versions": HIGHEST,
         "ends": BOOLEAN,
     }
 )
+# The first fault of a client, of each of these kinds.
+FAULTS: Final = ("not_offered", "unreadable")
 # Fields that make a partition, and fields that change one that is there.
 CONTENTS: Final = ("hex", "steps", "produce")
 LINE: Final = Object(
@@ -174,7 +177,7 @@ def _node(cluster: Cluster, node: int) -> int:
 def _behave(cluster: Cluster, asked: Values) -> Values:
     for name, value in asked["broker"].items():
         setattr(cluster, name, value)
-    told = {"not_offered": cluster.not_offered} if cluster.not_offered else {}
+    told = {name: text for name in FAULTS if (text := getattr(cluster, name))}
     return {"broker": {name: getattr(cluster, name) for name in BEHAVIOUR.keys}} | told
 
 

@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.messages import check
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, remember
 
 __all__ = ["Groups"]
 
 # How often members of the newer kind of group send a heartbeat.
 HEARTBEAT_MS: Final = 1000
+# The type of groups whose members write messages of Kafka's consumer protocol for each other.
+CONSUMERS: Final = "consumer"
 
 
 @dataclass
@@ -137,6 +141,13 @@ class Groups:
             remember(self._groups, name, _Group())
         return self._groups.get(name) or _Group(), error
 
+    def _look_at(self, group: _Group, name: str, *messages: bytes) -> None:
+        """Note the first message that other members cannot read. A broker only passes them on."""
+        cluster = self.cluster
+        if cluster.reads_groups and group.protocol_type == CONSUMERS:
+            faults = (_fault(name, data) for data in messages)
+            cluster.unreadable = cluster.unreadable or next(filter(None, faults), "")
+
     def JoinGroup(self, asked: Asked) -> tuple[Values | Held, int]:
         values = asked.values
         member_id, protocols, instance_id = values["memberId"], values["protocols"], values["groupInstanceId"]
@@ -150,6 +161,7 @@ class Groups:
         if not member_id:
             member_id = group.new_id(asked)
         group.protocol_type = values["protocolType"]
+        self._look_at(group, "ConsumerProtocolSubscription", *(one["metadata"] for one in protocols))
         held = Held(group.expire)
         group.members[member_id] = _Member(asked.caller, instance_id, protocols, join=held)
         group.rejoin()
@@ -164,6 +176,7 @@ class Groups:
         group.members[values["memberId"]].sync = held = Held(group.rejoin)
         if values["memberId"] == next(iter(group.members)):
             given = {one["memberId"]: one["assignment"] for one in values["assignments"]}
+            self._look_at(group, "ConsumerProtocolAssignment", *filter(None, given.values()))
             for member_id, member in group.members.items():
                 member.assignment = given.get(member_id, b"")
             group.is_assigned = True
@@ -261,6 +274,16 @@ class Groups:
         # These offsets are not kept.
         _, error = self._group(asked, asked.values["groupId"])
         return {"topics": [_acknowledged(one, error) for one in asked.values["topics"]]}, 0
+
+
+def _fault(name: str, data: bytes) -> str:
+    """Why a message of the consumer protocol cannot be read; empty if it can."""
+    version = int.from_bytes(data[:2], signed=True)
+    if len(data) < 2 or version < 0:
+        return f"{name} has no version"
+    # A reader takes a newer version for the newest that it knows.
+    verdict = check(name, min(version, catalogue().find(name).valid_versions.highest), data[2:])
+    return f"version {version} of {verdict.fatal}" if verdict.fatal else ""
 
 
 def _acknowledged(topic: Values, error: int) -> Values:

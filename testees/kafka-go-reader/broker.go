@@ -11,12 +11,15 @@ import (
 const (
 	topic       = "kfuzz"
 	apiFetch    = 1
+	apiMetadata = 3
 	apiVersions = 18
-	// The newest version of Fetch that the library uses.
-	fetchVersion = 10
+	// The newest version of Fetch that the library uses, and the version of Metadata that all of its versions use.
+	fetchVersion    = 10
+	metadataVersion = 1
 )
 
-// serve plays the broker until the library closes the connection. Every fetch gets the same bytes.
+// serve plays the broker until the library closes the connection. Every fetch, or request for metadata, gets the same
+// bytes.
 func serve(conn net.Conn, data []byte, highWatermark int64, aborted []testee.Aborted) {
 	for {
 		request, err := testee.ReadSized(conn)
@@ -27,12 +30,14 @@ func serve(conn net.Conn, data []byte, highWatermark int64, aborted []testee.Abo
 		switch api := binary.BigEndian.Uint16(request); api {
 		case apiVersions:
 			response = append(response, 0, 0) // error
-			response = binary.BigEndian.AppendUint32(response, 1)
-			for _, value := range []uint16{apiFetch, 0, fetchVersion} {
+			response = binary.BigEndian.AppendUint32(response, 2)
+			for _, value := range []uint16{apiFetch, 0, fetchVersion, apiMetadata, 0, metadataVersion} {
 				response = binary.BigEndian.AppendUint16(response, value)
 			}
 		case apiFetch:
 			response = fetchResponse(response, data, highWatermark, aborted)
+		case apiMetadata:
+			response = append(response, data...)
 		default:
 			panic(api) // a fault of this testee
 		}

@@ -18,6 +18,8 @@ func main() {
 		"codecs":     []string{"none", "gzip", "snappy", "lz4", "zstd"},
 		"outcomes":   []string{"nothing", "stalled", "panic"},
 		"messages":   messageVersions(),
+		// Its reader passes over them.
+		"unknown_tags": "skipped",
 	}
 	testee.Serve(hello, library, testee.Answers{
 		"decode-records": decodeRecords,

@@ -1,6 +1,8 @@
 // Drives @platformatic/kafka: the stream of its consumer with offsets of the caller's, and its producer.
 //
 // The library reads magic 2 only and checks no CRC. zstd is missing because it depends on Node's version: Node 20 lacks it.
+// The keys of headers are read as text, as all users do who look for a header by its name. In a Map of buffers, which the
+// library makes otherwise, no key equals another.
 
 import { drive } from '../node/kfuzz_driver.mjs'
 import { bytesOf, installedVersion, recordJson } from '../node/kfuzz_testee.mjs'
@@ -10,7 +12,8 @@ import {
   GenericError,
   MessagesStreamModes,
   ProduceAcks,
-  Producer
+  Producer,
+  stringDeserializer
 } from '@platformatic/kafka'
 
 // Versions from 2.0 on need this function, which Node 20 lacks.
@@ -27,7 +30,8 @@ function options(address) {
 }
 
 async function open({ address, topic, isolation, offset }, inbox) {
-  const consumer = new Consumer({ ...options(address), groupId: topic })
+  const deserializers = { headerKey: stringDeserializer }
+  const consumer = new Consumer({ ...options(address), groupId: topic, deserializers })
   const stream = await consumer.consume({
     topics: [topic],
     mode: MessagesStreamModes.MANUAL,
@@ -38,7 +42,9 @@ async function open({ address, topic, isolation, offset }, inbox) {
   })
   stream.on('error', error => inbox.fail(error))
   stream.on('data', async message => {
-    const room = inbox.put(recordJson({ ...message, headers: [...message.headers] }))
+    // From 2.11 on, this list has also the headers that the map loses.
+    const headers = message.headerEntries ?? [...message.headers]
+    const room = inbox.put(recordJson({ ...message, headers }))
     if (!room) return
     stream.pause()
     await room

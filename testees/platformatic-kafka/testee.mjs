@@ -110,7 +110,8 @@ await serve(
     control: 'hidden',
     side: 'client',
     messages: messageVersions(),
-    hidden: HIDDEN
+    hidden: HIDDEN,
+    unknown_tags: 'skipped'
   },
   {
     'decode-records': decodeRecords,

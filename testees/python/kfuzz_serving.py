@@ -331,8 +331,11 @@ class Kit:
         try:
             kit = Kit(broker, self.start, self.produce)
             answer = kit.operations[request["operation"]](request, topic)
-            if not_offered := broker.ask(broker={}).get("not_offered"):
-                text = f"asks in {not_offered}, which its broker does not offer"
+            noted = broker.ask(broker={})
+            if "not_offered" in noted or "unreadable" in noted:
+                text = f"its group cannot read what it writes: {noted.get('unreadable')}"
+                if "not_offered" in noted:
+                    text = f"asks in {noted['not_offered']}, which its broker does not offer"
                 if answer["outcome"] in ("accepted", "nothing"):
                     answer["outcome"] = "rejected"
                 answer["error"] = f"{text}; {answer['error']}" if "error" in answer else text

@@ -36,6 +36,7 @@ func addPartition(request *sarama.FetchRequest) { request.AddBlock(topic, 0, 0, 
 func offerMessages(hello testee.Object, answers testee.Answers) {
 	hello["operations"] = append(hello["operations"].([]string), "decode-message", "encode-message")
 	hello["side"], hello["messages"], hello["hidden"] = "client", messageVersions(), hidden
+	hello["unknown_tags"] = "skipped"
 	answers["decode-message"], answers["encode-message"] = decodeMessage, encodeMessage
 }
 

@@ -52,6 +52,7 @@ func addPartition(request *sarama.FetchRequest) {
 func offerMessages(hello testee.Object, answers testee.Answers) {
 	hello["operations"] = append(hello["operations"].([]string), "decode-message")
 	hello["side"], hello["messages"], hello["hidden"] = "client", messageVersions(), hidden
+	hello["unknown_tags"] = "skipped"
 	answers["decode-message"] = decodeMessage
 }
 

@@ -598,6 +598,30 @@ def test_a_hidden_field_is_compared_only_if_the_answer_has_it(read: dict[str, An
     assert text in cell.text
 
 
+SKIPS_TAGS = {"operations": MESSENGER.operations, "messages": MESSENGER.messages, "unknown_tags": "skipped"}
+TAGGED = {"topics": [{"leader": 1, "_unknownTaggedFields": [{"tag": 9, "hex": "ab"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("declares", "read", "outcome"),
+    [
+        ({}, {"topics": [{"leader": 1}]}, "fail"),
+        (SKIPS_TAGS, {"topics": [{"leader": 1}]}, "pass"),
+        (SKIPS_TAGS, TAGGED, "pass"),
+        (SKIPS_TAGS, {"topics": [{"leader": 2}]}, "fail"),
+        (SKIPS_TAGS, None, "fail"),
+    ],
+)
+def test_a_testee_that_declares_to_skip_unknown_tags_must_only_read_past_them(
+    declares: dict[str, Any], read: dict[str, Any] | None, outcome: str
+) -> None:
+    handshake = changed(**declares) if declares else MESSENGER
+    said = {"outcome": "accepted", "message": read} if read else {"outcome": "rejected"}
+    assert judged(message_case(message=TAGGED), handshake=handshake, **said).outcome == outcome
+    asked = Case(message_case(message=TAGGED).vector, "encode")
+    assert declared_unsupported(asked, handshake) == ("does not keep unknown tagged fields" if declares else None)
+
+
 @pytest.mark.parametrize(
     ("verdict", "outcome", "contradicted"),
     [

@@ -260,11 +260,16 @@ def test_a_client_must_go_on_at_the_end_with_one_connection_but_may_be_slow(
 
 
 @pytest.mark.parametrize(
-    ("end", "outcome"),
-    [(None, "rejected"), (Stopped("rejected", "no"), "rejected"), (Stopped("stalled", "no"), "stalled")],
+    ("end", "noted", "outcome"),
+    [
+        (None, {"not_offered": "version 9 of Fetch"}, "rejected"),
+        (Stopped("rejected", "no"), {"not_offered": "version 9 of Fetch"}, "rejected"),
+        (Stopped("stalled", "no"), {"not_offered": "version 9 of Fetch"}, "stalled"),
+        (None, {"unreadable": "version 1 of X"}, "rejected"),
+    ],
 )
-def test_a_question_about_a_broker_gets_a_new_one_which_says_what_it_does_not_offer(
-    end: Stopped | None, outcome: str, monkeypatch: pytest.MonkeyPatch
+def test_a_question_about_a_broker_gets_a_new_one_which_says_what_is_wrong(
+    end: Stopped | None, noted: dict[str, str], outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
 
@@ -275,7 +280,7 @@ def test_a_question_about_a_broker_gets_a_new_one_which_says_what_it_does_not_of
             made.append(behaviour)
 
         def ask(self, **line: Any) -> dict[str, Any]:
-            return {"produced": [], "not_offered": "version 9 of Fetch"}
+            return {"produced": []} | noted
 
         def stop(self) -> None:
             made.append("stopped")
@@ -285,6 +290,8 @@ def test_a_question_about_a_broker_gets_a_new_one_which_says_what_it_does_not_of
     request = {"operation": "produce-records", "records": [RECORD], "broker": {"versions": {"Fetch": 8}}}
     answer = kit.answer(request, "t1")
     text = "asks in version 9 of Fetch, which its broker does not offer"
+    if "unreadable" in noted:
+        text = "its group cannot read what it writes: version 1 of X"
     assert (answer["outcome"], answer["error"]) == (outcome, f"{text}; no" if end else text)
     assert made == [{"versions": {"Fetch": 8}}, "stopped"]
 

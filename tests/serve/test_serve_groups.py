@@ -81,6 +81,40 @@ def test_a_member_that_does_not_join_again_is_left_out(monkeypatch: pytest.Monke
     assert run(scenario) == []
 
 
+TOPIC = "00000001 000174"  # t
+PARTITION = f"{TOPIC} 00000001 00000000"
+
+
+@pytest.mark.parametrize(
+    ("subscription", "assignment", "unreadable"),
+    [
+        (f"0000 {TOPIC} ffffffff", f"0000 {PARTITION} ffffffff", ""),
+        (f"0001 {TOPIC} ffffffff {PARTITION}", "", ""),
+        # Those of a newer version may have more at their end.
+        (f"7fff {TOPIC} ffffffff 00000000 00000000 0000 00", f"7fff {PARTITION} 00000000 00", ""),
+        (f"0001 {TOPIC} ffffffff", "", "version 1 of ConsumerProtocolSubscription.ownedPartitions at byte 11"),
+        (f"0000 {TOPIC}", "00", "version 0 of ConsumerProtocolSubscription.userData at byte 7"),
+        (f"0000 {TOPIC} ffffffff", f"0000 {PARTITION}", "version 0 of ConsumerProtocolAssignment.userData at byte 15"),
+        ("ffff", "", "ConsumerProtocolSubscription has no version"),
+    ],
+)
+def test_a_coordinator_that_reads_groups_notes_what_members_cannot_read(
+    subscription: str, assignment: str, unreadable: str
+) -> None:
+    async def scenario(server: Server) -> None:
+        cluster = server.broker.cluster
+        protocols = [{"name": "range", "metadata": bytes.fromhex(subscription)}]
+        for reads in (False, True):
+            cluster.reads_groups = reads
+            async with Client(server) as client:
+                joined = await join(client, protocols=protocols)
+                given = [{"memberId": joined["memberId"], "assignment": bytes.fromhex(assignment)}]
+                assert (await sync(client, joined, given))["errorCode"] == 0
+            assert cluster.unreadable.partition(":")[0] == (unreadable if reads else "")
+
+    assert run(scenario) == []
+
+
 def test_protocols_that_not_all_members_have_are_refused() -> None:
     async def scenario(server: Server) -> None:
         async with Client(server) as one, Client(server) as two:

@@ -80,6 +80,8 @@ ENCODE_ROLE: Final = "encode"
 PRODUCE_ROLE: Final = "produce"
 # The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
+# The field of a struct in a message that holds the tagged fields that its version does not know.
+UNKNOWN_TAGS: Final = "_unknownTaggedFields"
 ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE, PRODUCE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
@@ -305,6 +307,10 @@ def _lacks_message(case: Case, handshake: Handshake) -> str | None:
             return "a client reads no requests"
         if case.operation == ENCODE_MESSAGE and name.endswith(("Response", "ResponseHeader")):
             return "a client writes no responses"
+    if handshake.unknown_tags == "skipped" and case.operation == ENCODE_MESSAGE:
+        contents = contents_of(case)
+        if contents != _without_unknown_tags(contents):
+            return "does not keep unknown tagged fields"
     low, high = handshake.messages[name]
     return None if low <= version <= high else f"has {name} in the versions {low} to {high}"
 
@@ -526,6 +532,8 @@ def _wrong_message(case: Case, handshake: Handshake, answer: Answer) -> Wrong | 
     read, expected = answer.raw[name], expectation[name]
     for place in handshake.hidden.get(case.vector.options.get("message", ""), ()):
         expected = _without(expected, read, place.split("."))
+    if handshake.unknown_tags == "skipped":
+        read, expected = _without_unknown_tags(read), _without_unknown_tags(expected)
     if wrong := first_difference(read, expected, name):
         return Wrong(wrong, "loses")
     if answer.consumed is not None and answer.consumed != expectation["consumed"]:
@@ -543,6 +551,12 @@ def _without(expected: Any, read: Any, steps: list[str]) -> Any:
     if rest:
         return {**expected, name: _without(expected[name], read.get(name), rest)}
     return expected if name in read else {other: value for other, value in expected.items() if other != name}
+
+
+def _without_unknown_tags(contents: Any) -> Any:
+    if isinstance(contents, Mapping):
+        return {name: _without_unknown_tags(value) for name, value in contents.items() if name != UNKNOWN_TAGS}
+    return [_without_unknown_tags(one) for one in contents] if isinstance(contents, list) else contents
 
 
 def _wrong_message_bytes(case: Case, answer: Answer) -> Wrong | None:

@@ -242,6 +242,8 @@ class Handshake:
     side: Annotated[str, choice("both", "client")] = "both"
     # The fields that it reads but does not show, by message; the steps of a place have dots between them.
     hidden: Annotated[Mapping[str, list[str]], HIDDEN] = field(default_factory=dict)
+    # KIP-482 lets a reader skip the tagged fields that it does not know.
+    unknown_tags: Annotated[str, choice("shown", "skipped")] = "shown"
     primitives: Annotated[frozenset[str], ListOf(_PRIMITIVE, "give a list of primitives by their names")] = frozenset()
     outcomes: Annotated[frozenset[str], ListOf(choice(*MORE_OUTCOMES))] = frozenset()
     timestamps: Annotated[Mapping[str, Any] | None, object_of(TimestampsJson)] = None
@@ -345,6 +347,7 @@ class BrokerJson(TypedDict, total=False):
     throttle_ms: Annotated[int, integer(1, 10_000)]
     versions: Annotated[dict[str, int], _HIGHEST]
     ends: Annotated[bool, choice(True)]
+    reads_groups: Annotated[bool, choice(True)]
 
 
 class _Request(TypedDict):

@@ -48,6 +48,27 @@ def theme() -> Theme:
         broker={"throttle_ms": 1},
         fetches_at_end=THROTTLED_FETCHES,
     )
+    reading(
+        made,
+        "quiet",
+        "after one batch nothing new comes: the broker answers without records again and again, and throttles by 1 ms",
+        Part(plain()),
+        roles=ROLES,
+        isolation="read_uncommitted",
+        requirements=["RB-SEVERAL-1"],
+        broker={"throttle_ms": 1},
+        fetches_at_end=THROTTLED_FETCHES,
+    )
+    reading(
+        made,
+        "read-groups",
+        "the members of a consumer's group can read what it writes for them",
+        Part(plain()),
+        roles=ROLES,
+        isolation="read_uncommitted",
+        requirements=["MSG-FIELDS-1"],
+        broker={"reads_groups": True},
+    )
     # No document says how old a broker may be.
     reading(
         made,

@@ -26,6 +26,8 @@ from kfuzz.vectors.recipes.themes.stream import (
 CONSUMER = ["consumer"]
 CODECS = ("gzip", "lz4", "snappy", "zstd")
 POSITION = ["RB-OFFSET-5", "RB-OFFSET-6"]
+# librdkafka doubles the size of its fetches after each one that shows nothing: ten times, up to the limit of 1 GiB.
+MANY_FETCHES = 12
 
 
 def theme() -> Theme:
@@ -142,6 +144,18 @@ def _markers(made: Theme) -> None:
         aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
         flags=["NothingToShow"],
+    )
+    end = 2 * MANY_FETCHES
+    reading(
+        made,
+        "aborted-over-many-fetches",
+        f"{MANY_FETCHES} fetches in a row have only records of an aborted transaction; its marker and a record follow",
+        *(dropped(txn(offset, offset)) for offset in range(0, end, 2)),
+        ending(ABORT, end),
+        Part(plain(base_offset=end + 1)),
+        aborted=[(PRODUCER, 0)],
+        flags=["NothingToShow"],
+        fetches_at_end=2,
     )
     reading(
         made,
