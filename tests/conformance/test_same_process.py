@@ -39,7 +39,7 @@ PARTS = 20
 GROWTH_BYTES_MAX = {"decoder": 1 << 20, "client": 8 << 20}
 LATE = {"java", "go", "javascript"}
 LATE_GROWTH_BYTES_MAX = 24 << 20
-# A runtime with a pool of threads may begin so many more, where a system call takes long. A leak is one a question or so.
+# A pool of threads may grow so much while system calls take long. A leak would be one thread a question or so.
 THREADS_GROWTH_MAX = 8
 # CPython counts its blocks when it gets this signal, and writes the number into a file.
 COUNTING = """
