@@ -23,7 +23,9 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 
 const TYPE_OF_CODEC = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 const WAIT_MS = 5
-const RETRY = { initialRetryTime: 1, maxRetryTime: 1 }
+// A consumer that has stopped by an error starts again after this time, even if it has been disconnected since: without
+// the last option, all refused questions so far would be asked for ever.
+const RETRY = { initialRetryTime: 1, maxRetryTime: 1, restartOnFailure: async () => false }
 
 function client(address) {
   return new Kafka({ clientId: 'kfuzz', brokers: [address], logLevel: logLevel.NOTHING, retry: RETRY })
