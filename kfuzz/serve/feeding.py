@@ -177,8 +177,8 @@ def _node(cluster: Cluster, node: int) -> int:
 def _behave(cluster: Cluster, asked: Values) -> Values:
     for name, value in asked["broker"].items():
         setattr(cluster, name, value)
-    told = {name: text for name in FAULTS if (text := getattr(cluster, name))}
-    return {"broker": {name: getattr(cluster, name) for name in BEHAVIOUR.keys}} | told
+    faults = {name: text for name in FAULTS if (text := getattr(cluster, name))}
+    return {"broker": {name: getattr(cluster, name) for name in BEHAVIOUR.keys}} | faults
 
 
 def _made(asked: Values) -> Partition:

@@ -79,7 +79,7 @@ class Producing:
             topics.append({"name": one["name"], "topicId": one["topicId"], "partitionResponses": partitions})
         if lost and self.cluster.ends:
             self.cluster.end(asked.caller.node_id)
-        # With acks 0 there is no answer, so a broker reports an error by closing the connection.
+        # A request with acks 0 gets no answer. A broker closes the connection if it refuses the records.
         if lost or (failed and not acks):
             raise Refused(WRITES, "the answer is lost, as asked for" if lost else "this cannot be written here")
         return {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms} if acks else None, 0

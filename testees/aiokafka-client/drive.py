@@ -117,7 +117,8 @@ def producing(
             max_request_size=LARGEST_REQUEST_BYTES,
             max_batch_size=LARGEST_REQUEST_BYTES,
             retry_backoff_ms=1,
-            request_timeout_ms=PRODUCE_S_MAX * 500,
+            # Half of the time for all sends: aiokafka looks for a topic with an error until this has passed.
+            request_timeout_ms=PRODUCE_S_MAX * 1000 // 2,
         )
 
     producer = run(made())

@@ -1,6 +1,6 @@
 // kafka-go's Reader as a testee: a Conn fetches the bytes over a pipe, and a Batch hands out the messages.
 //
-// It makes the calls that Reader.read makes. The Reader itself needs a cluster, and tells errors to its log only. The
+// It makes the calls that Reader.read makes. The Reader itself needs a cluster, and writes errors to its log only. The
 // same Conn reads the metadata of partitions.
 package main
 

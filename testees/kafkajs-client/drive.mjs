@@ -23,8 +23,8 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 
 const TYPE_OF_CODEC = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 const WAIT_MS = 5
-// A consumer that has stopped by an error starts again after this time, even if it has been disconnected since: without
-// the last option, all refused questions so far would be asked for ever.
+// After an error, kafkajs starts a consumer again in this time, even if its user has disconnected it since. The last
+// option forbids that: otherwise the consumers of all refused questions would fetch until the driver ends.
 const RETRY = { initialRetryTime: 1, maxRetryTime: 1, restartOnFailure: async () => false }
 
 function client(address) {

@@ -72,10 +72,10 @@ def arrived(*given: tuple[int, int, bytes]) -> list[dict[str, Any]]:
 
 
 def judged(case: Case, *produced: bytes | tuple[bytes, int], handshake: Handshake = PRODUCER, **answer: Any) -> Cell:
-    told = [
+    requests = [
         one.hex() if isinstance(one, bytes) else {"hex": one[0].hex(), "error": one[1], "acks": -1} for one in produced
     ]
-    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": told} | answer).encode()
+    line = json.dumps({"id": "produce/toy", "outcome": "accepted", "produced": requests} | answer).encode()
     return judge(case, handshake, parse_answer(line, id="produce/toy", operation=PRODUCE))
 
 

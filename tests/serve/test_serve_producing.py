@@ -149,7 +149,7 @@ def test_a_demanded_error_comes_once_and_a_retry_is_stored_once(error: str, at_f
     assert [one["error"] for one in produced(broker)] == [ERROR_CODES[error], 0]
 
 
-def test_a_repeated_batch_that_is_told_as_a_duplicate_has_no_offset() -> None:
+def test_a_repeated_batch_that_is_answered_as_a_duplicate_has_no_offset() -> None:
     broker = opened("REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER")
     producer = new_producer(broker)
     timed_out, duplicate, last = (produce(broker, batch(sequence, producer)) for sequence in (0, 0, 2))

@@ -592,5 +592,10 @@ def _arrived(given: str | ArrivedJson) -> Produced:
     if isinstance(given, str):
         return Produced(bytes.fromhex(given))
     base_offset = int(given["base_offset"]) if "base_offset" in given else None
-    told = given.get("error", 0), given.get("transactional_id"), given.get("acks"), base_offset
-    return Produced(bytes.fromhex(given["hex"]), *told)
+    return Produced(
+        bytes.fromhex(given["hex"]),
+        error=given.get("error", 0),
+        transactional_id=given.get("transactional_id"),
+        acks=given.get("acks"),
+        base_offset=base_offset,
+    )
