@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["AFTER_APPEND", "ERROR_CODES", "ERROR_MEANINGS", "ERROR_NAMES"]
+__all__ = ["AFTER_APPEND", "ERROR_CODES", "ERROR_MEANINGS", "ERROR_NAMES", "TAKEN"]
 
 ERROR_NAMES: Final[Mapping[int, str]] = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -151,8 +151,7 @@ ERROR_NAMES: Final[Mapping[int, str]] = {
 
 # The other way round.
 ERROR_CODES: Final[Mapping[str, int]] = {name: code for code, name in ERROR_NAMES.items()}
-# A broker that gives these errors to a Produce request may have the records in its log all the same. Producers take the
-# last one as success. It comes without an offset.
+# A broker that gives these errors to a Produce request may have the records in its log all the same.
 AFTER_APPEND: Final = frozenset(
     ERROR_CODES[name]
     for name in (
@@ -163,6 +162,8 @@ AFTER_APPEND: Final = frozenset(
         "DUPLICATE_SEQUENCE_NUMBER",
     )
 )
+# Producers take these as success. The answer with the second one has no offset.
+TAKEN: Final = frozenset(ERROR_CODES[name] for name in ("NONE", "DUPLICATE_SEQUENCE_NUMBER"))
 
 ERROR_MEANINGS: Final[Mapping[int, str]] = {
     -1: (

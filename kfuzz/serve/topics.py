@@ -137,11 +137,11 @@ class Partition:
         begin = self.start
         if offset < (min(self.end, stable) if committed else self.end):
             for data, end in self.steps:
-                is_cut = committed and end > stable
-                if is_cut or end > offset:
-                    shown = _before(data, stable) if is_cut else data
+                if committed and end > stable:
+                    data, end = _before(data, stable), stable
+                if end > offset:
                     # A step may begin with batches that lie before it: a fetch at its beginning gets them.
-                    return Step(_after(shown, offset) if offset > begin else shown, stable if is_cut else end)
+                    return Step(_after(data, offset) if offset > begin else data, end)
                 begin = end
         return Step(b"", offset)
 

@@ -66,6 +66,11 @@ WARM_UP_HEX = (
 UNCOMMITTED = "read_uncommitted"
 # The offsets that a consumer may report.
 OFFSETS = ("position", "high_watermark", "last_stable_offset")
+# The faults of a client that its broker may note, and how the answer says so.
+FAULTS = {
+    "not_offered": "asks in {}, which its broker does not offer",
+    "unreadable": "its group cannot read what it writes: {}",
+}
 # A record that every producer can send.
 PLAIN = {"timestamp": "1700000000000", "key": None, "value": "76", "headers": []}
 
@@ -332,10 +337,7 @@ class Kit:
             kit = Kit(broker, self.start, self.produce)
             answer = kit.operations[request["operation"]](request, topic)
             noted = broker.ask(broker={})
-            if "not_offered" in noted or "unreadable" in noted:
-                text = f"its group cannot read what it writes: {noted.get('unreadable')}"
-                if "not_offered" in noted:
-                    text = f"asks in {noted['not_offered']}, which its broker does not offer"
+            if text := next((form.format(noted[name]) for name, form in FAULTS.items() if name in noted), ""):
                 if answer["outcome"] in ("accepted", "nothing"):
                     answer["outcome"] = "rejected"
                 answer["error"] = f"{text}; {answer['error']}" if "error" in answer else text
@@ -408,7 +410,7 @@ class Kit:
             how["topics"] = [names[error] for error in request["topic_errors"]]
         end = self.produce(self.broker.address, topic, records=request["records"], **how)
         answer = {"outcome": "accepted", "produced": self.broker.ask(topic=topic)["produced"]}
-        for name in {*names.values()} - {topic}:
+        for name in list(names.values())[1:]:
             self.broker.ask(topic=name, hex=None)
         if isinstance(end, list):
             stopped = [one if isinstance(one, Stopped) else None for one in end]

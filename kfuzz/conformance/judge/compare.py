@@ -38,6 +38,7 @@ from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.kinds import KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND, SENDS, TOPIC_ERRORS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
+from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 from kfuzz.wire.records.framing import frames
 
 __all__ = [
@@ -80,8 +81,6 @@ ENCODE_ROLE: Final = "encode"
 PRODUCE_ROLE: Final = "produce"
 # The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
-# The field of a struct in a message that holds the tagged fields that its version does not know.
-UNKNOWN_TAGS: Final = "_unknownTaggedFields"
 ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE, PRODUCE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
@@ -555,7 +554,7 @@ def _without(expected: Any, read: Any, steps: list[str]) -> Any:
 
 def _without_unknown_tags(contents: Any) -> Any:
     if isinstance(contents, Mapping):
-        return {name: _without_unknown_tags(value) for name, value in contents.items() if name != UNKNOWN_TAGS}
+        return {name: _without_unknown_tags(value) for name, value in contents.items() if name != UNKNOWN_TAGGED_FIELDS}
     return [_without_unknown_tags(one) for one in contents] if isinstance(contents, list) else contents
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
-from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.broker_errors import ERROR_CODES, TAKEN
 from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
@@ -39,8 +39,6 @@ __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
 
 # Answers give the hash of longer values.
 HASHED_FROM_BYTES: Final = 64 * 1024
-# After these, a producer does not send a batch again.
-TAKEN: Final = (ERROR_CODES["NONE"], ERROR_CODES["DUPLICATE_SEQUENCE_NUMBER"])
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], *, profile: records.Profile = "kafka") -> None:

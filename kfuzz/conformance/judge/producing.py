@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kfuzz import records
-from kfuzz.broker_errors import AFTER_APPEND, ERROR_CODES
+from kfuzz.broker_errors import AFTER_APPEND, TAKEN
 from kfuzz.conformance.judge.differing import Wrong, because, records_differ
 from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
@@ -72,8 +72,8 @@ def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answe
         if reading.fatal:
             return Wrong(f"request[{number}] has records that a broker refuses: {reading.fatal}", "refuses")
         left = len(sent.data) - reading.consumed
-        if sent.error == ERROR_CODES["DUPLICATE_SEQUENCE_NUMBER"]:
-            sent = sent._replace(error=0)  # the broker has the records, so producers take this as success
+        if sent.error in TAKEN:
+            sent = sent._replace(error=0)
         arrivals.append(_Arrival(sent, reading.batches[0], reading.findings, left))
     accepted = [one for one in arrivals if not one.sent.error]
     # Sequences of a batch that the broker has refused are free again if the producer gives it up.
@@ -108,7 +108,7 @@ def _wrong_records(
     given: Sequence[Json], accepted: Sequence[_Arrival], options: Json, shows: Handshake
 ) -> Wrong | None:
     """Whether the broker has accepted exactly the given records, in their order."""
-    arrived = [record for batch in records.to_json([one.batch for one in accepted]) for record in batch["records"]]
+    arrived = _records_of(accepted)
     wanted: Sequence[Json] = given
     if "timestamp" in options.get(LEFT_OUT, ()):
         for number, record in enumerate(arrived):
@@ -121,6 +121,10 @@ def _wrong_records(
     if wrong := records_differ(_numbered(wanted), _numbered(arrived), "", shows):
         return Wrong(f"sent other contents: {wrong}", "loses")
     return None
+
+
+def _records_of(accepted: Sequence[_Arrival]) -> list[dict[str, Any]]:
+    return [record for batch in records.to_json([one.batch for one in accepted]) for record in batch["records"]]
 
 
 def _numbered(given: Sequence[Json]) -> list[Json]:
@@ -146,15 +150,15 @@ def _wrong_offsets(given: Sequence[Json], accepted: Sequence[_Arrival], options:
     """
     if answer.offsets is None or len(answer.offsets) != len(given):
         return None
-    said, expected = list(_acknowledged(answer.offsets, options, answer)), list[int]()
+    reported, expected = _acknowledged(answer.offsets, options, answer), list[int]()
     for sent, batch, *_ in accepted:
         if (base := sent.base_offset) is None:
             return None
         expected += [base if base < 0 else base + delta for delta in range(len(batch.records))]
     if _is_overtaken(options):
-        arrived = [record for batch in records.to_json([one.batch for one in accepted]) for record in batch["records"]]
-        said, expected = _by_contents(_acknowledged(given, options, answer), said), _by_contents(arrived, expected)
-    for number, (offset, wanted) in enumerate(zip(said, expected, strict=False)):
+        reported = _by_contents(_acknowledged(given, options, answer), reported)
+        expected = _by_contents(_records_of(accepted), expected)
+    for number, (offset, wanted) in enumerate(zip(reported, expected, strict=False)):
         if offset is not None and int(offset) != wanted:
             return Wrong(f"the offset reported for records[{number}] is {offset}; expected {wanted}", "loses")
     return None

@@ -31,6 +31,8 @@ LASTING = (
     "UNSUPPORTED_FOR_MESSAGE_FORMAT",
     "UNKNOWN_SERVER_ERROR",
 )
+# Producers whose sequences have no gap.
+IN_ORDER: dict[str, Any] = {"requirements": ["RB-SEQUENCE-1", "SEQ-ORDER-1"], "idempotent": True}
 THREE = [Record(value=b"1"), Record(value=b"2"), Record(value=b"3")]
 
 
@@ -184,8 +186,7 @@ def _sends(made: Theme) -> None:
         "idempotent-after-a-failure",
         "after the second of three sends has failed, the third has the right sequence",
         four,
-        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
-        idempotent=True,
+        **IN_ORDER,
         may_refuse=True,
         **once,
     )
@@ -193,8 +194,7 @@ def _sends(made: Theme) -> None:
         "idempotent-after-an-unknown-error",
         "the second of three sends fails, but its records are in the log; the third has other sequences",
         four,
-        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
-        idempotent=True,
+        **IN_ORDER,
         may_refuse=True,
         sends=[1, 1, 2],
         errors=["NONE", "UNKNOWN_SERVER_ERROR"],
@@ -203,8 +203,7 @@ def _sends(made: Theme) -> None:
         "idempotent-at-once",
         "three sends at the same time have sequences that do not overlap",
         of_records(6),
-        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
-        idempotent=True,
+        **IN_ORDER,
         sends=[1, 2, 3],
         at_once=True,
     )
@@ -233,8 +232,7 @@ def _topics(made: Theme) -> None:
         "idempotent-between-another-topic-denied",
         "two sends to one topic have sequences without a gap, although one to another topic has failed between them",
         of_records(4),
-        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
-        idempotent=True,
+        **IN_ORDER,
         sends=[1, 1, 2],
         topic_errors=["NONE", denied, "NONE"],
     )
@@ -243,25 +241,23 @@ def _topics(made: Theme) -> None:
 def _offsets(made: Theme) -> None:
     # A broker that knows a repeated batch only by its sequence gives no offset. Kafka's producer reports -1 for each
     # record then.
-    stored_twice = ["REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER"]
+    repeated: dict[str, Any] = {
+        "level": "recommended",
+        "errors": ["REQUEST_TIMED_OUT", "DUPLICATE_SEQUENCE_NUMBER"],
+        **IN_ORDER,
+    }
     made.produce(
         "idempotent-duplicate-without-offset",
         "a batch that comes again is a duplicate, for which the broker gives no offset",
         of_records(23),
-        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
-        level="recommended",
-        idempotent=True,
-        errors=stored_twice,
+        **repeated,
     )
     made.produce(
         "idempotent-offsets-after-a-duplicate",
         "the broker gives no offset for the first of two sends, and one for the second",
         of_records(5),
-        requirements=["RB-SEQUENCE-1", "SEQ-ORDER-1"],
-        level="recommended",
-        idempotent=True,
         sends=[3, 2],
-        errors=stored_twice,
+        **repeated,
     )
     made.produce(
         "offsets-of-sends",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.stream import Part, plain, reading
 
@@ -37,27 +39,26 @@ ROLES = ["consumer"]
 def theme() -> Theme:
     """The recipes of ``vectors/stream/brokers.json``."""
     made = Theme("stream/brokers", "Brokers that throttle a consumer, or are older than it.", kind="stream")
+    throttled: dict[str, Any] = {
+        "roles": ROLES,
+        "isolation": "read_uncommitted",
+        "requirements": ["RB-SEVERAL-1"],
+        "broker": {"throttle_ms": 1},
+        "fetches_at_end": THROTTLED_FETCHES,
+    }
     reading(
         made,
         "throttled-at-the-end",
         "each fetch gets one batch; after the last one, the broker throttles the consumer by 1 ms again and again",
         *(Part(plain(base_offset=offset)) for offset in range(12)),
-        roles=ROLES,
-        isolation="read_uncommitted",
-        requirements=["RB-SEVERAL-1"],
-        broker={"throttle_ms": 1},
-        fetches_at_end=THROTTLED_FETCHES,
+        **throttled,
     )
     reading(
         made,
         "quiet",
         "after one batch nothing new comes: the broker answers without records again and again, and throttles by 1 ms",
         Part(plain()),
-        roles=ROLES,
-        isolation="read_uncommitted",
-        requirements=["RB-SEVERAL-1"],
-        broker={"throttle_ms": 1},
-        fetches_at_end=THROTTLED_FETCHES,
+        **throttled,
     )
     reading(
         made,
