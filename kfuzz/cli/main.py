@@ -38,6 +38,7 @@ VERBS = {
     "differential": ("kfuzz.cli.differential", "Give random inputs to kfuzz and a testee, and compare."),
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
+    "proxy": ("kfuzz.cli.proxy", "Stand between clients and brokers: watch, change and record what they say."),
     "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
     "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee, or start one for yours."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),

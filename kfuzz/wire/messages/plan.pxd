@@ -45,11 +45,19 @@ cdef extern from "schema.h" nogil:
     const flat_struct_t *kfuzz_structs_of(const flat_schema_t *schema)
     const flat_field_t *kfuzz_flat_fields_of(const flat_schema_t *schema)
 
+# What a proxy wants to know of a message.
+cdef enum:
+    PICK_NOTHING
+    PICK_RECORDS
+    PICK_ERROR
+    PICK_HOST
+
 cdef struct plan_t
 
 # A field as it is in one version.
 cdef struct op_t:
     int kind
+    int pick
     bint array
     bint nullable
     bint compact

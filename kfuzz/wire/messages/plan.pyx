@@ -119,6 +119,16 @@ cdef int fill(Program program, Plan plan, dict described) except -1:
     return 0
 
 
+cdef int pick_of(dict field) except -1:
+    """What the picker takes of this field."""
+    if field["kind"] == "records":
+        return PICK_RECORDS
+    # The error of a partition can be called `partitionErrorCode`.
+    if field["kind"] == "int16" and field["name"].lower().endswith("errorcode"):
+        return PICK_ERROR
+    return PICK_HOST if field["kind"] == "string" and field["name"] == "host" else PICK_NOTHING
+
+
 cdef op_t *new_ops(tuple names) except NULL:
     # count_runs reads one entry after the last field.
     cdef op_t *ops = <op_t *> PyMem_Calloc(<size_t> (len(names) + 1), sizeof(op_t))
@@ -134,6 +144,7 @@ cdef int fill_ops(Program program, op_t *ops, list fields, tuple names, tuple de
         field = fields[i]
         op = &ops[i]
         op.kind = KINDS[field["kind"]]
+        op.pick = pick_of(field)
         op.array = field["array"]
         op.nullable = field["nullable"]
         op.compact = field["compact"]

@@ -8,6 +8,9 @@ from kfuzz.wire.messages.explainer import Place
 from kfuzz.wire.messages.plan import Program
 from kfuzz.wire.messages.values import StructValue
 
+# Where the fields of type ``records`` are (offset, size), how often each error is there, and whether there is a host.
+Picked = tuple[list[tuple[int, int]], dict[int, int], bool]
+
 class Schema(Program):
     def check(self, data: Buffer, /) -> tuple[int, tuple[Note, ...]]:
         """The offset where the message ends (-1 if it is refused), and the notes. No values are made."""
@@ -29,6 +32,9 @@ class Schema(Program):
 
         If ``most`` is not 0, the list ends with so many places.
         """
+
+    def pick(self, data: Buffer, /) -> tuple[int, tuple[Note, ...], Picked | None]:
+        """As ``check``, and what a proxy wants to know; None if the message is refused. No values are made."""
 
     def flat(self) -> bytes:
         """The schema as plain numbers for code without Python; ``kfuzz/wire/messages/schema.h`` describes them."""

@@ -9,6 +9,7 @@ from kfuzz.wire.io.scratch cimport Scratch
 from kfuzz.wire.messages.checker cimport check_message, notes_of, walk_t
 from kfuzz.wire.messages.explainer cimport places_of
 from kfuzz.wire.messages.models cimport make_models
+from kfuzz.wire.messages.picker cimport picked_of
 from kfuzz.wire.messages.plan cimport Program, flat_of
 from kfuzz.wire.messages.reader cimport add_absent, make_message
 from kfuzz.wire.messages.writer cimport put_message
@@ -72,6 +73,15 @@ cdef class Schema(Program):
         # The checker has accepted all bytes before a refusal.
         refused_at = max([note[1] for note in notes])
         return -1, notes, places_of(self, start, start + refused_at, most)
+
+    def pick(self, data, /):
+        cdef walk_t w
+        cdef HeldBuffer held = hold(data)
+        cdef const uint8_t *end = check_message(&w, &self.root.c, held.p, held.n)
+        notes = notes_of(&w) if w.seen else NOTHING
+        if end == NULL:
+            return -1, notes, None
+        return end - held.p, notes, picked_of(self, held.p, end)
 
     def flat(self):
         return flat_of(self)

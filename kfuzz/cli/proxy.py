@@ -1,0 +1,54 @@
+"""``kfuzz proxy``: stands between clients and brokers. ``kfuzz.relay`` does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from kfuzz.cli import options
+from kfuzz.cli.console import Word, json_line, say
+from kfuzz.client.address import Address, Security
+from kfuzz.relay import Proxy, Settings
+from kfuzz.serve.server import shown_address, stopped_by
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("listen", type=Word("host:port", str))
+@click.argument("brokers", type=Word("host:port", Address.parse), nargs=-1, required=True)
+@click.option("--batches", is_flag=True, help="Check the record batches too.")
+@click.option("--strict", is_flag=True, help="Close a connection instead of passing on a frame that is not as it should be.")
+@options.yes
+@options.as_json
+def command(listen: str, brokers: tuple[Address, ...], batches: bool, strict: bool, yes: bool, as_json: bool) -> None:
+    """Stand between any client and brokers.
+
+    Exit code 0: ended by Ctrl-C; 2: wrong use.
+
+    \b
+    Examples:
+      kfuzz proxy 127.0.0.1:19092 127.0.0.1:9092
+    """
+    host, _, port = listen.rpartition(":")
+    settings = Settings(host=host, port=int(port), batches=batches, strict=strict, open_to_others=yes)
+    asyncio.run(_run(brokers, settings, as_json))
+
+
+async def _run(brokers: tuple[Address, ...], settings: Settings, as_json: bool) -> None:
+    ended = asyncio.Event()
+    async with Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True)) as proxy:
+        with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
+            places = {str(broker): shown_address(*place) for broker, place in proxy.places.items()}
+            if as_json:
+                click.echo(json_line({"brokers": places}))
+            else:
+                for broker, place in places.items():
+                    click.echo(f"kfuzz listens at {place} for {broker}")
+            await ended.wait()
+    if as_json:
+        click.echo(json_line(proxy.to_json()))
+    else:
+        say(*proxy.lines())

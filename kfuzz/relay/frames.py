@@ -1,0 +1,349 @@
+"""Frames on their way through the proxy: which API and version they have, how to read them, and what pairs them.
+
+Nothing here knows sockets. A frame's data is what follows its size.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kfuzz.errors import DecodeError, UsageError
+from kfuzz.findings import Finding
+from kfuzz.findings.messages import from_message_note
+from kfuzz.kafka import RELEASES
+from kfuzz.messages import decode, encode
+from kfuzz.messages.catalogues import catalogue, newest
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.schemas import schema
+from kfuzz.wire.io.cursor import uvarint_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kfuzz.wire.messages.schema import Picked, Schema
+
+__all__ = [
+    "API_VERSIONS",
+    "Api",
+    "Direction",
+    "Exchange",
+    "Form",
+    "Frame",
+    "Pairing",
+    "api_names",
+    "api_of",
+    "versions_of",
+]
+
+Direction = Literal["request", "response"]
+
+# The API key, the version and the correlation id of a request.
+HEAD: Final = struct.Struct(">hhi")
+CORRELATION: Final = struct.Struct(">i")
+CLIENT_ID_SIZE: Final = struct.Struct(">h")
+ACKS: Final = struct.Struct(">h")
+# Of Produce: the first version with a transactional id.
+FIRST_WITH_ID: Final = 3
+FLEXIBLE_HEADER: Final = 2
+PRODUCE: Final = 0
+# The longest varint of a length, in bytes.
+VARINT: Final = 5
+API_VERSIONS: Final = "ApiVersions"
+# Elements of all arrays of a message together whose values are made.
+ELEMENTS_MAX: Final = 200_000
+# Requests of one connection that wait for their responses. Kafka's clients have at most a few.
+WAITING_MAX: Final = 10_000
+# Names of clients are shown and matched up to this length.
+CLIENT_ID_BYTES_MAX: Final = 250
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """How the frames of one direction are read, for one API and version."""
+
+    definition: Definition
+    version: int
+    header_name: str
+    header_version: int
+    header: Schema
+    body: Schema
+
+    def check(self, data: Buffer) -> tuple[int, list[Finding], Picked | None]:
+        """Where the body begins (-1 if the header is refused), what a strict reader says, and what the body has.
+
+        Offsets count from the start of ``data``. Record batches are not looked at.
+        """
+        at, notes = self.header.check(data)
+        # The body follows the header.
+        found = [from_message_note(self.header_name, one, "strict") for one in notes if one[0] != "bytes-after-message"]
+        if at < 0:
+            return -1, found, None
+        _, notes, picked = self.body.pick(memoryview(data)[at:])
+        for code, offset, *rest in notes:
+            found.append(from_message_note(self.definition.name, (code, offset + at, *rest), "strict"))
+        return at, found, picked
+
+    def decode(self, body: Buffer) -> dict[str, Any]:
+        """The values of a body. ``MessageError`` if Kafka refuses it."""
+        return decode(self.definition, self.version, bytes(body), elements_max=ELEMENTS_MAX)
+
+    def encode(self, header: Buffer, values: Mapping[str, Any]) -> bytes:
+        """A frame of the bytes of a header, and the values of a body. ``EncodeError`` if a value does not fit."""
+        return bytes(header) + encode(self.definition, self.version, values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Api:
+    """An API at one version: its name without "Request", and how to read both directions."""
+
+    name: str
+    key: int
+    version: int
+    request: Form
+    response: Form
+
+    def form(self, direction: Direction) -> Form:
+        """How to read the frames of a direction."""
+        return self.request if direction == "request" else self.response
+
+
+@cache
+def _requests_by_key() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for release in RELEASES:
+        for one in catalogue(release).messages.values():
+            if one.kind == "request" and one.api_key is not None:
+                found[one.api_key] = one.name
+    return found
+
+
+@cache
+def api_names() -> tuple[str, ...]:
+    """The names of all APIs, sorted, without "Request"."""
+    return tuple(sorted(name.removesuffix("Request") for name in _requests_by_key().values()))
+
+
+@cache
+def versions_of(key: int) -> Versions | None:
+    """The versions of an API that kfuzz can read, from all releases that it knows; None for an unknown API."""
+    name = _requests_by_key().get(key)
+    if name is None:
+        return None
+    known = [
+        catalogue(release).messages[name].valid_versions
+        for release in RELEASES
+        if name in catalogue(release).messages
+    ]
+    return Versions(min(one.lowest for one in known), max(one.highest for one in known))
+
+
+# Versions come from strangers.
+@lru_cache(maxsize=2048)
+def api_of(key: int, version: int) -> Api | None:
+    """The API with this key at this version; None if no release has it."""
+    name = _requests_by_key().get(key)
+    if name is None:
+        return None
+    try:
+        asked = newest(name, version)
+        said = newest(f"{name.removesuffix('Request')}Response", version)
+    except UsageError:
+        return None
+    return Api(
+        name.removesuffix("Request"),
+        key,
+        version,
+        _form(asked, version, "RequestHeader", request_header_version(asked, version)),
+        _form(said, version, "ResponseHeader", response_header_version(said, version)),
+    )
+
+
+def _form(definition: Definition, version: int, header_name: str, header_version: int) -> Form:
+    header = schema(newest(header_name, header_version), header_version)
+    return Form(definition, version, header_name, header_version, header, schema(definition, version))
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A request, and the response that it gets.
+
+    - ``connection``: the number of its connection; ``number``: that of the request in it; ``nth``: that of the request
+      among those of its API there. All count from 1.
+    - ``api``: None if no release has the API at this version.
+    - ``has_answer``: a broker does not answer Produce with acks 0.
+    - ``sent_ns``: when the request was whole; 0 before.
+    """
+
+    connection: int
+    number: int
+    nth: int
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None = None
+    api: Api | None = None
+    has_answer: bool = True
+    sent_ns: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a release has the API, at any version."""
+        return self.key in _requests_by_key()
+
+    @property
+    def name(self) -> str:
+        """The name of the API, or its number."""
+        if self.api is not None:
+            return self.api.name
+        return _requests_by_key().get(self.key, f"API {self.key}").removesuffix("Request")
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A frame on its way, without its size in front.
+
+    :meth:`check` fills what is below ``data``: where the body begins (-1: it cannot be read), what a strict reader says,
+    where the body's record batches are (offsets from the start of ``data``), its errors, and whether it names hosts.
+    """
+
+    exchange: Exchange
+    direction: Direction
+    data: Buffer
+    body_at: int = -1
+    findings: list[Finding] = field(default_factory=list)
+    records: list[tuple[int, int]] = field(default_factory=list)
+    errors: Mapping[int, int] = field(default_factory=dict)
+    has_hosts: bool = False
+
+    @property
+    def form(self) -> Form | None:
+        """How to read it; None if no release has this API and version."""
+        return None if self.exchange.api is None else self.exchange.api.form(self.direction)
+
+    @property
+    def name(self) -> str:
+        """The name of the message."""
+        return f"{self.exchange.name}{self.direction.capitalize()}"
+
+    def check(self) -> None:
+        """Check it, without its record batches."""
+        if (form := self.form) is None:
+            return
+        at, self.findings, picked = form.check(self.data)
+        if picked is not None:
+            self.body_at = at
+            records, self.errors, self.has_hosts = picked
+            self.records = [(at + offset, size) for offset, size in records]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether Kafka reads it."""
+        return self.body_at >= 0
+
+    def values(self) -> dict[str, Any]:
+        """The values of its body. ``DecodeError`` if it cannot be read."""
+        if (form := self.form) is None or self.body_at < 0:
+            raise DecodeError(f"{self.name} {self.exchange.version} cannot be read")
+        return form.decode(memoryview(self.data)[self.body_at :])
+
+    def with_values(self, values: Mapping[str, Any]) -> Frame:
+        """The same header with another body. ``EncodeError`` if a value does not fit."""
+        form = self.form
+        assert form is not None and self.body_at >= 0
+        data = form.encode(memoryview(self.data)[: self.body_at], values)
+        return Frame(self.exchange, self.direction, data, self.body_at)
+
+
+class Pairing:
+    """The requests of one connection that wait for their responses, in their order."""
+
+    def __init__(self, connection: int) -> None:
+        self.connection = connection
+        self._waiting: deque[Exchange] = deque()
+        self._counts: dict[int, int] = {}
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, head: Buffer) -> Exchange:
+        """The exchange of a request whose first eight bytes are these."""
+        key, version, correlation_id = HEAD.unpack_from(head)
+        self._number += 1
+        # Keys come from strangers: all that no release has share one count.
+        counted = key if key in _requests_by_key() else -1
+        self._counts[counted] = nth = self._counts.get(counted, 0) + 1
+        return Exchange(
+            self.connection, self._number, nth, key, version, correlation_id, api=api_of(key, version)
+        )
+
+    def asked(self, exchange: Exchange, data: Buffer) -> None:
+        """A request is whole: read from it what is not in its first bytes, and wait for its response."""
+        view = memoryview(data)
+        exchange.client_id = _client_id(view, exchange)
+        if exchange.key == PRODUCE and exchange.api is not None:
+            exchange.has_answer = _acks(view, exchange.api) != 0
+        exchange.sent_ns = time.monotonic_ns()
+        if exchange.has_answer and len(self._waiting) < WAITING_MAX:
+            self._waiting.append(exchange)
+
+    def answered(self, head: Buffer) -> tuple[Exchange | None, list[Exchange]]:
+        """The exchange of a response with these first four bytes, and the earlier ones that it leaves without one.
+
+        None if no request waits with this correlation id.
+        """
+        [number] = CORRELATION.unpack_from(head)
+        waiting = self._waiting
+        if waiting and waiting[0].correlation_id == number:
+            return waiting.popleft(), []
+        for at, one in enumerate(waiting):
+            if one.correlation_id == number:
+                skipped = [waiting.popleft() for _ in range(at)]
+                waiting.popleft()
+                return one, skipped
+        return None, []
+
+    def forget(self, exchange: Exchange) -> None:
+        """A request was not passed on, so nobody answers it."""
+        if exchange in self._waiting:
+            self._waiting.remove(exchange)
+
+    @property
+    def unanswered(self) -> list[Exchange]:
+        """The requests that wait."""
+        return list(self._waiting)
+
+
+def _client_id(view: memoryview, exchange: Exchange) -> str | None:
+    at = HEAD.size
+    if exchange.api is None or exchange.api.request.header_version == 0 or len(view) < at + CLIENT_ID_SIZE.size:
+        return None
+    [size] = CLIENT_ID_SIZE.unpack_from(view, at)
+    at += CLIENT_ID_SIZE.size
+    if size < 0 or size > len(view) - at:
+        return None
+    return str(view[at : at + min(size, CLIENT_ID_BYTES_MAX)], "utf-8", "replace")
+
+
+def _acks(view: memoryview, api: Api) -> int:
+    """The acks of a Produce request; -1 if they cannot be read. Only its first bytes are looked at."""
+    at, _ = api.request.header.check(view)
+    if at < 0:
+        return -1
+    if api.version >= FIRST_WITH_ID:
+        # The transactional id, which may be null.
+        if api.request.header_version >= FLEXIBLE_HEADER:
+            length, size = uvarint_of(view[at : at + VARINT], VARINT) if at < len(view) else (0, -1)
+            if size < 0:
+                return -1
+            at += size + max(length - 1, 0)
+        else:
+            at += ACKS.size + max(int.from_bytes(view[at : at + ACKS.size], "big", signed=True), 0)
+    return int(ACKS.unpack_from(view, at)[0]) if at <= len(view) - ACKS.size else -1

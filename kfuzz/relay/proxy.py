@@ -1,0 +1,266 @@
+"""The proxy: where it listens for each broker, and what becomes of each frame."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.link import are_of_this_machine, connected
+from kfuzz.errors import DecodeError, EncodeError, UsageError
+from kfuzz.relay.addresses import has_addresses, replace_addresses
+from kfuzz.relay.connection import Connection
+from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
+from kfuzz.relay.pipe import CLOSE, Step, framed
+from kfuzz.relay.watching import Watch
+
+__all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
+
+Tell = Callable[[str], None]
+
+CONNECTIONS_MAX: Final = 2000
+# Each connection has two ends. The process needs some handles for other things.
+HANDLES_KEPT: Final = 64
+# A cluster with more brokers than this is not led through one proxy.
+BROKERS_MAX: Final = 1000
+CONNECT_S_MAX: Final = 10.0
+# New connections that are taken in one turn.
+ACCEPTS_MAX: Final = 64
+BACKLOG: Final = 1024
+# The memory of all pipes together before those that are empty give theirs back.
+BUFFERS_BYTES_MAX: Final = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a proxy behaves.
+
+    - ``host``, ``port``: where it listens for the first broker; port 0 is any free one. The others get the next ports
+      if those are free.
+    - ``security``: how it connects to brokers.
+    - ``open_to_others``: whether it may listen for, and connect to, other machines.
+    - ``strict``: close a connection instead of passing on what a strict reader refuses.
+    - ``batches``: check the record batches too.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    security: Security = PLAIN
+    open_to_others: bool = False
+    strict: bool = False
+    batches: bool = False
+    connections_max: int = CONNECTIONS_MAX
+
+
+class Proxy:
+    """A proxy in the event loop that runs. Use it in an ``async with`` block; :attr:`places` says where it listens.
+
+    ``brokers``: those whose addresses clients get first. Others are found in what these say, and get a place too.
+    ``tell`` gets sentences for a person. Entering the block raises ``UsageError`` if an address cannot be used.
+    """
+
+    def __init__(
+        self, brokers: Sequence[Address], settings: Settings, *, tell: Tell = lambda sentence: None
+    ) -> None:
+        self.brokers = tuple(brokers)
+        self.settings = settings
+        self.tell = tell
+        self.watch = Watch(tell)
+        # Where it listens for each broker.
+        self.places: dict[Address, tuple[str, int]] = {}
+        self.connections: set[Connection] = set()
+        self.connections_total = self.refused = 0
+        self._listening: list[socket.socket] = []
+        self._host = settings.host
+        self._family = socket.AF_INET
+        self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
+        self._refused_places: set[Address] = set()
+
+    # -- where it listens
+
+    async def __aenter__(self) -> Proxy:
+        host, port = self.settings.host, self.settings.port
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise UsageError(f"{host!r} is no address of this machine; take 127.0.0.1") from None
+        self._family, _, _, _, (address, *_) = found[0]
+        self._host = str(address)
+        if not ipaddress.ip_address(self._host).is_loopback and not self.settings.open_to_others:
+            raise UsageError(f"{host} lets other machines use this proxy; add --yes if they may, or take 127.0.0.1")
+        try:
+            for number, broker in enumerate(self.brokers):
+                self._listen(broker, port and port + number)
+        except OSError as error:
+            self._close()
+            why = "another program uses it" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
+            raise UsageError(
+                f"port {port + number} of {host} cannot be opened: {why}; take another, or 0 for any free one"
+            ) from None
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._close()
+        tasks = [one.task for one in self.connections]
+        for one in list(self.connections):
+            one.task.cancel()
+            one.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for listening in self._listening:
+            loop.remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+
+    def _listen(self, broker: Address, port: int) -> tuple[str, int]:
+        listening = socket.socket(self._family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((self._host, port))
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+        except BaseException:
+            listening.close()
+            raise
+        self._listening.append(listening)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening, broker)
+        place = self.places[broker] = (self._host, listening.getsockname()[1])
+        return place
+
+    def place(self, host: str, port: int) -> tuple[str, int]:
+        """Where clients find the broker that is at this address."""
+        broker = Address.advertised(host, port)
+        if (known := self.places.get(broker)) is not None:
+            return known
+        if len(self.places) >= BROKERS_MAX or broker.flaw:
+            self._tell_once(broker, f"{broker} gets no place: {broker.flaw or f'there are {BROKERS_MAX} brokers'}")
+            # Nobody listens there.
+            return self._host, 1
+        next_port = self.settings.port and self.settings.port + len(self.places)
+        try:
+            return self._listen(broker, next_port if next_port <= 65535 else 0)
+        except OSError:
+            return self._listen(broker, 0)
+
+    def _tell_once(self, broker: Address, sentence: str) -> None:
+        if broker not in self._refused_places and len(self._refused_places) < BROKERS_MAX:
+            self._refused_places.add(broker)
+            self.tell(sentence)
+
+    # -- connections
+
+    def _accept(self, listening: socket.socket, broker: Address) -> None:
+        for _ in range(ACCEPTS_MAX):
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                # None waits, or there are no handles left.
+                return
+            self.connections_total += 1
+            most = min(self.settings.connections_max, self._handles_max)
+            if len(self.connections) >= most:
+                self.refused += 1
+                if self.refused == 1:
+                    self.tell(f"there are {most} connections already, so new ones are closed")
+                client.close()
+                continue
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.connections.add(Connection(self.connections_total, self, client, broker))
+
+    async def ends(self, client: socket.socket, broker: Address) -> tuple[socket.socket, socket.socket]:
+        """Both ends of a connection, ready for frames. ``OSError`` if the broker cannot be reached."""
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                server = await connected(broker, self._permit)
+        except TimeoutError:
+            raise OSError(f"no connection within {CONNECT_S_MAX:g} s") from None
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return client, server
+
+    def _permit(self, address: Address, hosts: Sequence[str]) -> None:
+        if not self.settings.open_to_others and not are_of_this_machine(hosts):
+            raise OSError("it is not on this machine; add --yes if the proxy may connect to it")
+
+    def gone(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self.connections.discard(connection)
+
+    # -- frames
+
+    def holds(self, direction: Direction, exchange: Exchange) -> bool:
+        """Whether a frame must be whole before it is passed on, because it may be changed."""
+        if self.settings.strict:
+            return True
+        if direction == "response" and exchange.api is not None:
+            return exchange.name == API_VERSIONS or has_addresses(
+                exchange.api.response.definition.name, exchange.version
+            )
+        return False
+
+    def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
+        """Take note of a frame as it came."""
+        size = len(memoryview(frame.data)) + 4
+        if frame.direction == "request":
+            self.watch.asked(frame, size)
+        else:
+            self.watch.answered(frame, size, now_ns)
+        if frame.findings:
+            self.watch.found(frame, frame.findings)
+
+    def treat(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
+        """What is sent in place of a frame; None if it is sent as it is."""
+        if self.settings.strict and (frame.findings or frame.form is None):
+            return [CLOSE]
+        if frame.direction == "response" and frame.is_read:
+            if frame.exchange.name == API_VERSIONS:
+                return self._with_known_versions(frame)
+            if frame.has_hosts:
+                return self._with_places(frame)
+        return None
+
+    def _with_places(self, frame: Frame) -> Sequence[Step] | None:
+        values = frame.values()
+        if not replace_addresses(frame.name, frame.exchange.version, values, self.place):
+            return None
+        return [framed(frame.with_values(values).data)]
+
+    def _with_known_versions(self, frame: Frame) -> Sequence[Step] | None:
+        """Offer no version whose addresses could not be replaced."""
+        values = frame.values()
+        changed = False
+        for one in values["apiKeys"]:
+            known = versions_of(one["apiKey"])
+            if known is not None and one["maxVersion"] > known.highest >= one["minVersion"]:
+                one["maxVersion"] = known.highest
+                changed = True
+        return [framed(frame.with_values(values).data)] if changed else None
+
+    # -- the end
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as a JSON object."""
+        return {
+            "connections": self.connections_total,
+            "refused": self.refused,
+            "brokers": [
+                {"broker": str(broker), "host": host, "port": port} for broker, (host, port) in self.places.items()
+            ],
+        } | self.watch.to_json()
+
+    def lines(self) -> Iterator[str]:
+        """The summary as lines."""
+        refused = f", {self.refused} of them refused" if self.refused else ""
+        yield f"{self.connections_total} connections{refused}"
+        yield from self.watch.lines()

@@ -1,0 +1,176 @@
+"""What the proxy has seen: counts, sizes, latencies and errors of each API, and what a strict reader says of frames."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfuzz.broker_errors import ERROR_NAMES
+from kfuzz.findings import Finding
+from kfuzz.relay.frames import Direction, Exchange, Frame
+from kfuzz.text import printable
+
+__all__ = ["Latencies", "Remark", "Sums", "Watch"]
+
+# Different remarks that are kept. All are counted.
+REMARKS_MAX: Final = 1000
+# A latency is kept as the number of its bucket; eight buckets double it.
+BUCKETS_PER_DOUBLING: Final = 8
+NS_PER_MS: Final = 1_000_000
+
+
+class Latencies:
+    """Durations in ns, as counts in buckets that are 9 % wide."""
+
+    def __init__(self) -> None:
+        self._buckets: Counter[int] = Counter()
+        self.highest_ns = 0
+
+    def add(self, ns: int) -> None:
+        """Count one."""
+        self._buckets[int(math.log2(ns + 1) * BUCKETS_PER_DOUBLING)] += 1
+        self.highest_ns = max(self.highest_ns, ns)
+
+    def quantile_ms(self, share: float) -> float | None:
+        """The duration in ms that this share of all does not exceed; None if there is none."""
+        left = self._buckets.total() * share
+        for bucket in sorted(self._buckets):
+            left -= self._buckets[bucket]
+            if left <= 0:
+                return min(2 ** ((bucket + 0.5) / BUCKETS_PER_DOUBLING), self.highest_ns) / NS_PER_MS
+        return None
+
+
+@dataclass(slots=True)
+class Sums:
+    """What was seen of one API. ``errors``: how often responses have each of Kafka's errors, by its name."""
+
+    requests: int = 0
+    responses: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    versions: Counter[int] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def to_json(self) -> dict[str, Any]:
+        """The sums as a JSON object."""
+        return {
+            "requests": self.requests,
+            "responses": self.responses,
+            "request_bytes": self.request_bytes,
+            "response_bytes": self.response_bytes,
+            "versions": {str(one): self.versions[one] for one in sorted(self.versions)},
+            "errors": {name: self.errors[name] for name in sorted(self.errors)},
+            "latency_ms": {
+                name: None if (found := self.latencies.quantile_ms(share)) is None else round(found, 3)
+                for name, share in (("median", 0.5), ("p99", 0.99), ("highest", 1.0))
+            },
+        }
+
+
+@dataclass(slots=True)
+class Remark:
+    """Something that is not as it should be. ``first`` is a sentence about its first occurrence."""
+
+    code: str
+    direction: Direction
+    api: str
+    first: str
+    count: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The remark as a JSON object."""
+        return {
+            "code": self.code,
+            "direction": self.direction,
+            "api": self.api,
+            "count": self.count,
+            "first": self.first,
+        }
+
+
+class Watch:
+    """Takes note of the frames of all connections. ``tell`` gets a sentence for the first of each kind of remark."""
+
+    def __init__(self, tell: Any) -> None:
+        self.by_api: dict[str, Sums] = {}
+        self.remarks: dict[tuple[str, str, str], Remark] = {}
+        self._tell = tell
+
+    def sums(self, exchange: Exchange) -> Sums:
+        """The sums of the API of an exchange."""
+        # Keys come from strangers: APIs that no release has share one entry.
+        name = exchange.name if exchange.is_known else "unknown"
+        found = self.by_api.get(name)
+        if found is None:
+            found = self.by_api[name] = Sums()
+        return found
+
+    def asked(self, frame: Frame, size: int) -> None:
+        """Count a request of ``size`` bytes."""
+        sums = self.sums(frame.exchange)
+        sums.requests += 1
+        sums.request_bytes += size
+        if frame.exchange.api is not None:
+            sums.versions[frame.exchange.version] += 1
+
+    def answered(self, frame: Frame, size: int, now_ns: int) -> None:
+        """Count a response of ``size`` bytes."""
+        sums = self.sums(frame.exchange)
+        sums.responses += 1
+        sums.response_bytes += size
+        if frame.exchange.sent_ns:
+            sums.latencies.add(now_ns - frame.exchange.sent_ns)
+        for code, count in frame.errors.items():
+            sums.errors[ERROR_NAMES.get(code, f"ERROR_{code}")] += count
+
+    def found(self, frame: Frame, findings: list[Finding]) -> None:
+        """Note findings about a frame."""
+        for one in findings:
+            self.note(one.code, frame.direction, frame.exchange, str(one))
+
+    def note(self, code: str, direction: Direction, exchange: Exchange, sentence: str) -> None:
+        """Note something about a frame of an exchange."""
+        key = (code, direction, exchange.name)
+        remark = self.remarks.get(key)
+        if remark is None:
+            if len(self.remarks) >= REMARKS_MAX:
+                key = ("more", direction, "")
+                remark = self.remarks.get(key)
+            if remark is None:
+                where = f"connection {exchange.connection}, {direction} {exchange.number}, {exchange.name}"
+                first = printable(f"{where} {exchange.version}: {sentence}")
+                remark = self.remarks[key] = Remark(code, direction, exchange.name, first)
+                self._tell(first)
+        remark.count += 1
+
+    def lines(self) -> Iterator[str]:
+        """The summary as lines."""
+        yield (
+            f"{'API':<28} {'requests':>9} {'responses':>9} {'bytes out':>12} {'bytes in':>12}"
+            f" {'median ms':>10} {'p99 ms':>9}  errors"
+        )
+        for name, sums in sorted(self.by_api.items(), key=lambda one: (-one[1].requests, one[0])):
+            times = [_shown(sums.latencies.quantile_ms(share)) for share in (0.5, 0.99)]
+            errors = ", ".join(f"{count} {error}" for error, count in sorted(sums.errors.items()))
+            yield (
+                f"{name:<28} {sums.requests:>9} {sums.responses:>9} {sums.request_bytes:>12} {sums.response_bytes:>12}"
+                f" {times[0]:>10} {times[1]:>9}  {errors}"
+            ).rstrip()
+        for remark in sorted(self.remarks.values(), key=lambda one: (-one.count, one.code, one.api)):
+            yield f"{remark.count} times {remark.code}: first {remark.first}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as a JSON object."""
+        return {
+            "apis": {name: self.by_api[name].to_json() for name in sorted(self.by_api)},
+            "remarks": [one.to_json() for one in self.remarks.values()],
+        }
+
+
+def _shown(ms: float | None) -> str:
+    return "" if ms is None else f"{ms:.2f}"

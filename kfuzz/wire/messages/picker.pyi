@@ -1,0 +1,1 @@
+# Python code sees nothing of this module.
