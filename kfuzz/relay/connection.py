@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.pipe import FRAME_BYTES_MAX, Pipe, Step
+from kfuzz.relay.pipe import Pipe, Step
 
 if TYPE_CHECKING:
     from kfuzz.client.address import Address
@@ -55,8 +55,8 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self.pipes["request"] = Pipe(self.client, self.server, Requests(self), self._lost)
-        self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost)
+        self.pipes["request"] = Pipe(self.client, self.server, Requests(self), self._lost, self.proxy.buffers)
+        self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost, self.proxy.buffers)
         for pipe in self.pipes.values():
             pipe.start()
 
@@ -100,7 +100,7 @@ class Connection:
 
     def send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
-        self.pipes[direction].put(steps)
+        self.pipes[direction].insert(steps)
 
 
 class _Side:
@@ -135,10 +135,12 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
-    def large(self, exchange: Exchange | None, size: int) -> None:
-        """Note a frame that is too large to be read."""
-        if size > FRAME_BYTES_MAX:
-            self.note(exchange, "frame-too-large", f"it has {size} bytes and is passed on unread")
+    def skipped(self, why: str) -> None:
+        """A frame is not read."""
+        exchange = self._begun.pop()
+        self.note(exchange, "frame-too-large", why)
+        if exchange is not None and self.direction == "request":
+            self.connection.pairing.asked(exchange, b"")
 
 
 class Requests(_Side):
@@ -150,9 +152,7 @@ class Requests(_Side):
     def began(self, head: memoryview, size: int) -> bool:
         """A request begins."""
         exchange = self.connection.pairing.begin(head)
-        self.large(exchange, size)
-        if size <= FRAME_BYTES_MAX:
-            self._begun.append(exchange)
+        self._begun.append(exchange)
         offered = self.connection.offered
         if exchange.api is None:
             self.note(exchange, "api-unknown", "no release that kfuzz knows has this API at this version")
@@ -192,12 +192,10 @@ class Responses(_Side):
         exchange, skipped = self.connection.pairing.answered(head)
         for one in skipped:
             self.note(one, "no-response", "the broker answered a later request of the connection first")
-        self.large(exchange, size)
+        self._begun.append(exchange)
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)
             self.note(None, "correlation-unknown", f"no request waits for a response with the correlation id {number}")
-        if size <= FRAME_BYTES_MAX:
-            self._begun.append(exchange)
         return exchange is not None and self.proxy.holds(self.direction, exchange)
 
     def passed(self, data: memoryview) -> None:

@@ -18,7 +18,7 @@ from kfuzz.errors import UsageError
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
-from kfuzz.relay.pipe import CLOSE, Step, framed
+from kfuzz.relay.pipe import CLOSE, Buffers, Step, framed
 from kfuzz.relay.watching import Watch
 
 __all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
@@ -35,8 +35,6 @@ PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
 BACKLOG: Final = 1024
-# The memory of all pipes together before those that are empty give theirs back.
-BUFFERS_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,7 @@ class Proxy:
         self.settings = settings
         self.tell = tell
         self.watch = Watch(tell)
+        self.buffers = Buffers()
         # Where it listens for each broker.
         self.places: dict[Address, tuple[str, int]] = {}
         self.connections: set[Connection] = set()
