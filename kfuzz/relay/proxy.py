@@ -21,6 +21,7 @@ from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
 from kfuzz.relay.pipe import CLOSE, Step, framed
+from kfuzz.relay.rules import Rules
 from kfuzz.relay.watching import Watch
 
 __all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
@@ -58,6 +59,7 @@ class Settings:
     open_to_others: bool = False
     strict: bool = False
     batches: bool = False
+    seed: int = 0
     connections_max: int = CONNECTIONS_MAX
 
 
@@ -68,13 +70,14 @@ class Proxy:
     ``tell`` gets sentences for a person. Entering the block raises ``UsageError`` if an address cannot be used.
     """
 
-    def __init__(
-        self, brokers: Sequence[Address], settings: Settings, *, tell: Tell = lambda sentence: None
-    ) -> None:
+    def __init__(self, brokers: Sequence[Address], settings: Settings, *, tell: Tell = lambda sentence: None) -> None:
         self.brokers = tuple(brokers)
         self.settings = settings
         self.tell = tell
         self.watch = Watch(tell)
+        self.rules = Rules()
+        # Sees each frame as it came.
+        self.on_frame: Callable[[Frame], object] | None = None
         # Where it listens for each broker.
         self.places: dict[Address, tuple[str, int]] = {}
         self.connections: set[Connection] = set()
@@ -218,6 +221,8 @@ class Proxy:
             self.watch.answered(frame, size, now_ns)
         if frame.findings:
             self.watch.found(frame, frame.findings)
+        if self.on_frame is not None:
+            self.on_frame(frame)
 
     def treat(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
         """What is sent in place of a frame; None if it is sent as it is."""
