@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.forms import Form, Wrong, choice, integer, nearest, shown
+from kfuzz.forms import Form, Wrong, integer, nearest, shown
 from kfuzz.kafka import INT32_MAX
 from kfuzz.relay.proxy import Proxy
 from kfuzz.relay.rules import Rule
@@ -32,7 +32,7 @@ ANSWER_S_MAX: Final = 10.0
 HTTP: Final = re.compile(rb"[A-Za-z]+ \S* HTTP/")
 
 NUMBER: Final = integer(1, INT32_MAX)
-ON: Final = choice(True)
+ON: Final = Form({"const": True}, "give true", lambda value: value is True)
 
 
 def _add(proxy: Proxy, form: Any) -> Any:

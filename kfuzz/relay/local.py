@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import logging
 import threading
@@ -69,17 +70,22 @@ class _Local(Generic[T]):
         try:
             self._started.result()
         except BaseException:
-            self._thread.join()
+            self._stop()
             raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join()
+        self._stop()
         # The error of the block says more.
         if self._fault is not None and error is None:
             raise self._fault
+
+    def _stop(self) -> None:
+        # A start that was interrupted, for example by Ctrl-C, ends when it meets the cancelled future.
+        if not self._started.cancel() and self._started.exception() is None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
 
     def _main(self) -> None:
         try:
@@ -107,11 +113,14 @@ class _Local(Generic[T]):
             raise UsageError(f"the {self._what} does not run yet; use it in a with block")
         return self._started.result()
 
-    def _call(self, do: Callable[[T], R]) -> R:
-        """Call ``do`` in the loop, and give what it gives."""
+    def _call(self, do: Callable[[T], R], *, after_end: bool = False) -> R:
+        """Call ``do`` in the loop, and give what it gives. Raises the fault of the thread, if it had one."""
         inner = self._inner
+        if self._fault is not None:
+            raise self._fault
         if not self._thread.is_alive():
-            # Nothing changes any more.
+            if not after_end:
+                raise UsageError(f"the {self._what} has ended; do this inside its with block")
             return do(inner)
         given: concurrent.futures.Future[R] = concurrent.futures.Future()
 
@@ -231,11 +240,11 @@ class LocalProxy(_Local[Proxy]):
 
     def summary(self) -> dict[str, Any]:
         """The proxy's sums so far, as ``kfuzz proxy --json`` prints them in the end. Also works after the block."""
-        return self._call(lambda inner: inner.to_json())
+        return self._call(lambda inner: inner.to_json(), after_end=True)
 
     def frames(self, api: str | None = None, direction: str | None = None) -> list[Seen]:
         """The last frames that came, of all APIs or of one; of the last 1,000 of all. Also works after the block."""
-        seen = self._call(lambda _: list(self._seen))
+        seen = self._call(lambda _: list(self._seen), after_end=True)
         return [one for one in seen if api in (None, one.api) and direction in (None, one.direction)]
 
 
