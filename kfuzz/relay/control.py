@@ -17,7 +17,7 @@ from kfuzz.errors import UsageError
 from kfuzz.forms import Form, Wrong, integer, nearest, shown
 from kfuzz.kafka import INT32_MAX
 from kfuzz.relay.proxy import Proxy
-from kfuzz.relay.rules import Rule
+from kfuzz.relay.rules import RULE, Rule
 from kfuzz.text import foreign_text
 
 __all__ = ["LINE_BYTES_MAX", "Control", "answer"]
@@ -35,41 +35,25 @@ NUMBER: Final = integer(1, INT32_MAX)
 ON: Final = Form({"const": True}, "give true", lambda value: value is True)
 
 
-def _add(proxy: Proxy, form: Any) -> Any:
-    return proxy.rules.add(Rule.of(form))
-
-
 def _remove(proxy: Proxy, number: int) -> Any:
     proxy.rules.remove(number)
     return number
 
 
 def _clear(proxy: Proxy, _: bool) -> Any:
-    count = len(list(proxy.rules))
+    count = len(proxy.rules)
     proxy.rules.clear()
     return count
 
 
-def _list(proxy: Proxy, _: bool) -> Any:
-    return [{"number": number, "matched": rule.matched, "rule": rule.form} for number, rule in proxy.rules]
-
-
-def _places(proxy: Proxy, _: bool) -> Any:
-    return proxy.to_json()["brokers"]
-
-
-def _summary(proxy: Proxy, _: bool) -> Any:
-    return proxy.to_json()
-
-
 # What each request has as its value, and what gives the value of its answer.
-VERBS: Final[dict[str, tuple[Form | None, Callable[[Proxy, Any], Any]]]] = {
-    "add": (None, _add),
+VERBS: Final[dict[str, tuple[Form, Callable[[Proxy, Any], Any]]]] = {
+    "add": (RULE, lambda proxy, rule: proxy.rules.add(Rule(rule, "the line.add"))),
     "remove": (NUMBER, _remove),
     "clear": (ON, _clear),
-    "list": (ON, _list),
-    "summary": (ON, _summary),
-    "places": (ON, _places),
+    "list": (ON, lambda proxy, _: proxy.rules.to_json()),
+    "summary": (ON, lambda proxy, _: proxy.to_json()),
+    "places": (ON, lambda proxy, _: proxy.to_json()["brokers"]),
     "end": (ON, lambda proxy, value: value),
 }
 
@@ -85,8 +69,7 @@ def answer(proxy: Proxy, line: bytes) -> dict[str, Any]:
         raise UsageError(f"the line has {shown(verb)}, which is no request; {remedy}")
     form, do = VERBS[verb]
     try:
-        if form is not None:
-            form.check(value)
+        form.check(value)
     except Wrong as wrong:
         raise UsageError(wrong.inside(f".{verb}").sentence("the line")) from None
     return {verb: do(proxy, value)}

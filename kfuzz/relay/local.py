@@ -32,7 +32,7 @@ from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
 from kfuzz.relay.frames import Frame
 from kfuzz.relay.proxy import Proxy, Settings
-from kfuzz.relay.rules import Rule
+from kfuzz.relay.rules import Live, Rule
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.feeding import done
 from kfuzz.serve.server import Server, shown_address
@@ -140,23 +140,30 @@ class _Local(Generic[T]):
 class AddedRule:
     """A rule of a proxy that runs."""
 
-    def __init__(self, proxy: LocalProxy, number: int, rule: Rule) -> None:
+    def __init__(self, proxy: LocalProxy, live: Live) -> None:
         self._proxy = proxy
-        self._rule = rule
-        self.number = number
+        self._live = live
+        self.number = live.number
 
     @property
     def matched(self) -> int:
-        """How many frames it has changed so far."""
-        return self._rule.matched
+        """How many frames met all of its conditions so far."""
+        return self._live.matched
+
+    @property
+    def applied(self) -> int:
+        """How many of these it has changed, held back or lost."""
+        return self._live.applied
 
     def times(self, count: int) -> AddedRule:
-        """Let it match at most ``count`` frames. Returns the same object."""
+        """Let it change at most ``count`` frames in all. Returns the same object."""
+        if count < 1:
+            raise UsageError(f"times is {count}; give a whole number from 1 on, or remove the rule")
         self._proxy._call(lambda inner: inner.rules.set_times(self.number, count))
         return self
 
     def once(self) -> AddedRule:
-        """Let it match one frame. Returns the same object."""
+        """Let it change one frame. Returns the same object."""
         return self.times(1)
 
     def remove(self) -> None:
@@ -227,8 +234,8 @@ class LocalProxy(_Local[Proxy]):
 
         ``UsageError`` if it is wrong. ``rule("Fetch", delay_ms=200, connection=1)`` delays the fetches of a connection.
         """
-        made = Rule.of({"api": api, **fields})
-        return AddedRule(self, self._call(lambda inner: inner.rules.add(made)), made)
+        made = Rule({"api": api, **fields})
+        return AddedRule(self, self._call(lambda inner: inner.rules[inner.rules.add(made)]))
 
     def error(self, api: str, error: str | int, /, **fields: Any) -> AddedRule:
         """Add a rule that gives the responses of an API an error, such as ``"INVALID_TXN_STATE"``, or its number."""
@@ -265,7 +272,7 @@ def proxy(
     if not addresses:
         raise UsageError('a proxy needs a broker; give its "host:port"')
     settings = Settings(strict=strict, batches=batches, seed=seed)
-    return LocalProxy(addresses, settings, [Rule.of(dict(one)) for one in rules])
+    return LocalProxy(addresses, settings, [Rule(one) for one in rules])
 
 
 # --- the cluster
