@@ -11,6 +11,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Word, json_line, say
 from kfuzz.client.address import Address
+from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
 from kfuzz.serve.server import shown_address, stopped_by
@@ -18,8 +19,19 @@ from kfuzz.serve.server import shown_address, stopped_by
 __all__ = ["command"]
 
 
+PORT_MAX = 65535
+
+
+def _listen(text: str) -> tuple[str, int]:
+    """``HOST:PORT``, ``:PORT`` or ``PORT``; port 0 is any free one."""
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and len(port) <= len(str(PORT_MAX)) and int(port) <= PORT_MAX):
+        raise UsageError(f"{text!r} is no place to listen at; give HOST:PORT or a port, such as 127.0.0.1:19092, or 0")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
 @click.command()
-@click.argument("listen", type=Word("host:port", str))
+@click.argument("listen", type=Word("host:port", _listen))
 @click.argument("brokers", type=Word("host:port", Address.parse), nargs=-1, required=True)
 @click.option("--batches", is_flag=True, help="Check the record batches too.")
 @click.option(
@@ -34,7 +46,7 @@ __all__ = ["command"]
 @options.yes
 @options.as_json
 def command(
-    listen: str,
+    listen: tuple[str, int],
     brokers: tuple[Address, ...],
     batches: bool,
     strict: bool,
@@ -42,17 +54,23 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Stand between any client and brokers.
+    """Stand between any client and any broker or cluster, and read every frame.
 
-    Exit code 0: ended by Ctrl-C; 2: wrong use.
+    LISTEN is where clients find the first BROKER: HOST:PORT or a port, 0 for any free one. Each BROKER gets a place of
+    its own, and so does each broker that a response names: the proxy replaces their addresses, so that all traffic goes
+    through it. The first lines say where it listens. After Ctrl-C it prints what it has seen: for each API the counts,
+    sizes, latencies and errors, then what a strict reader says of the frames.
+
+    Exit code 0: ended by Ctrl-C; 2: wrong use, or a port that cannot be opened.
 
     \b
     Examples:
-      kfuzz proxy 127.0.0.1:19092 127.0.0.1:9092
-      kfuzz proxy 127.0.0.1:0 127.0.0.1:9092 --control 0 --json
+      kfuzz proxy 19092 127.0.0.1:9092
+      kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
+      kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
     """
-    host, _, port = listen.rpartition(":")
-    settings = Settings(host=host, port=int(port), batches=batches, strict=strict, open_to_others=yes)
+    host, port = listen
+    settings = Settings(host=host, port=port, batches=batches, strict=strict, open_to_others=yes)
     asyncio.run(_run(brokers, settings, control, as_json))
 
 
