@@ -10,7 +10,7 @@ Importing this package is cheap: it loads no compiled module and no codec. The p
 * :mod:`kfuzz.mutate`: well-formed inputs and their mutants
 * :mod:`kfuzz.errors`: the exceptions that all of them raise
 
-For tests of clients, :func:`kfuzz.proxy` and :func:`kfuzz.cluster` (docs/proxy.md).
+For tests of clients, :func:`kfuzz.proxy` and :func:`kfuzz.cluster` (docs/client-tests.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures of pytest for tests of clients (docs/proxy.md).
+"""Fixtures of pytest for tests of clients (docs/client-tests.md).
 
 Every run of pytest loads this module, so it imports little.
 """

@@ -1,4 +1,4 @@
-"""The control port of a proxy: lines of JSON over TCP, an answer for each (docs/proxy.md)."""
+"""The control port of a proxy: lines of JSON over TCP, an answer for each (docs/client-tests.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kfuzz.errors import UsageError
 from kfuzz.forms import Form, Wrong, integer, nearest, shown
 from kfuzz.kafka import INT32_MAX
 from kfuzz.relay.proxy import Proxy
-from kfuzz.relay.rules import RULE, Rule
+from kfuzz.relay.rules import Rule
 from kfuzz.text import foreign_text
 
 __all__ = ["LINE_BYTES_MAX", "Control", "answer"]
@@ -32,6 +32,8 @@ ANSWER_S_MAX: Final = 10.0
 HTTP: Final = re.compile(rb"[A-Za-z]+ \S* HTTP/")
 
 NUMBER: Final = integer(1, INT32_MAX)
+# The rule checks what is in it.
+TABLE: Final = Form({"type": "object"}, "give a rule, a JSON object", lambda value: type(value) is dict)
 ON: Final = Form({"const": True}, "give true", lambda value: value is True)
 
 
@@ -46,9 +48,9 @@ def _clear(proxy: Proxy, _: bool) -> Any:
     return count
 
 
-# What each request has as its value, and what gives the value of its answer.
+# For each request: the form of its value, and a function that does it and gives the value of its answer.
 VERBS: Final[dict[str, tuple[Form, Callable[[Proxy, Any], Any]]]] = {
-    "add": (RULE, lambda proxy, rule: proxy.rules.add(Rule(rule, "the line.add"))),
+    "add": (TABLE, lambda proxy, rule: proxy.rules.add(Rule(rule, "the line.add"))),
     "remove": (NUMBER, _remove),
     "clear": (ON, _clear),
     "list": (ON, lambda proxy, _: proxy.rules.to_json()),
@@ -110,17 +112,16 @@ class Control:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
-        try:
+        # A client may close its connection at any time. The block's end cancels the task.
+        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
             if len(self._open) >= CONNECTIONS_MAX:
                 await _say(writer, {"error": f"there are {CONNECTIONS_MAX} control connections already; close one"})
                 return
             self._open.add(task)
-            # A client may close its connection at any time. The block's end cancels the task.
-            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+            try:
                 await self._answer_all(reader, writer)
-        finally:
-            self._open.discard(task)
-            writer.close()
+            finally:
+                self._open.discard(task)
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -148,5 +149,10 @@ class Control:
 
 async def _say(writer: asyncio.StreamWriter, value: dict[str, Any]) -> None:
     writer.write(json.dumps(value).encode() + b"\n")
-    async with asyncio.timeout(ANSWER_S_MAX):
-        await writer.drain()
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await writer.drain()
+    except TimeoutError:
+        # Closing it would wait until the client takes the answers.
+        writer.transport.abort()
+        raise

@@ -32,7 +32,7 @@ from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
 from kfuzz.relay.frames import Frame
 from kfuzz.relay.proxy import Proxy, Settings
-from kfuzz.relay.rules import Live, Rule
+from kfuzz.relay.rules import SEED, Live, Rule
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.feeding import done
 from kfuzz.serve.server import Server, shown_address
@@ -211,12 +211,10 @@ class Seen:
 class LocalProxy(_Local[Proxy]):
     """A proxy in a thread of its own; :func:`proxy` makes it. Use it in a ``with`` block."""
 
-    def __init__(self, brokers: Sequence[Address], settings: Settings, rules: Sequence[Rule]) -> None:
+    def __init__(self, brokers: Sequence[Address], settings: Settings) -> None:
         def make() -> Proxy:
             made = Proxy(brokers, settings, tell=lambda sentence: log.warning("%s", sentence))
             made.on_frame = lambda frame: self._seen.append(Seen(frame))
-            for rule in rules:
-                made.rules.add(rule)
             return made
 
         super().__init__("proxy", make)
@@ -256,7 +254,11 @@ class LocalProxy(_Local[Proxy]):
 
 
 def proxy(
-    *brokers: str, rules: Sequence[Mapping[str, Any]] = (), seed: int = 0, strict: bool = False, batches: bool = False
+    *brokers: str,
+    rules: Sequence[Mapping[str, Any]] = (),
+    seed: int = SEED,
+    strict: bool = False,
+    batches: bool = False,
 ) -> LocalProxy:
     """A proxy in front of ``brokers``, each ``"host:port"``, or several of these with commas between.
 
@@ -266,13 +268,13 @@ def proxy(
     - ``strict``: close a connection instead of passing on a frame that is not as it should be
     - ``batches``: check the record batches too
 
-    ``UsageError`` if an address or a rule is wrong. What the proxy notes goes to the logger ``kfuzz``.
+    ``UsageError`` if an address or a rule is wrong. The proxy's remarks go to the logger ``kfuzz``.
     """
     addresses = [Address.parse(one.strip()) for broker in brokers for one in broker.split(",")]
     if not addresses:
         raise UsageError('a proxy needs a broker; give its "host:port"')
-    settings = Settings(strict=strict, batches=batches, seed=seed)
-    return LocalProxy(addresses, settings, [Rule(one) for one in rules])
+    made = tuple(Rule(one, f"rules[{at}]") for at, one in enumerate(rules))
+    return LocalProxy(addresses, Settings(strict=strict, batches=batches, rules=made, seed=seed))
 
 
 # --- the cluster

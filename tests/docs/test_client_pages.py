@@ -1,4 +1,4 @@
-"""docs/client-tests.md works word for word: each section's program is saved and run against brokers of `kfuzz serve`."""
+"""docs/client-tests.md works word for word: the program of each section is run against brokers of `kfuzz serve`."""
 
 from __future__ import annotations
 

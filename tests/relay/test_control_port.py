@@ -95,7 +95,7 @@ WRONG = {
     b'{"list": false}': "the line.list is false; give true",
     b'{"remove": "1"}': 'the line.remove is "1"; give a whole number from 1 to 2147483647',
     b'{"remove": true}': "the line.remove is true; give a whole number from 1 to 2147483647",
-    b'{"remove": 7}': "there is no rule 7; the rules are 1",
+    b'{"remove": 7}': "there is no rule 7; it was removed, or never added",
 }
 
 
@@ -106,7 +106,7 @@ def test_a_wrong_line_gets_a_sentence_and_the_connection_stays() -> None:
             for line, sentence in WRONG.items():
                 assert await client.ask(line) == {"error": sentence}
             said = await client.ask({"add": {"api": "EndTxx", "error": "INVALID_TXN_STATE"}})
-            assert said == {"error": "the line.add.api is no API; did you mean EndTxn?"}
+            assert said == {"error": 'the line.add: api is "EndTxx", which is no API; did you mean EndTxn?'}
             assert len((await client.ask({"list": True}))["list"]) == 1
 
     run(scenario)
@@ -147,7 +147,9 @@ def test_there_are_only_so_many_connections_at_a_time(monkeypatch: pytest.Monkey
 def test_a_page_in_a_browser_cannot_send_requests() -> None:
     async def scenario(port: Control, proxy: Proxy) -> None:
         async with Client(port.port) as client:
-            said = await client.ask(b'POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{"add": {"api": "EndTxn", "drop": true}}')
+            said = await client.ask(
+                b'POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{"add": {"api": "EndTxn", "drop": true}}'
+            )
             assert said == {"error": "this is no web server; send lines of JSON"}
             # The system reports the lines that were not read as an error.
             with contextlib.suppress(ConnectionResetError):
@@ -201,7 +203,9 @@ def test_the_end_is_answered_before_it_comes() -> None:
 
 def test_a_port_that_is_taken_is_a_sentence() -> None:
     async def scenario(port: Control, proxy: Proxy) -> None:
-        with pytest.raises(UsageError, match=rf"^the control port {port.port} cannot be opened: another program uses it; "):
+        with pytest.raises(
+            UsageError, match=rf"^the control port {port.port} cannot be opened: another program uses it; "
+        ):
             await Control(proxy, port.port, lambda: None).__aenter__()
 
     run(scenario)
