@@ -9,11 +9,12 @@ import signal
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Word, json_line, say
+from kfuzz.cli.console import Place, Word, json_line, say
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
+from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 
 __all__ = ["command"]
@@ -43,6 +44,27 @@ def _listen(text: str) -> tuple[str, int]:
     metavar="PORT",
     help="Take lines of JSON on this port of this machine; 0 is any free one.",
 )
+@click.option(
+    "--rule",
+    "rules",
+    type=Place("rule", parse_rule),
+    multiple=True,
+    help='Do something to frames, such as "EndTxn error=INVALID_TXN_STATE times=1"; may be repeated.',
+)
+@click.option(
+    "--rules",
+    "files",
+    type=Place("file", load_rules),
+    multiple=True,
+    metavar="FILE",
+    help="Take rules from a file of TOML, or of JSON; may be repeated. They come before those of --rule.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, SEED_MAX),
+    metavar="N",
+    help=f"Seed of the rules' random decisions.  [default: that of the last file, or {SEED}]",
+)
 @options.yes
 @options.as_json
 def command(
@@ -51,6 +73,9 @@ def command(
     batches: bool,
     strict: bool,
     control: int | None,
+    rules: tuple[Rule, ...],
+    files: tuple[tuple[int | None, list[Rule]], ...],
+    seed: int | None,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -68,9 +93,19 @@ def command(
       kfuzz proxy 19092 127.0.0.1:9092
       kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
       kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
+      kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
     """
     host, port = listen
-    settings = Settings(host=host, port=port, batches=batches, strict=strict, open_to_others=yes)
+    seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
+    settings = Settings(
+        host=host,
+        port=port,
+        batches=batches,
+        strict=strict,
+        open_to_others=yes,
+        rules=(*(rule for _, given in files for rule in given), *rules),
+        seed=seeds[-1],
+    )
     asyncio.run(_run(brokers, settings, control, as_json))
 
 

@@ -1,4 +1,4 @@
-"""One connection of a client, and the connection to a broker behind it."""
+"""One connection of a client, and the connection to a broker that belongs to it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.pipe import FRAME_BYTES_MAX, Pipe, Step
+from kfuzz.relay.pipe import FRAME_BYTES_MAX, HALT, Pipe, Step, framed
 
 if TYPE_CHECKING:
     from kfuzz.client.address import Address
@@ -24,6 +25,8 @@ __all__ = ["Connection"]
 
 # After one end has closed its side, how long the other may take.
 ENDING_S_MAX: Final = 10.0
+# A frame that is kept for the next one of its direction is sent after this time in any case.
+KEPT_S_MAX: Final = 1.0
 
 
 class Connection:
@@ -40,6 +43,10 @@ class Connection:
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
         self.is_closed = False
+        # Nothing is passed on any more, although nothing is closed.
+        self.is_half_open = False
+        # Frames that are sent after the next one of their direction, as steps, and when they are sent in any case.
+        self._kept: dict[Direction, tuple[Exchange, Sequence[Step], asyncio.TimerHandle]] = {}
         self._ending: asyncio.TimerHandle | None = None
         self.task = asyncio.get_running_loop().create_task(self._open())
 
@@ -67,6 +74,11 @@ class Connection:
         """The sender of a direction has closed its end, and everything is sent: so the receiver's end is closed too."""
         if self.is_closed:
             return
+        if self.is_half_open:
+            # The client gets no sign of a broker that closes the connection. A client that is gone needs none.
+            if direction == "request":
+                self.close()
+            return
         if all(pipe.is_finished for pipe in self.pipes.values()):
             self.close()
             return
@@ -86,6 +98,8 @@ class Connection:
         self.is_closed = True
         if self._ending is not None:
             self._ending.cancel()
+        for *_, timer in self._kept.values():
+            timer.cancel()
         for pipe in self.pipes.values():
             pipe.close()
         self.client.close()
@@ -93,14 +107,69 @@ class Connection:
             self.server.close()
         self.proxy.gone(self)
 
-    def halt(self) -> None:
-        """Pass nothing on any more in either direction, but keep both ends open."""
-        for pipe in self.pipes.values():
-            pipe.halt()
+    # -- what rules do besides changing a frame
 
-    def send(self, direction: Direction, steps: Sequence[Step]) -> None:
+    def half_open(self, direction: Direction) -> Sequence[Step]:
+        """Pass nothing on any more in the other direction, and in this one after these steps. Nothing is closed."""
+        self.is_half_open = True
+        for one, pipe in self.pipes.items():
+            if one != direction:
+                pipe.put([HALT])
+        return [HALT]
+
+    def forget(self, frame: Frame) -> None:
+        """A frame is not sent. If it is a request, nobody answers it."""
+        if frame.direction == "request":
+            self.pairing.forget(frame.exchange)
+
+    def answer(self, exchange: Exchange, steps: Sequence[Step]) -> None:
+        """Answer a request in the broker's place, after the responses to the requests before it."""
+        if exchange.has_answer:
+            self._send("response", self.pairing.reply(exchange, steps))
+
+    def replied(self, skipped: Sequence[Exchange]) -> None:
+        """A broker has left out requests, some of which the proxy answers itself: send those answers now."""
+        for one in skipped:
+            self._send("response", one.reply or ())
+
+    def sends_again(self, frame: Frame) -> None:
+        """A frame is sent twice. The client gets only one response to a request."""
+        one = frame.exchange
+        if frame.direction == "request":
+            self.pairing.wait(replace(one, is_copy=True, reply=None))
+
+    def keeps(self, direction: Direction) -> bool:
+        """Whether a frame of this direction waits for the next one."""
+        return direction in self._kept
+
+    def keep(self, frame: Frame, steps: Sequence[Step]) -> None:
+        """Send the steps of a frame after the next frame of its direction, or after a second."""
+        self.forget(frame)
+        timer = asyncio.get_running_loop().call_later(KEPT_S_MAX, self.release, frame.direction)
+        self._kept[frame.direction] = frame.exchange, steps, timer
+
+    def release(self, direction: Direction) -> None:
+        """Send the frame that is kept, if one is."""
+        self._send(direction, self.kept(direction))
+
+    def kept(self, direction: Direction) -> Sequence[Step]:
+        """The steps of the frame that is kept; they are sent now."""
+        if direction not in self._kept:
+            return ()
+        exchange, steps, timer = self._kept.pop(direction)
+        timer.cancel()
+        if direction == "request":
+            self.pairing.wait(exchange)
+        return steps
+
+    def _send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
-        self.pipes[direction].put(steps)
+        if steps and not self.is_closed:
+            self.pipes[direction].insert(steps)
+
+    def holds(self, direction: Direction) -> bool:
+        """Whether the next frame must be held, because another follows it that does not come from its sender."""
+        return direction in self._kept or (direction == "response" and self.pairing.has_replies)
 
 
 class _Side:
@@ -125,6 +194,7 @@ class _Side:
         """The sender has ended."""
         if why:
             self.note(None, "connection-cut", why)
+        self.connection.release(self.direction)
 
     def drained(self) -> None:
         """Everything is sent."""
@@ -134,6 +204,28 @@ class _Side:
         """Note something about a frame; None if it belongs to no request."""
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
+
+    def _holds(self, exchange: Exchange | None) -> bool:
+        """Whether a frame is held until it is whole."""
+        if self.connection.holds(self.direction):
+            return True
+        return exchange is not None and (exchange.is_copy or self.proxy.holds(self.direction, exchange))
+
+    def _treated(self, frame: Frame | None, data: memoryview) -> Sequence[Step] | None:
+        """What is sent in place of a held frame, and after it; None: the frame as it is."""
+        connection = self.connection
+        if connection.is_half_open:
+            return []
+        keeps = connection.keeps(self.direction)
+        steps: Sequence[Step] | None = None
+        if frame is not None:
+            is_copy = frame.direction == "response" and frame.exchange.is_copy
+            steps = [] if is_copy else self.proxy.treat(connection, frame)
+        kept = connection.kept(self.direction) if keeps else ()
+        replies = connection.pairing.replies() if self.direction == "response" else []
+        if not kept and not replies:
+            return steps
+        return [*([framed(data)] if steps is None else steps), *kept, *replies]
 
     def large(self, exchange: Exchange | None, size: int) -> None:
         """Note a frame that is too large to be read."""
@@ -161,7 +253,7 @@ class Requests(_Side):
                 f"offers the versions {offered[exchange.key]}" if exchange.key in offered else "does not offer the API"
             )
             self.note(exchange, "version-not-offered", f"the broker {what}")
-        return self.proxy.holds(self.direction, exchange)
+        return self._holds(exchange)
 
     def passed(self, data: memoryview) -> None:
         """A request was passed on."""
@@ -169,7 +261,7 @@ class Requests(_Side):
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A request may be changed."""
-        return self.proxy.treat(self.connection, self._seen(data))
+        return self._treated(self._seen(data), data)
 
     def _seen(self, data: memoryview) -> Frame:
         exchange = self._begun.popleft()
@@ -191,14 +283,16 @@ class Responses(_Side):
         """A response begins."""
         exchange, skipped = self.connection.pairing.answered(head)
         for one in skipped:
-            self.note(one, "no-response", "the broker answered a later request of the connection first")
+            if not one.is_copy and one.reply is None:
+                self.note(one, "no-response", "the broker answered a later request of the connection first")
+        self.connection.replied(skipped)
         self.large(exchange, size)
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)
             self.note(None, "correlation-unknown", f"no request waits for a response with the correlation id {number}")
         if size <= FRAME_BYTES_MAX:
             self._begun.append(exchange)
-        return exchange is not None and self.proxy.holds(self.direction, exchange)
+        return self._holds(exchange)
 
     def passed(self, data: memoryview) -> None:
         """A response was passed on."""
@@ -206,9 +300,7 @@ class Responses(_Side):
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A response may be changed."""
-        frame = self._seen(data)
-        assert frame is not None
-        return self.proxy.treat(self.connection, frame)
+        return self._treated(self._seen(data), data)
 
     def _seen(self, data: memoryview) -> Frame | None:
         now_ns = time.monotonic_ns()

@@ -221,6 +221,14 @@ class LocalProxy(_Local[Proxy]):
         self._brokers = brokers
         self._seen: deque[Seen] = deque(maxlen=FRAMES_MAX)
 
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            for live in self._inner.rules:
+                if not live.matched:
+                    log.warning("%s", live)
+
     @property
     def bootstrap(self) -> str:
         """Where clients connect to, as ``host:port``; with several brokers, all of these with commas between."""

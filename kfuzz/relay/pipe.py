@@ -38,7 +38,7 @@ Socket = socket.socket
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What follows is sent so much later."""
+    """What follows is sent so much later, counted from when this step is put."""
 
     ms: float
 
@@ -101,8 +101,11 @@ class Pipe:
         self._end = 0
         # Bytes of the current frame that are too many to read, or -1 if no frames are read any more.
         self._unread = 0
+        # Buffers to send, the time to wait for (seconds of the loop's clock), and marks.
         self._out: deque[Any] = deque()
         self._out_bytes = 0
+        # Steps that follow the frame that is being passed on.
+        self._later: list[Step] = []
         # Whether something in ``_out`` lies in ``_view``.
         self._shares = False
         self._timer: asyncio.TimerHandle | None = None
@@ -131,7 +134,14 @@ class Pipe:
         """Pass nothing on any more. Both sockets stay open, and what comes is thrown away."""
         self._halted = True
         self._out.clear()
+        self._later.clear()
         self._out_bytes = 0
+        self._shares = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._set_writing(False)
+        self._balance()
 
     @property
     def is_finished(self) -> bool:
@@ -212,6 +222,7 @@ class Pipe:
                 self._unread -= part
                 if self._unread:
                     break
+                self._put_later(seen)
             if self._size < 0 and not self._begin():
                 break
             if self._unread < 0:
@@ -235,6 +246,7 @@ class Pipe:
             else:
                 seen.append(data)
                 self._start = whole
+                self._put_later(seen)
         if self._unread < 0:
             self._start = self._end
         is_held = self._size >= 0 and self._holds
@@ -275,6 +287,13 @@ class Pipe:
             self.taker.passed(frame)
         seen.clear()
 
+    def _put_later(self, seen: list[memoryview]) -> None:
+        """A frame ends that was passed on as it came: send what follows it."""
+        if self._later:
+            self._flush(self._start, seen)
+            steps, self._later = self._later, []
+            self.put(steps)
+
     def _source_ended(self, why: str) -> None:
         self._set_reading(False)
         left = self._end - self._start
@@ -293,6 +312,9 @@ class Pipe:
         if not self._halted:
             if isinstance(step, bytes):
                 self._send(memoryview(step))
+            elif isinstance(step, Wait):
+                self._out.append(self._loop.time() + step.ms / 1000)
+                self._write()
             else:
                 self._out.append(step)
                 self._write()
@@ -301,6 +323,14 @@ class Pipe:
         """Send these as well, after everything that waits."""
         for step in steps:
             self._put(step)
+
+    def insert(self, steps: Sequence[Step]) -> None:
+        """Send these between two frames: after all that came before, but not within a frame that is passed on."""
+        if self._unread or self._passed > self._start:
+            self._later.extend(steps)
+        else:
+            self._flush(self._start, [])
+            self.put(steps)
 
     def _send(self, data: memoryview, *, shares: bool = False) -> None:
         if not self._out:
@@ -335,9 +365,9 @@ class Pipe:
     def _write(self) -> None:
         while self._out and self._timer is None:
             first = self._out[0]
-            if isinstance(first, Wait):
+            if isinstance(first, float):
                 self._set_writing(False)
-                self._timer = self._loop.call_later(first.ms / 1000, self._waited)
+                self._timer = self._loop.call_at(first, self._waited)
                 break
             if first is CLOSE:
                 self.lost("")

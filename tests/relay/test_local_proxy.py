@@ -83,6 +83,14 @@ def test_rules_are_added_counted_removed_and_cleared_while_it_runs() -> None:
         assert find_coordinator(between.bootstrap)["errorCode"] == 0
 
 
+def test_a_rule_that_never_matches_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        between.error("FindCoordinator", 15)
+        between.error("EndTxn", "INVALID_TXN_STATE")
+        find_coordinator(between.bootstrap)
+    assert caplog.messages == ["rule 2: EndTxn error=INVALID_TXN_STATE: no frame matched"]
+
+
 def test_rules_can_be_there_from_the_start() -> None:
     rules = [{"api": "FindCoordinator", "error": "NOT_COORDINATOR"}]
     with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap, rules=rules) as between:
