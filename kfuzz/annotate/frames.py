@@ -29,7 +29,7 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary"]
+__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary", "table"]
 
 LENGTH_BYTES: Final = 4
 # The API key and the version, in front of every request's header.
@@ -39,6 +39,8 @@ CORRELATION_BYTES: Final = 4
 WAITING_MAX: Final = 50_000
 # A list is about as wide as this, unless a terminal has fewer columns.
 WIDTH: Final = 140
+# What the number of a connection takes.
+CONNECTION_WIDTH: Final = 6
 
 
 @dataclass(slots=True)
@@ -336,6 +338,18 @@ def line_of(frame: Frame, width: int | None = None) -> list[str]:
             if one.error:
                 lines.append(f"{'':10}fatal: {what} at byte {one.at}: {one.error}")
     return lines
+
+
+def table(found: Iterable[tuple[int, Frame]], width: int | None = None, *, numbered: bool = False) -> Iterator[str]:
+    """The heading and the lines of frames; if they are ``numbered``, each with the number of its connection."""
+    before = CONNECTION_WIDTH if numbered else 0
+    left = None if width is None else max(width - before, 1)
+    yield f"{'conn.'[:before]:>{before}}{heading(left)}"
+    for connection, frame in found:
+        shown: object = connection if numbered else ""
+        for line in line_of(frame, left):
+            yield f"{shown:>{before}}{line}"
+            shown = ""
 
 
 @dataclass(slots=True)

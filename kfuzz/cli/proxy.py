@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Word, json_line, say
-from kfuzz.client.address import Address, Security
+from kfuzz.cli.console import PATH, Word, json_line, say
+from kfuzz.client.address import Address
 from kfuzz.relay import Proxy, Settings
 from kfuzz.serve.server import shown_address, stopped_by
 
@@ -20,10 +21,23 @@ __all__ = ["command"]
 @click.argument("listen", type=Word("host:port", str))
 @click.argument("brokers", type=Word("host:port", Address.parse), nargs=-1, required=True)
 @click.option("--batches", is_flag=True, help="Check the record batches too.")
-@click.option("--strict", is_flag=True, help="Close a connection instead of passing on a frame that is not as it should be.")
+@click.option(
+    "--strict", is_flag=True, help="Close a connection instead of passing on a frame that is not as it should be."
+)
+@click.option("--record", type=PATH, metavar="DIR", help="Record what clients send and get into this folder.")
+@click.option("--record-max", type=options.SIZE, default="1GiB", show_default=True, help="Stop recording at this size.")
 @options.yes
 @options.as_json
-def command(listen: str, brokers: tuple[Address, ...], batches: bool, strict: bool, yes: bool, as_json: bool) -> None:
+def command(
+    listen: str,
+    brokers: tuple[Address, ...],
+    batches: bool,
+    strict: bool,
+    record: Path | None,
+    record_max: int,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Stand between any client and brokers.
 
     Exit code 0: ended by Ctrl-C; 2: wrong use.
@@ -31,9 +45,18 @@ def command(listen: str, brokers: tuple[Address, ...], batches: bool, strict: bo
     \b
     Examples:
       kfuzz proxy 127.0.0.1:19092 127.0.0.1:9092
+      kfuzz proxy 127.0.0.1:19092 127.0.0.1:9092 --record out/conversation
     """
     host, _, port = listen.rpartition(":")
-    settings = Settings(host=host, port=int(port), batches=batches, strict=strict, open_to_others=yes)
+    settings = Settings(
+        host=host,
+        port=int(port),
+        batches=batches,
+        strict=strict,
+        open_to_others=yes,
+        record=record,
+        record_bytes_max=record_max,
+    )
     asyncio.run(_run(brokers, settings, as_json))
 
 

@@ -9,12 +9,13 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import DecodeError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.pipe import FRAME_BYTES_MAX, Pipe, Step, framed
+from kfuzz.relay.pipe import FRAME_BYTES_MAX, SIZE, Pipe, Step
 
 if TYPE_CHECKING:
     from kfuzz.client.address import Address
@@ -57,6 +58,8 @@ class Connection:
         self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost)
         for pipe in self.pipes.values():
             pipe.start()
+        if (recorder := self.proxy.recorder) is not None:
+            recorder.opened(self.number, self.broker)
 
     def _lost(self, why: str) -> None:
         self.close()
@@ -98,7 +101,21 @@ class Connection:
 
     def send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
+        if direction == "response":
+            self.record_response(None, steps)
         self.pipes[direction].put(steps)
+
+    def record_response(self, exchange: Exchange | None, given: memoryview | Sequence[Step]) -> None:
+        """Record what the client gets: a frame as it came, or the steps in its place."""
+        if (recorder := self.proxy.recorder) is None or self.pipes["response"].is_halted:
+            return
+        record = partial(recorder.frame, self.number, self.broker, "response", exchange)
+        if isinstance(given, memoryview):
+            record([SIZE.pack(len(given)), given])
+            return
+        sent = [one for one in given if isinstance(one, bytes)]
+        for one in sent or [b""]:
+            record([one], changed=True)
 
 
 class _Side:
@@ -115,6 +132,7 @@ class _Side:
 
     def unread(self, why: str) -> None:
         """No frames are read any more."""
+        self._left_out(0)
         self.note(None, "frame-size", f"{why} begins; from here on, bytes are passed on unread")
         if self.proxy.settings.strict:
             self.connection.close()
@@ -136,7 +154,12 @@ class _Side:
     def large(self, exchange: Exchange | None, size: int) -> None:
         """Note a frame that is too large to be read."""
         if size > FRAME_BYTES_MAX:
+            self._left_out(size)
             self.note(exchange, "frame-too-large", f"it has {size} bytes and is passed on unread")
+
+    def _left_out(self, size: int) -> None:
+        if (recorder := self.proxy.recorder) is not None:
+            recorder.left_out(self.connection.number, self.direction, size)
 
 
 class Requests(_Side):
@@ -174,6 +197,9 @@ class Requests(_Side):
         frame = Frame(exchange, self.direction, data)
         frame.check()
         self.proxy.saw(self.connection, frame)
+        if (recorder := self.proxy.recorder) is not None:
+            one = self.connection
+            recorder.frame(one.number, one.broker, "request", exchange, [SIZE.pack(len(data)), data])
         return frame
 
 
@@ -198,13 +224,16 @@ class Responses(_Side):
 
     def passed(self, data: memoryview) -> None:
         """A response was passed on."""
-        self._seen(data)
+        frame = self._seen(data)
+        self.connection.record_response(None if frame is None else frame.exchange, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A response may be changed."""
         frame = self._seen(data)
         assert frame is not None
-        return self.proxy.treat(self.connection, frame)
+        steps = self.proxy.treat(self.connection, frame)
+        self.connection.record_response(frame.exchange, data if steps is None else steps)
+        return steps
 
     def _seen(self, data: memoryview) -> Frame | None:
         now_ns = time.monotonic_ns()

@@ -134,6 +134,11 @@ class Pipe:
         self._out_bytes = 0
 
     @property
+    def is_halted(self) -> bool:
+        """Whether nothing is passed on any more."""
+        return self._halted
+
+    @property
     def is_finished(self) -> bool:
         """Whether the source has ended and everything is sent."""
         return self._finished and not self._out
