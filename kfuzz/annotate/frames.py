@@ -20,9 +20,9 @@ from kfuzz.annotate.parts import Part, is_inside, moved
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import RELEASES
-from kfuzz.messages import read
+from kfuzz.messages import check, read
 from kfuzz.messages.catalogues import catalogue, newest
-from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.headers import request_header_version, response_header_version, written_version
 from kfuzz.messages.model import Definition
 from kfuzz.text import printable
 
@@ -203,8 +203,10 @@ def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Prof
         frame.error = "its request could not be read"
         return
     frame.name = f"{request.name.removesuffix('Request')}Response"
-    frame.version = request.version
-    frame.header_version = response_header_version(_response(frame.name), frame.version)
+    definition = _response(frame.name)
+    data = view[frame.at + LENGTH_BYTES : frame.at + frame.size]
+    frame.version = written_version(definition, request.version, data)
+    frame.header_version = response_header_version(definition, frame.version)
     if _read_header(view, frame, "ResponseHeader", profile):
         _read_body(view, frame, profile)
 
@@ -212,9 +214,11 @@ def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Prof
 def _read_header(view: memoryview, frame: Frame, name: str, profile: Profile) -> bool:
     """Read the header; False if it is refused."""
     data = bytes(view[frame.at + LENGTH_BYTES : frame.at + frame.size])
-    reading = read(newest(name, frame.header_version), frame.header_version, data, profile=profile)
-    # The message itself follows the header.
-    found = [one for one in reading.findings if one.code != "bytes-after-message"]
+    definition = newest(name, frame.header_version)
+    # The message follows the header, which strict readers refuse.
+    reading = read(definition, frame.header_version, data)
+    found = check(definition, frame.header_version, data, profile=profile).findings
+    found = [one for one in found if one.code != "bytes-after-message"]
     frame.findings += [replace(one, at=one.at + frame.at + LENGTH_BYTES) for one in found]
     if reading.message is None:
         return False
