@@ -24,7 +24,9 @@ __all__ = ["command"]
 @click.command()
 @click.argument("directory", metavar="DIR", type=PATH)
 @click.option("--to", type=Word("host:port", Address.parse), help="Play the clients to the broker at this address.")
-@click.option("--listen", metavar="HOST:PORT", help="Play the brokers to clients that connect here; port 0 is any free one.")
+@click.option(
+    "--listen", type=options.LISTEN, help="Play the brokers to clients that connect here; port 0 is any free one."
+)
 @options.timeout(default="30s")
 @options.connection
 @options.yes
@@ -32,7 +34,7 @@ __all__ = ["command"]
 def command(
     directory: Path,
     to: Address | None,
-    listen: str | None,
+    listen: tuple[str, int] | None,
     timeout_ms: int,
     security: Security,
     yes: bool,
@@ -55,15 +57,18 @@ def command(
       kfuzz play out/conversation --to 127.0.0.1:9092
       kfuzz play out/conversation --listen 127.0.0.1:19092
     """
-    if (to is None) == (listen is None):
-        raise UsageError("give either --to HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers")
+    wrong = UsageError("give either --to HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers")
+    if to is not None and listen is not None:
+        raise wrong
     recording = Recording(directory)
     if recording.flaw:
         say(recording.flaw, err=True)
     if to is not None:
         outcome = asyncio.run(play_clients(recording, Settings(to, security, timeout_ms, yes)))
+    elif listen is not None:
+        outcome = asyncio.run(_listened(recording, *listen, yes, as_json))
     else:
-        outcome = asyncio.run(_listened(recording, Address.listening(listen or ""), yes, as_json))
+        raise wrong
     if as_json:
         echo_json(outcome.to_json())
     else:
@@ -71,9 +76,9 @@ def command(
     return 0 if outcome.is_same else 1
 
 
-async def _listened(recording: Recording, address: Address, yes: bool, as_json: bool) -> Outcome:
+async def _listened(recording: Recording, host: str, port: int, yes: bool, as_json: bool) -> Outcome:
     broker = RecordedBroker(recording)
-    settings = ServeSettings(address.host, address.port, open_to_others=yes, brokers=len(broker.places))
+    settings = ServeSettings(host, port, open_to_others=yes, brokers=len(broker.places))
     async with Server(Topics(), settings, tell=lambda sentence: say(sentence, err=True), broker=broker) as server:
         places = [shown_address(server.host, port) for port in broker.cluster.ports.values()]
         with stopped_by((signal.SIGINT, signal.SIGTERM), broker.done.set):

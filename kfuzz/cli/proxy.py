@@ -18,7 +18,7 @@ __all__ = ["command"]
 
 
 @click.command()
-@click.argument("listen", type=Word("host:port", str))
+@click.argument("listen", type=options.LISTEN)
 @click.argument("brokers", type=Word("host:port", Address.parse), nargs=-1, required=True)
 @click.option("--batches", is_flag=True, help="Check the record batches too.")
 @click.option(
@@ -29,7 +29,7 @@ __all__ = ["command"]
 @options.yes
 @options.as_json
 def command(
-    listen: str,
+    listen: tuple[str, int],
     brokers: tuple[Address, ...],
     batches: bool,
     strict: bool,
@@ -38,19 +38,25 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Stand between any client and brokers.
+    """Stand between any client and any broker or cluster, and read every frame.
 
-    Exit code 0: ended by Ctrl-C; 2: wrong use.
+    LISTEN is where clients find the first BROKER: HOST:PORT or a port, 0 for any free one. Each BROKER gets a place of
+    its own, and so does each broker that a response names: the proxy replaces their addresses, so that all traffic goes
+    through it. The first lines say where it listens. After Ctrl-C it prints what it has seen: for each API the counts,
+    sizes, latencies and errors, then what a strict reader says of the frames.
+
+    Exit code 0: ended by Ctrl-C; 2: wrong use, or a port that cannot be opened.
 
     \b
     Examples:
-      kfuzz proxy 127.0.0.1:19092 127.0.0.1:9092
-      kfuzz proxy 127.0.0.1:19092 127.0.0.1:9092 --record out/conversation
+      kfuzz proxy 19092 127.0.0.1:9092
+      kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
+      kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
     """
-    host, _, port = listen.rpartition(":")
+    host, port = listen
     settings = Settings(
         host=host,
-        port=int(port),
+        port=port,
         batches=batches,
         strict=strict,
         open_to_others=yes,

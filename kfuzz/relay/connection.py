@@ -10,9 +10,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kfuzz.errors import DecodeError
+from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
 from kfuzz.relay.pipe import FRAME_BYTES_MAX, SIZE, Pipe, Step
@@ -48,7 +48,9 @@ class Connection:
         try:
             self.client, self.server = await self.proxy.ends(self.client, self.broker)
         except OSError as error:
-            self.proxy.tell(f"connection {self.number}: {self.broker} cannot be reached: {error.strerror or error}")
+            self.proxy.watch.note_broker(
+                self.broker, "broker-unreachable", f"it cannot be reached: {error.strerror or error}"
+            )
             self.close()
             return
         except BaseException:
@@ -178,7 +180,9 @@ class Requests(_Side):
         if exchange.api is None:
             self.note(exchange, "api-unknown", "no release that kfuzz knows has this API at this version")
         elif offered and exchange.name != API_VERSIONS and exchange.version not in offered.get(exchange.key, ()):
-            what = f"offers the versions {offered[exchange.key]}" if exchange.key in offered else "does not offer the API"
+            what = (
+                f"offers the versions {offered[exchange.key]}" if exchange.key in offered else "does not offer the API"
+            )
             self.note(exchange, "version-not-offered", f"the broker {what}")
         return self.proxy.holds(self.direction, exchange)
 
@@ -249,11 +253,12 @@ class Responses(_Side):
 
     def _learn(self, frame: Frame) -> None:
         """Take the versions that the broker offers."""
-        with contextlib.suppress(DecodeError):
+        if not frame.is_read:
+            return
+        with contextlib.suppress(MessageError):
             values = frame.values()
             if not values["errorCode"]:
                 offered = values["apiKeys"]
                 self.connection.offered = {
                     one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered
                 }
-

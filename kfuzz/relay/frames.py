@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kfuzz.errors import DecodeError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
 from kfuzz.kafka import RELEASES
@@ -86,8 +86,9 @@ class Form:
         if at < 0:
             return -1, found, None
         _, notes, picked = self.body.pick(memoryview(data)[at:])
-        for code, offset, *rest in notes:
-            found.append(from_message_note(self.definition.name, (code, offset + at, *rest), "strict"))
+        for code, offset, seen, allowed, steps in notes:
+            note = (code, offset + at, seen, allowed, steps)
+            found.append(from_message_note(self.definition.name, note, "strict"))
         return at, found, picked
 
     def decode(self, body: Buffer) -> dict[str, Any]:
@@ -137,9 +138,7 @@ def versions_of(key: int) -> Versions | None:
     if name is None:
         return None
     known = [
-        catalogue(release).messages[name].valid_versions
-        for release in RELEASES
-        if name in catalogue(release).messages
+        catalogue(release).messages[name].valid_versions for release in RELEASES if name in catalogue(release).messages
     ]
     return Versions(min(one.lowest for one in known), max(one.highest for one in known))
 
@@ -209,8 +208,9 @@ class Exchange:
 class Frame:
     """A frame on its way, without its size in front.
 
-    :meth:`check` fills what is below ``data``: where the body begins (-1: it cannot be read), what a strict reader says,
-    where the body's record batches are (offsets from the start of ``data``), its errors, and whether it names hosts.
+    :meth:`check` fills what is below ``data``: where the body begins (-1: it cannot be read), what a strict reader
+    says, where the body's record batches are (offsets from the start of ``data``), how often it has each of Kafka's
+    errors, and whether it names hosts.
     """
 
     exchange: Exchange
@@ -252,15 +252,15 @@ class Frame:
         return self.body_at >= 0
 
     def values(self) -> dict[str, Any]:
-        """The values of its body. ``DecodeError`` if it cannot be read."""
-        if (form := self.form) is None or self.body_at < 0:
-            raise DecodeError(f"{self.name} {self.exchange.version} cannot be read")
+        """The values of the body of a frame that is read. ``MessageError`` if it has too many elements."""
+        form = self.form
+        assert form is not None
         return form.decode(memoryview(self.data)[self.body_at :])
 
     def with_values(self, values: Mapping[str, Any]) -> Frame:
-        """The same header with another body. ``EncodeError`` if a value does not fit."""
+        """A frame that is read with another body. ``EncodeError`` if a value does not fit."""
         form = self.form
-        assert form is not None and self.body_at >= 0
+        assert form is not None
         data = form.encode(memoryview(self.data)[: self.body_at], values)
         return Frame(self.exchange, self.direction, data, self.body_at)
 
@@ -284,9 +284,7 @@ class Pairing:
         # Keys come from strangers: all that no release has share one count.
         counted = key if key in _requests_by_key() else -1
         self._counts[counted] = nth = self._counts.get(counted, 0) + 1
-        return Exchange(
-            self.connection, self._number, nth, key, version, correlation_id, api=api_of(key, version)
-        )
+        return Exchange(self.connection, self._number, nth, key, version, correlation_id, api=api_of(key, version))
 
     def asked(self, exchange: Exchange, data: Buffer) -> None:
         """A request is whole: read from it what is not in its first bytes, and wait for its response."""

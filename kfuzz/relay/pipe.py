@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["FRAME_BYTES_MAX", "CLOSE", "HALT", "Pipe", "Step", "Taker", "Wait", "framed"]
+__all__ = ["CLOSE", "FRAME_BYTES_MAX", "HALT", "Pipe", "Step", "Taker", "Wait", "framed"]
 
 SIZE: Final = struct.Struct(">i")
 # A larger frame is passed on unread. Kafka's brokers take requests up to 100 MiB.
@@ -172,7 +172,7 @@ class Pipe:
             self._end += count
             self._take()
             # What did not fit into the room waits in the socket.
-            if not self._is_reading or count < len(room) and not self._has_pending():
+            if not self._is_reading or (count < len(room) and not self._has_pending()):
                 return
 
     def _has_pending(self) -> bool:
@@ -189,7 +189,7 @@ class Pipe:
             self._view[: len(kept)] = bytes(kept)
             self._passed -= self._start
             self._start, self._end = 0, len(kept)
-        if self._end == len(self._view) or left > len(self._view) - self._end and len(self._view) < RECEIVE_BYTES:
+        if self._end == len(self._view) or (left > len(self._view) - self._end and len(self._view) < RECEIVE_BYTES):
             self._grow(min(max(2 * len(self._view), min(self._end + left, RECEIVE_BYTES)), FRAME_BYTES_MAX + SIZE.size))
         end = len(self._view)
         if left > BUFFER_BYTES:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import ipaddress
 import os
 import resource
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any, Final
 
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.link import are_of_this_machine, connected
-from kfuzz.errors import DecodeError, EncodeError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
@@ -35,6 +33,7 @@ HANDLES_KEPT: Final = 64
 # A cluster with more brokers than this is not led through one proxy.
 BROKERS_MAX: Final = 1000
 CONNECT_S_MAX: Final = 10.0
+PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
 BACKLOG: Final = 1024
@@ -73,9 +72,7 @@ class Proxy:
     ``tell`` gets sentences for a person. Entering the block raises ``UsageError`` if an address cannot be used.
     """
 
-    def __init__(
-        self, brokers: Sequence[Address], settings: Settings, *, tell: Tell = lambda sentence: None
-    ) -> None:
+    def __init__(self, brokers: Sequence[Address], settings: Settings, *, tell: Tell = lambda sentence: None) -> None:
         self.brokers = tuple(brokers)
         self.settings = settings
         self.tell = tell
@@ -89,7 +86,6 @@ class Proxy:
         self._host = settings.host
         self._family = socket.AF_INET
         self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
-        self._refused_places: set[Address] = set()
 
     # -- where it listens
 
@@ -159,19 +155,15 @@ class Proxy:
         if (known := self.places.get(broker)) is not None:
             return known
         if len(self.places) >= BROKERS_MAX or broker.flaw:
-            self._tell_once(broker, f"{broker} gets no place: {broker.flaw or f'there are {BROKERS_MAX} brokers'}")
+            why = broker.flaw or f"there are {BROKERS_MAX} brokers already"
+            self.watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
             # Nobody listens there.
             return self._host, 1
         next_port = self.settings.port and self.settings.port + len(self.places)
         try:
-            return self._listen(broker, next_port if next_port <= 65535 else 0)
+            return self._listen(broker, next_port if next_port <= PORT_MAX else 0)
         except OSError:
             return self._listen(broker, 0)
-
-    def _tell_once(self, broker: Address, sentence: str) -> None:
-        if broker not in self._refused_places and len(self._refused_places) < BROKERS_MAX:
-            self._refused_places.add(broker)
-            self.tell(sentence)
 
     # -- connections
 

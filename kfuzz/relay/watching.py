@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -74,11 +74,11 @@ class Sums:
 
 @dataclass(slots=True)
 class Remark:
-    """Something that is not as it should be. ``first`` is a sentence about its first occurrence."""
+    """Something about an API or a broker that is not as it should be. ``first`` is a sentence about the first time."""
 
     code: str
-    direction: Direction
-    api: str
+    direction: Direction | None
+    about: str
     first: str
     count: int = 0
 
@@ -87,7 +87,7 @@ class Remark:
         return {
             "code": self.code,
             "direction": self.direction,
-            "api": self.api,
+            "about": self.about,
             "count": self.count,
             "first": self.first,
         }
@@ -96,9 +96,9 @@ class Remark:
 class Watch:
     """Takes note of the frames of all connections. ``tell`` gets a sentence for the first of each kind of remark."""
 
-    def __init__(self, tell: Any) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self.by_api: dict[str, Sums] = {}
-        self.remarks: dict[tuple[str, str, str], Remark] = {}
+        self.remarks: dict[tuple[str, Direction | None, str], Remark] = {}
         self._tell = tell
 
     def sums(self, exchange: Exchange) -> Sums:
@@ -135,23 +135,27 @@ class Watch:
 
     def note(self, code: str, direction: Direction, exchange: Exchange, sentence: str) -> None:
         """Note something about a frame of an exchange."""
-        key = (code, direction, exchange.name)
+        where = f"connection {exchange.connection}, {direction} {exchange.number}, {exchange.name} {exchange.version}"
+        self._remark(code, direction, exchange.name, f"{where}: {sentence}")
+
+    def note_broker(self, broker: object, code: str, sentence: str) -> None:
+        """Note something about a broker, whose address this is."""
+        self._remark(code, None, str(broker), f"{broker}: {sentence}")
+
+    def _remark(self, code: str, direction: Direction | None, about: str, sentence: str) -> None:
+        key = (code, direction, about)
+        if key not in self.remarks and len(self.remarks) >= REMARKS_MAX:
+            key = ("more-remarks", None, "")
         remark = self.remarks.get(key)
         if remark is None:
-            if len(self.remarks) >= REMARKS_MAX:
-                key = ("more", direction, "")
-                remark = self.remarks.get(key)
-            if remark is None:
-                where = f"connection {exchange.connection}, {direction} {exchange.number}, {exchange.name}"
-                first = printable(f"{where} {exchange.version}: {sentence}")
-                remark = self.remarks[key] = Remark(code, direction, exchange.name, first)
-                self._tell(first)
+            remark = self.remarks[key] = Remark(code, direction, about, printable(sentence))
+            self._tell(remark.first)
         remark.count += 1
 
     def lines(self) -> Iterator[str]:
         """The summary as lines."""
         yield (
-            f"{'API':<28} {'requests':>9} {'responses':>9} {'bytes out':>12} {'bytes in':>12}"
+            f"{'API':<28} {'requests':>9} {'responses':>9} {'bytes asked':>12} {'answered':>12}"
             f" {'median ms':>10} {'p99 ms':>9}  errors"
         )
         for name, sums in sorted(self.by_api.items(), key=lambda one: (-one[1].requests, one[0])):
@@ -161,7 +165,7 @@ class Watch:
                 f"{name:<28} {sums.requests:>9} {sums.responses:>9} {sums.request_bytes:>12} {sums.response_bytes:>12}"
                 f" {times[0]:>10} {times[1]:>9}  {errors}"
             ).rstrip()
-        for remark in sorted(self.remarks.values(), key=lambda one: (-one.count, one.code, one.api)):
+        for remark in sorted(self.remarks.values(), key=lambda one: (-one.count, one.code, one.about)):
             yield f"{remark.count} times {remark.code}: first {remark.first}"
 
     def to_json(self) -> dict[str, Any]:
