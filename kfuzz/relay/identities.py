@@ -31,12 +31,14 @@ class Kind:
 
     - ``scope``: one id means different things in different scopes.
     - ``counts``: two values are as far from each other as in the record.
+    - ``stays``: what was learned first is right. Otherwise a fresh value that nobody expects is a difference once.
     - ``unset``: means that there is none, as negative numbers and empty values always do.
     """
 
     name: str
     scope: tuple[str, ...] = ()
     counts: bool = False
+    stays: bool = False
     unset: int = -1
 
 
@@ -47,7 +49,7 @@ GENERATION: Final = Kind("generation", ("group", "member"), counts=True)
 GROUP_EPOCH: Final = Kind("group epoch", ("group",), counts=True)
 TOPIC: Final = Kind("topic")
 SESSION: Final = Kind("session", unset=0)
-NODE: Final = Kind("node")
+NODE: Final = Kind("node", stays=True)
 CLUSTER: Final = Kind("cluster")
 TELEMETRY: Final = Kind("telemetry")
 LEADER_EPOCH: Final = Kind("leader epoch", ("topic", "partition"), counts=True)
@@ -141,11 +143,11 @@ class Identities:
         return fresh if fresh >= 0 else None
 
     def _is_same(self, kind: Kind, scope: Scope, old: Any, new: Any) -> bool:
-        """Whether a fresh value is what the record makes one expect. It is learned in any case."""
+        """Whether a fresh value is what the record makes one expect. It is learned."""
         if _is_unset(kind, old) or _is_unset(kind, new):
             return bool(old == new)
         expected = self._fresh(kind, scope, old)
-        if expected != new:
+        if expected is None or (expected != new and not kind.stays):
             self._known.setdefault(_place(kind, scope), {})[old] = new
         return expected is None or expected == new
 
@@ -172,7 +174,7 @@ class Identities:
         if not isinstance(values, dict):
             return values
         inner = self._entered(scope, values)
-        made = {}
+        made: dict[str, Any] = {}
         for name, value in values.items():
             kind = self._kind(name)
             if kind is not None and isinstance(value, list):
@@ -235,7 +237,8 @@ class Identities:
             kind = self._kind(name)
             if name in (HOST, PORT) and old.get(HOST) and new.get(HOST):
                 if name == PORT:
-                    self.addresses[old[HOST], old.get(PORT, 0)] = Address.advertised(new[HOST], new.get(PORT, 0))
+                    address = Address.advertised(new[HOST], new.get(PORT, 0))
+                    self.addresses.setdefault((old[HOST], old.get(PORT, 0)), address)
             elif name in MASKED and _is_masked(one) and _is_masked(other):
                 continue
             elif kind is not None and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

@@ -39,6 +39,7 @@ CANDIDATES_MAX: Final = 500
 # A broker that was slower in the record answers after this time.
 WAIT_MS_MAX: Final = 10_000
 IN_FLIGHT: Final = 10_000
+MAX_WAIT: Final = "maxWaitMs"
 UUID_BYTES: Final = 16
 
 # Kinds of refusals.
@@ -409,7 +410,7 @@ class RecordedBroker(Broker):
         self.outcome.requests += 1
         self.report.requests[exchange.name] += 1
         request = _frame(exchange, "request", frame)
-        taken = self._take(request, caller)
+        taken, is_repeated = self._take(request, caller)
         if taken is None:
             self.outcome.say(exchange, "request", "the record has no request of this API")
             raise Refused(NOT_RECORDED, f"{exchange.name} is not in the record")
@@ -420,7 +421,9 @@ class RecordedBroker(Broker):
         except (EncodeError, MessageError) as error:
             self.outcome.say(exchange, "response", f"the recorded one does not fit: {error}")
             raise Refused(NOT_RECORDED, f"the recorded response does not fit: {error}") from None
-        return Answered(data, taken.wait_ms)
+        # A client that polls must not do so without a pause.
+        wait_ms = (_values(request) or {}).get(MAX_WAIT, taken.wait_ms) if is_repeated else taken.wait_ms
+        return Answered(data, min(max(wait_ms, 0), WAIT_MS_MAX))
 
     def gone(self, caller: Caller) -> None:
         """Say that a connection is closed."""
@@ -434,23 +437,23 @@ class RecordedBroker(Broker):
             self.outcome.missing[taken.request.exchange.name] += 1
         return self.outcome
 
-    def _take(self, request: Frame, caller: Caller) -> _Taken | None:
-        """The recorded request that a fresh one stands for; None if the record has no such API."""
+    def _take(self, request: Frame, caller: Caller) -> tuple[_Taken | None, bool]:
+        """The recorded request that a fresh one stands for, and whether an earlier one did too. None if there is none."""
         exchange = request.exchange
         left = self._left[exchange.key][:CANDIDATES_MAX] if exchange.key in self._left else []
         if not left:
             if exchange.key in self._given and exchange.key not in self._repeated:
                 self._repeated.add(exchange.key)
                 self.outcome.say(exchange, "request", "the record has no more of this API; the last one is repeated")
-            return self._given.get(exchange.key)
+            return self._given.get(exchange.key), True
         texts = _texts(request)
         place = self.places[caller.node_id - 1]
-        taken = max(left, key=lambda one: (one.place == place, len(one.texts & texts)))
+        taken = max(left, key=lambda one: (-len(one.texts ^ texts), one.place == place))
         self._left[exchange.key].remove(taken)
         self._given[exchange.key] = taken
         if taken.request.exchange.version == exchange.version:
             self.outcome.compare(self._identities, taken.request, request, {})
-        return taken
+        return taken, False
 
     def _translated(self, taken: _Taken, exchange: Exchange, caller: Caller) -> bytes:
         """A recorded response as one to this exchange: its number, its version, the client's ids, and our addresses."""
