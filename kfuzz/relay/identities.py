@@ -144,7 +144,7 @@ class Identities:
 
     def _is_same(self, kind: Kind, scope: Scope, old: Any, new: Any) -> bool:
         """Whether a fresh value is what the record makes one expect. It is learned."""
-        if _is_unset(kind, old) or _is_unset(kind, new):
+        if not (_is_id(kind, old) and _is_id(kind, new)):
             return bool(old == new)
         expected = self._fresh(kind, scope, old)
         if expected is None or (expected != new and not kind.stays):
@@ -190,7 +190,7 @@ class Identities:
         return made
 
     def _translated(self, kind: Kind, scope: Scope, old: Any) -> Any:
-        fresh = None if _is_unset(kind, old) else self._fresh(kind, scope, old)
+        fresh = self._fresh(kind, scope, old) if _is_id(kind, old) else None
         return old if fresh is None else fresh
 
     def _with_producers(self, data: bytes) -> bytes:
@@ -288,8 +288,11 @@ def _place(kind: Kind, scope: Scope) -> tuple[Any, ...]:
     return (kind.name, *map(scope.get, kind.scope))
 
 
-def _is_unset(kind: Kind, value: Any) -> bool:
-    return value in EMPTY or (isinstance(value, int) and (value < 0 or value == kind.unset))
+def _is_id(kind: Kind, value: Any) -> bool:
+    """Whether a value is an id. Negative numbers, empty values and what the kind has instead mean that there is none."""
+    if isinstance(value, int):
+        return value >= 0 and value != kind.unset
+    return isinstance(value, str | bytes) and not kind.counts and value not in EMPTY
 
 
 def _is_masked(value: Any) -> bool:

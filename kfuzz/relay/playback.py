@@ -46,11 +46,11 @@ UUID_BYTES: Final = 16
 NOT_RECORDED: Final = "requests that the record cannot answer"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
-    """Something that is not as in the record: a sentence, or a place in a message with both values.
+    """Something that is not as in the record: a sentence, and if it is about a field, its path and both values.
 
-    ``number`` counts the requests of a connection from 1.
+    ``connection`` and ``number``, which counts its requests from 1, are those of the first such frame of ``count``.
     """
 
     connection: int
@@ -62,10 +62,12 @@ class Found:
     path: str = ""
     recorded: Any = None
     fresh: Any = None
+    count: int = 1
 
     def __str__(self) -> str:
         where = f"connection {self.connection}, {self.direction} {self.number}, {self.api} {self.version}"
-        return printable(f"{where}: {self.what}")
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return printable(f"{where}: {self.what}{times}")
 
     def to_json(self) -> dict[str, Any]:
         """The difference as a JSON object. Long values are cut."""
@@ -76,6 +78,7 @@ class Found:
             "version": self.version,
             "direction": self.direction,
             "what": self.what,
+            "count": self.count,
         }
         values = {"path": self.path, "recorded": _value(self.recorded), "fresh": _value(self.fresh)}
         return made | (values if self.path else {})
@@ -83,12 +86,12 @@ class Found:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a play has shown. ``total``: how many differences there were; ``found`` has the first of them."""
+    """What a play has shown. ``total``: how many differences there were. ``found`` has those that are not alike."""
 
     requests: int = 0
     compared: int = 0
     total: int = 0
-    found: list[Found] = field(default_factory=list)
+    found: dict[tuple[Any, ...], Found] = field(default_factory=dict)
     # Recorded requests that no client sent, by their API.
     missing: Counter[str] = field(default_factory=Counter)
 
@@ -102,9 +105,12 @@ class Outcome:
     ) -> None:
         """Note something about a frame."""
         self.total += 1
-        if len(self.found) < FOUND_MAX:
-            of = (exchange.connection, exchange.number, exchange.name, exchange.version)
-            self.found.append(Found(*of, direction, what, *difference))
+        key = (exchange.name, exchange.version, direction, what)
+        if (known := self.found.get(key)) is not None:
+            known.count += 1
+        elif len(self.found) < FOUND_MAX:
+            first = (exchange.connection, exchange.number, exchange.name, exchange.version)
+            self.found[key] = Found(*first, direction, what, *difference)
 
     def compare(self, identities: Identities, old: Frame, new: Frame, scope: Scope) -> None:
         """Note where a fresh frame differs from a recorded one. What they say about ids is learned."""
@@ -130,14 +136,14 @@ class Outcome:
             "requests": self.requests,
             "compared": self.compared,
             "differences": self.total,
-            "found": [one.to_json() for one in self.found],
+            "found": [one.to_json() for one in self.found.values()],
             "missing": dict(sorted(self.missing.items())),
         }
 
     def lines(self) -> Iterator[str]:
         """The outcome as lines."""
-        yield from map(str, self.found)
-        if more := self.total - len(self.found):
+        yield from map(str, self.found.values())
+        if more := self.total - sum(one.count for one in self.found.values()):
             yield f"{counted(more, 'more difference')}"
         for api, count in sorted(self.missing.items()):
             yield f"{count} recorded requests of {api} did not come"
@@ -438,7 +444,7 @@ class RecordedBroker(Broker):
         return self.outcome
 
     def _take(self, request: Frame, caller: Caller) -> tuple[_Taken | None, bool]:
-        """The recorded request that a fresh one stands for, and whether an earlier one did too. None if there is none."""
+        """The recorded request that a fresh one is like, and whether it was given before; None if there is none."""
         exchange = request.exchange
         left = self._left[exchange.key][:CANDIDATES_MAX] if exchange.key in self._left else []
         if not left:

@@ -122,11 +122,12 @@ class Recorder:
         views = [memoryview(one) for one in pieces]
         size = sum(map(len, views))
         at = self._sizes.get((connection, direction))
-        if not self._has_room(size + (BLOCK_BYTES if at is None else 0)):
+        taken = size + (BLOCK_BYTES if at is None else 0)
+        if not self._has_room(taken):
             return
         at = at or 0
         self._sizes[connection, direction] = at + size
-        self._written += size
+        self._written += taken
         self.frames += 1
         of: dict[str, Any] = {"api": None, "version": None, "correlation": None}
         if exchange is not None:
@@ -270,10 +271,12 @@ class Recording:
         with open_regular(folder / CONVERSATION) as file:
             for number in itertools.count(1):
                 line = file.readline(LINE_BYTES_MAX)
+                name = f"line {number} of {folder / CONVERSATION}"
+                if len(line) == LINE_BYTES_MAX:
+                    raise UsageError(f"{name} is longer than {LINE_BYTES_MAX} bytes; {REMEDY}")
                 # The last line of a proxy that was killed may be a part.
                 if not line.endswith(b"\n"):
                     break
-                name = f"line {number} of {folder / CONVERSATION}"
                 value = load_json(line, name, bytes_max=LINE_BYTES_MAX, remedy=REMEDY)
                 form = table_of(Start if start is None else Event)
                 try:
