@@ -20,16 +20,16 @@ from kfuzz.annotate.parts import Part, is_inside, moved
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import RELEASES
-from kfuzz.messages import read
+from kfuzz.messages import check, read
 from kfuzz.messages.catalogues import catalogue, newest
-from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.headers import request_header_version, response_header_version, written_version
 from kfuzz.messages.model import Definition
 from kfuzz.text import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary"]
+__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary", "table"]
 
 LENGTH_BYTES: Final = 4
 # The API key and the version, in front of every request's header.
@@ -39,6 +39,8 @@ CORRELATION_BYTES: Final = 4
 WAITING_MAX: Final = 50_000
 # A list is about as wide as this, unless a terminal has fewer columns.
 WIDTH: Final = 140
+# What the number of a connection takes.
+CONNECTION_WIDTH: Final = 6
 
 
 @dataclass(slots=True)
@@ -201,8 +203,10 @@ def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Prof
         frame.error = "its request could not be read"
         return
     frame.name = f"{request.name.removesuffix('Request')}Response"
-    frame.version = request.version
-    frame.header_version = response_header_version(_response(frame.name), frame.version)
+    definition = _response(frame.name)
+    data = view[frame.at + LENGTH_BYTES : frame.at + frame.size]
+    frame.version = written_version(definition, request.version, data)
+    frame.header_version = response_header_version(definition, frame.version)
     if _read_header(view, frame, "ResponseHeader", profile):
         _read_body(view, frame, profile)
 
@@ -210,9 +214,11 @@ def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Prof
 def _read_header(view: memoryview, frame: Frame, name: str, profile: Profile) -> bool:
     """Read the header; False if it is refused."""
     data = bytes(view[frame.at + LENGTH_BYTES : frame.at + frame.size])
-    reading = read(newest(name, frame.header_version), frame.header_version, data, profile=profile)
-    # The message itself follows the header.
-    found = [one for one in reading.findings if one.code != "bytes-after-message"]
+    definition = newest(name, frame.header_version)
+    # The message follows the header, which strict readers refuse.
+    reading = read(definition, frame.header_version, data)
+    found = check(definition, frame.header_version, data, profile=profile).findings
+    found = [one for one in found if one.code != "bytes-after-message"]
     frame.findings += [replace(one, at=one.at + frame.at + LENGTH_BYTES) for one in found]
     if reading.message is None:
         return False
@@ -336,6 +342,18 @@ def line_of(frame: Frame, width: int | None = None) -> list[str]:
             if one.error:
                 lines.append(f"{'':10}fatal: {what} at byte {one.at}: {one.error}")
     return lines
+
+
+def table(found: Iterable[tuple[int, Frame]], width: int | None = None, *, numbered: bool = False) -> Iterator[str]:
+    """The heading and the lines of frames; if they are ``numbered``, each with the number of its connection."""
+    before = CONNECTION_WIDTH if numbered else 0
+    left = None if width is None else max(width - before, 1)
+    yield f"{'conn.'[:before]:>{before}}{heading(left)}"
+    for connection, frame in found:
+        shown: object = connection if numbered else ""
+        for line in line_of(frame, left):
+            yield f"{shown:>{before}}{line}"
+            shown = ""
 
 
 @dataclass(slots=True)

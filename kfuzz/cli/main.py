@@ -39,6 +39,7 @@ VERBS = {
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
     "proxy": ("kfuzz.cli.proxy", "Stand between clients and brokers: watch, change and record what they say."),
+    "play": ("kfuzz.cli.play", "Play a recorded conversation to a fresh broker or a fresh client, and compare."),
     "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
     "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee, or start one for yours."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),

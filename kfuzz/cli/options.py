@@ -27,6 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # The system waits for at most 2³¹ milliseconds, which are 24.8 days.
 TIME_S_MAX = 24 * 86_400
+PORT_MAX = 65535
 # The value of --records-of that decodes nothing.
 AS_THEY_ARE = "none"
 
@@ -45,6 +46,14 @@ def _size(text: str) -> int:
     return size
 
 
+def _listen(text: str) -> tuple[str, int]:
+    """``HOST:PORT``, ``:PORT`` or ``PORT``; port 0 is any free one."""
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and len(port) <= len(str(PORT_MAX)) and int(port) <= PORT_MAX):
+        raise UsageError(f"{text!r} is no place to listen at; give HOST:PORT or a port, such as 127.0.0.1:19092, or 0")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
 def _limits(ctx: click.Context, param: click.Parameter, limit_bytes: int | None) -> Limits:
     from kfuzz.records import Limits
 
@@ -53,6 +62,7 @@ def _limits(ctx: click.Context, param: click.Parameter, limit_bytes: int | None)
 
 COUNT = click.IntRange(1)
 SIZE = Word("size", _size)
+LISTEN = Word("host:port", _listen)
 # Seconds, and milliseconds.
 TIME = Word("time", _time)
 TIME_MS = Word("time", lambda text: round(_time(text) * 1000))

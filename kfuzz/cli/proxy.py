@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from pathlib import Path
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Place, Word, json_line, say
+from kfuzz.cli.console import PATH, Place, Word, json_line, say
 from kfuzz.client.address import Address
-from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
 from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
@@ -20,19 +20,8 @@ from kfuzz.serve.server import shown_address, stopped_by
 __all__ = ["command"]
 
 
-PORT_MAX = 65535
-
-
-def _listen(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, ``:PORT`` or ``PORT``; port 0 is any free one."""
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and len(port) <= len(str(PORT_MAX)) and int(port) <= PORT_MAX):
-        raise UsageError(f"{text!r} is no place to listen at; give HOST:PORT or a port, such as 127.0.0.1:19092, or 0")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
-
-
 @click.command()
-@click.argument("listen", type=Word("host:port", _listen))
+@click.argument("listen", type=options.LISTEN)
 @click.argument("brokers", type=Word("host:port", Address.parse), nargs=-1, required=True)
 @click.option("--batches", is_flag=True, help="Check the record batches too.")
 @click.option(
@@ -65,6 +54,8 @@ def _listen(text: str) -> tuple[str, int]:
     metavar="N",
     help=f"Seed of the rules' random decisions.  [default: that of the last file, or {SEED}]",
 )
+@click.option("--record", type=PATH, metavar="DIR", help="Record what clients send and get into this folder.")
+@click.option("--record-max", type=options.SIZE, default="1GiB", show_default=True, help="Stop recording at this size.")
 @options.yes
 @options.as_json
 def command(
@@ -76,6 +67,8 @@ def command(
     rules: tuple[Rule, ...],
     files: tuple[tuple[int | None, list[Rule]], ...],
     seed: int | None,
+    record: Path | None,
+    record_max: int,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -92,6 +85,7 @@ def command(
     Examples:
       kfuzz proxy 19092 127.0.0.1:9092
       kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
+      kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
       kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
       kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
     """
@@ -103,6 +97,8 @@ def command(
         batches=batches,
         strict=strict,
         open_to_others=yes,
+        record=record,
+        record_bytes_max=record_max,
         rules=(*(rule for _, given in files for rule in given), *rules),
         seed=seeds[-1],
     )

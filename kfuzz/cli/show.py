@@ -121,7 +121,8 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
 
     With --frames, the file has the bytes that a client sent over a connection, without TLS: each request with its
     length in front. --responses names the file with what the broker sent; each response is found by its correlation id.
-    The list has a line for each request, and --frame N opens one, with its answer and the record batches inside.
+    The list has a line for each request, and --frame N opens one, with its answer and the record batches inside. A
+    folder of `kfuzz proxy --record` has the requests of all connections, in the order in which they were sent.
 
     If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz differential` found, the dump
     also names the cause, and marks the field that kills: with an ordinary value in it, the input does no harm.
@@ -140,6 +141,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
       kfuzz show out/fuzz/record-batch/causes/panics-01234567
       kfuzz show --message FetchResponse --version 17 body.bin
       kfuzz show --frames sent.bin --responses received.bin
+      kfuzz show --frames out/conversation
       kfuzz messages encode ApiVersions --version 3 < a.json | kfuzz show --message ApiVersions --version 3 -
     """
     asked = Asked(**options)
@@ -276,6 +278,9 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.choices or asked.message is not None:
         option = asked.choices[0] if asked.choices else "--message"
         raise UsageError(f"{option} and --frames exclude each other; --frame N opens a frame")
+    if name != "-" and Path(name).is_dir():
+        yield from recording(name, asked, as_json)
+        return
     sent = open_buffer(name)
     received = None if asked.responses is None else open_buffer(asked.responses)
     found = frames.frames_of(sent, received, profile=asked.profile)
@@ -283,16 +288,44 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         wanted_frame = next((one for one in found if one.number == asked.frame and not one.is_stray), None)
         yield from opened_frame(name, sent, received, wanted_frame, asked, as_json)
         return
-    sums = frames.Sums()
-    if as_json:
-        made = (one.to_json() for one in sums.counted(found))
-        yield from json_document("frames", made, lambda: {"size": len(sent), "source": name} | asdict(sums))
+    numbered = ((0, one) for one in found)
+    facts = {"source": name, "size": len(sent)}
+    yield from frame_list(f"{printable(name)}: {len(sent)} bytes", numbered, facts, as_json)
+
+
+def recording(name: str, asked: Asked, as_json: bool) -> Iterator[str]:
+    """The lines about the frames of all connections in a folder, or about one of them."""
+    from kfuzz.relay.recording import Recording
+
+    if asked.responses is not None:
+        raise UsageError(f"{name} is a folder that has the responses; leave out --responses")
+    recorded = Recording(Path(name))
+    found = recorded.frames(asked.profile)
+    if asked.frame is not None:
+        number, frame = next((one for one in found if one[1].number == asked.frame and not one[1].is_stray), (0, None))
+        sent, received = recorded.data(number, "request"), recorded.data(number, "response")
+        yield from opened_frame(name, sent, received, frame, asked, as_json)
         return
-    columns = terminal_width()
-    yield f"{printable(name)}: {len(sent)} bytes"
-    yield frames.heading(columns)
-    for frame in sums.counted(found):
-        yield from frames.line_of(frame, columns)
+    connections = len({one.connection for one in recorded.events if one.connection})
+    facts = {"source": name, "connections": connections}
+    yield from frame_list(f"{printable(name)}: {counted(connections, 'connection')}", found, facts, as_json)
+    if recorded.flaw and not as_json:
+        yield printable(recorded.flaw)
+
+
+def frame_list(
+    title: str, found: Iterable[tuple[int, frames.Frame]], facts: dict[str, Any], as_json: bool
+) -> Iterator[str]:
+    """The list of frames, each with the number of its connection, which counts if there are ``connections``."""
+    sums = frames.Sums()
+    pairs = ((number, frame) for number, one in found for frame in sums.counted([one]))
+    numbered = "connections" in facts
+    if as_json:
+        made = (({"connection": number} if numbered else {}) | one.to_json() for number, one in pairs)
+        yield from json_document("frames", made, lambda: facts | asdict(sums))
+        return
+    yield title
+    yield from frames.table(pairs, terminal_width(), numbered=numbered)
     yield from frames.summary(sums)
 
 

@@ -136,16 +136,18 @@ class Link:
         self._numbers = 0
         self._flushing = self._writing = False
 
-    async def open(self) -> None:
-        """Connect, and learn which versions the broker has. ``ConnectionLost`` with the reason if that fails.
+    async def open(self, *, asks: bool = True) -> None:
+        """Connect, learn which versions the broker has, and log in. ``ConnectionLost`` with the reason if that fails.
 
-        ``UsageError`` if the certificates or the user are refused.
+        Without ``asks`` it only connects: then the caller knows the versions, and no user logs in. ``UsageError`` if
+        the certificates or the user are refused.
         """
         try:
             async with asyncio.timeout(self.timeout_s):
                 await self._connect()
-                await self._learn()
-                if self.security.user is not None:
+                if asks:
+                    await self._learn()
+                if asks and self.security.user is not None:
                     await self._log_in(self.security.user)
         except ssl.SSLCertVerificationError as error:
             self.close()

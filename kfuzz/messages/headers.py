@@ -6,15 +6,21 @@ comes after it.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Definition, Kind
 
-__all__ = ["request_header_version", "response_header_version"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["request_header_version", "response_header_version", "written_version"]
 
 _CONTROLLED_SHUTDOWN: Final = 7
 _API_VERSIONS: Final = 18
+# The error code of an ApiVersions response, after the correlation id.
+_ERROR_AT: Final = slice(4, 6)
+_UNSUPPORTED_VERSION: Final = (35).to_bytes(2, "big")
 
 
 def request_header_version(request: Definition, version: int) -> int:
@@ -52,6 +58,17 @@ def response_header_version(response: Definition, version: int) -> int:
     if response.api_key == _API_VERSIONS:
         return 0
     return 1 if version in response.flexible_versions else 0
+
+
+def written_version(response: Definition, version: int, frame: Buffer) -> int:
+    """The version in which a response is written; ``frame`` has its header, but not its size.
+
+    A broker answers an ApiVersions request of a version that it does not have in version 0, with the error
+    UNSUPPORTED_VERSION. Every other response has the version of its request. Mirrors
+    ``org.apache.kafka.clients.NetworkClient``.
+    """
+    is_older = response.api_key == _API_VERSIONS and memoryview(frame)[_ERROR_AT] == _UNSUPPORTED_VERSION
+    return 0 if is_older else version
 
 
 def _require(definition: Definition, kind: Kind) -> None:

@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.pipe import HALT, Pipe, Step, framed
+from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
 
 if TYPE_CHECKING:
     from kfuzz.client.address import Address
@@ -66,6 +67,8 @@ class Connection:
         self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost, self.proxy.buffers)
         for pipe in self.pipes.values():
             pipe.start()
+        if (recorder := self.proxy.recorder) is not None:
+            recorder.opened(self.number, self.broker)
 
     def _lost(self, why: str) -> None:
         self.close()
@@ -165,11 +168,25 @@ class Connection:
     def _send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
         if steps and not self.is_closed:
+            if direction == "response":
+                self.record_response(None, steps)
             self.pipes[direction].insert(steps)
 
     def holds(self, direction: Direction) -> bool:
         """Whether the next frame must be held, because another follows it that does not come from its sender."""
         return direction in self._kept or (direction == "response" and self.pairing.has_replies)
+
+    def record_response(self, exchange: Exchange | None, given: memoryview | Sequence[Step]) -> None:
+        """Record what the client gets: a frame as it came, or the steps in its place."""
+        if (recorder := self.proxy.recorder) is None or self.is_half_open:
+            return
+        record = partial(recorder.frame, self.number, self.broker, "response", exchange)
+        if isinstance(given, memoryview):
+            record([SIZE.pack(len(given)), given])
+            return
+        sent = [one for one in given if isinstance(one, bytes)]
+        for one in sent or [b""]:
+            record([one], changed=True)
 
 
 class _Side:
@@ -186,6 +203,7 @@ class _Side:
 
     def unread(self, why: str) -> None:
         """No frames are read any more."""
+        self._left_out(0)
         self.note(None, "frame-size", f"{why} begins; from here on, bytes are passed on unread")
         if self.proxy.settings.strict:
             self.connection.close()
@@ -205,8 +223,9 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
-    def skipped(self, why: str) -> None:
+    def skipped(self, size: int, why: str) -> None:
         """A frame is not read."""
+        self._left_out(size)
         exchange = self._begun.pop()
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
@@ -233,6 +252,10 @@ class _Side:
         if not kept and not replies:
             return steps
         return [*([framed(data)] if steps is None else steps), *kept, *replies]
+
+    def _left_out(self, size: int) -> None:
+        if (recorder := self.proxy.recorder) is not None:
+            recorder.left_out(self.connection.number, self.direction, size)
 
 
 class Requests(_Side):
@@ -270,6 +293,9 @@ class Requests(_Side):
         frame = Frame(exchange, self.direction, data)
         frame.check()
         self.proxy.saw(self.connection, frame)
+        if (recorder := self.proxy.recorder) is not None:
+            one = self.connection
+            recorder.frame(one.number, one.broker, "request", exchange, [SIZE.pack(len(data)), data])
         return frame
 
 
@@ -294,11 +320,15 @@ class Responses(_Side):
 
     def passed(self, data: memoryview) -> None:
         """A response was passed on."""
-        self._seen(data)
+        frame = self._seen(data)
+        self.connection.record_response(None if frame is None else frame.exchange, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A response may be changed."""
-        return self._treated(self._seen(data), data)
+        frame = self._seen(data)
+        steps = self._treated(frame, data)
+        self.connection.record_response(None if frame is None else frame.exchange, data if steps is None else steps)
+        return steps
 
     def _seen(self, data: memoryview) -> Frame | None:
         now_ns = time.monotonic_ns()

@@ -19,7 +19,7 @@ from kfuzz.findings.messages import from_message_note
 from kfuzz.kafka import RELEASES
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest
-from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.headers import request_header_version, response_header_version, written_version
 from kfuzz.messages.model import Definition, Versions
 from kfuzz.messages.schemas import schema
 from kfuzz.wire.io.cursor import uvarint_of
@@ -237,7 +237,11 @@ class Frame:
     @property
     def form(self) -> Form | None:
         """How to read it; None if no release has this API and version."""
-        return None if self.exchange.api is None else self.exchange.api.form(self.direction)
+        api = self.exchange.api
+        if api is not None and self.direction == "response":
+            version = written_version(api.response.definition, api.version, self.data)
+            api = api if version == api.version else api_of(api.key, version)
+        return None if api is None else api.form(self.direction)
 
     @property
     def name(self) -> str:

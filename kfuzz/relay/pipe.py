@@ -92,8 +92,8 @@ class Taker(Protocol):
         It may be overwritten after this call.
         """
 
-    def skipped(self, why: str) -> None:
-        """The frame that began last is passed on unread. ``why`` is a sentence."""
+    def skipped(self, size: int, why: str) -> None:
+        """The frame that began last, of ``size`` bytes, is passed on unread. ``why`` is a sentence."""
 
     def unread(self, why: str) -> None:
         """From here on, frames are not read but passed on as bytes. ``why`` is a sentence."""
@@ -316,11 +316,11 @@ class Pipe:
     def _skip(self) -> bool:
         """Pass on the current frame unread, because there is no memory for it. Whether all that came of it is sent."""
         self._unread = self._left()
-        self._size = -1
+        size, self._size = self._size - SIZE.size, -1
         self._flush(self._end, [])
         self._start = self._passed = self._end = 0
         self.taker.skipped(
-            "the connections have too many bytes of frames that are not whole, so it is passed on unread"
+            size, "the connections have too many bytes of frames that are not whole, so it is passed on unread"
         )
         return not self._shares
 
@@ -415,7 +415,7 @@ class Pipe:
         if size > FRAME_BYTES_MAX:
             self._unread = SIZE.size + size
             self._flush(start, seen)
-            self.taker.skipped(f"it has {size} bytes and is passed on unread")
+            self.taker.skipped(size, f"it has {size} bytes and is passed on unread")
             return True
         self._holds = holds
         self._size = SIZE.size + size

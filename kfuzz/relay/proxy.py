@@ -10,6 +10,7 @@ import resource
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.client.address import PLAIN, Address, Security
@@ -19,6 +20,7 @@ from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
 from kfuzz.relay.pipe import CLOSE, Buffers, Step, framed
+from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
 from kfuzz.relay.rules import SEED, Rule, Rules
 from kfuzz.relay.watching import Watch
 
@@ -49,6 +51,7 @@ class Settings:
     - ``strict``: close a connection instead of passing on what a strict reader refuses.
     - ``batches``: check the record batches too.
     - ``rules``: what is done to frames from the start; ``seed``: for the rules' random decisions.
+    - ``record``: the folder to record into, with at most ``record_bytes_max`` bytes.
     """
 
     host: str = "127.0.0.1"
@@ -60,6 +63,8 @@ class Settings:
     connections_max: int = CONNECTIONS_MAX
     rules: tuple[Rule, ...] = ()
     seed: int = SEED
+    record: Path | None = None
+    record_bytes_max: int = RECORD_BYTES_MAX
 
 
 class Proxy:
@@ -82,6 +87,7 @@ class Proxy:
         self.places: dict[Address, tuple[str, int]] = {}
         self.connections: set[Connection] = set()
         self.connections_total = self.refused = 0
+        self.recorder: Recorder | None = None
         self._listening: list[socket.socket] = []
         self._host = settings.host
         self._family = socket.AF_INET
@@ -108,6 +114,13 @@ class Proxy:
             raise UsageError(
                 f"port {port + number} of {host} cannot be opened: {why}; take another, or 0 for any free one"
             ) from None
+        if self.settings.record is not None:
+            bytes_max = self.settings.record_bytes_max
+            try:
+                self.recorder = Recorder(self.settings.record, bytes_max, self.brokers, self.places, self.tell)
+            except BaseException:
+                self._close()
+                raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -117,6 +130,8 @@ class Proxy:
             one.task.cancel()
             one.close()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.recorder is not None:
+            self.recorder.end()
 
     def _close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -194,6 +209,8 @@ class Proxy:
     def gone(self, connection: Connection) -> None:
         """A connection is closed."""
         self.connections.discard(connection)
+        if self.recorder is not None:
+            self.recorder.closed(connection.number)
 
     # -- frames
 

@@ -74,11 +74,19 @@ class Server:
     """Brokers that listen. Use it in an ``async with`` block; :attr:`host` and :attr:`port` say where the first is.
 
     ``tell`` gets a sentence for the first connection that is closed for a kind of reason, and in the end how many more
-    there were. Entering the block raises ``UsageError`` if the address cannot be used.
+    there were. ``broker`` answers, instead of one with the ``topics``. Entering the block raises ``UsageError`` if the
+    address cannot be used.
     """
 
-    def __init__(self, topics: Topics, settings: Settings, *, tell: Tell = lambda sentence: None) -> None:
-        self.broker = Broker(topics, fetch_versions=settings.fetch_versions)
+    def __init__(
+        self,
+        topics: Topics,
+        settings: Settings,
+        *,
+        tell: Tell = lambda sentence: None,
+        broker: Broker | None = None,
+    ) -> None:
+        self.broker = broker or Broker(topics, fetch_versions=settings.fetch_versions)
         self.broker.cluster.fetch_sessions = settings.fetch_sessions
         self.broker.cluster.api_versions_fallback = settings.api_versions_fallback
         self.broker.cluster.close = self._end

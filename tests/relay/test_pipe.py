@@ -43,7 +43,7 @@ class Scripted:
         self.seen.append(("held", bytes(data)))
         return self.script(bytes(data))
 
-    def skipped(self, why: str) -> None:
+    def skipped(self, size, why: str) -> None:
         self.seen.append(("skipped", why))
 
     def unread(self, why: str) -> None:

@@ -1,0 +1,91 @@
+"""``kfuzz play``: plays one side of a recorded conversation. ``kfuzz.relay.playback`` does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+from kfuzz.cli import options
+from kfuzz.cli.console import PATH, Word, echo_json, json_line, say
+from kfuzz.client.address import Address, Security
+from kfuzz.errors import UsageError
+from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
+from kfuzz.relay.recording import Recording
+from kfuzz.serve import Server, Topics
+from kfuzz.serve import Settings as ServeSettings
+from kfuzz.serve.server import shown_address, stopped_by
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=PATH)
+@click.option("--to", type=Word("host:port", Address.parse), help="Play the clients to the broker at this address.")
+@click.option(
+    "--listen", type=options.LISTEN, help="Play the brokers to clients that connect here; port 0 is any free one."
+)
+@options.timeout(default="30s")
+@options.connection
+@options.yes
+@options.as_json
+def command(
+    directory: Path,
+    to: Address | None,
+    listen: tuple[str, int] | None,
+    timeout_ms: int,
+    security: Security,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Play one side of a conversation that `kfuzz proxy --record DIR` has recorded, and compare the other side.
+
+    With --to, the recorded requests go to a fresh broker, each after the responses that came before it. Its ids, epochs
+    and offsets replace the recorded ones.
+
+    With --listen, a fresh client gets the recorded responses: each request gets the next one of its API. It ends once
+    all are given and the client has closed its connections, or by Ctrl-C.
+
+    Differences are printed with both values. Times and ids may differ.
+
+    Exit code 0: nothing differs; 1: something does; 2: wrong use.
+
+    \b
+    Examples:
+      kfuzz play out/conversation --to 127.0.0.1:9092
+      kfuzz play out/conversation --listen 127.0.0.1:19092
+    """
+    wrong = UsageError("give either --to HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers")
+    if to is not None and listen is not None:
+        raise wrong
+    recording = Recording(directory)
+    if recording.flaw:
+        say(recording.flaw, err=True)
+    if to is not None:
+        outcome = asyncio.run(play_clients(recording, Settings(to, security, timeout_ms, yes)))
+    elif listen is not None:
+        outcome = asyncio.run(_listened(recording, *listen, yes, as_json))
+    else:
+        raise wrong
+    if as_json:
+        echo_json(outcome.to_json())
+    else:
+        say(*outcome.lines())
+    return 0 if outcome.is_same else 1
+
+
+async def _listened(recording: Recording, host: str, port: int, yes: bool, as_json: bool) -> Outcome:
+    broker = RecordedBroker(recording)
+    settings = ServeSettings(host, port, open_to_others=yes, brokers=len(broker.places))
+    async with Server(Topics(), settings, tell=lambda sentence: say(sentence, err=True), broker=broker) as server:
+        places = [shown_address(server.host, port) for port in broker.cluster.ports.values()]
+        with stopped_by((signal.SIGINT, signal.SIGTERM), broker.done.set):
+            if as_json:
+                click.echo(json_line({"brokers": dict(zip(broker.places, places, strict=True))}))
+            else:
+                for recorded, place in zip(broker.places, places, strict=True):
+                    click.echo(f"kfuzz listens at {place} for {recorded} of the record")
+            await broker.done.wait()
+    return broker.end()

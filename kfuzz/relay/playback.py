@@ -1,0 +1,502 @@
+"""Plays one side of a recorded conversation: its clients to a fresh broker, or its brokers to a fresh client.
+
+The other side is compared with the record; ``identities`` knows what may differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.link import Link, are_of_this_machine
+from kfuzz.client.protocol import ConnectionLost
+from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.forms import shown
+from kfuzz.messages import decode, encode
+from kfuzz.messages.catalogues import newest
+from kfuzz.messages.headers import response_header_version
+from kfuzz.relay.addresses import replace_addresses
+from kfuzz.relay.frames import CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
+from kfuzz.relay.identities import MEMBER, Difference, Identities, Scope
+from kfuzz.relay.pipe import SIZE, framed
+from kfuzz.relay.recording import Event, Recording
+from kfuzz.serve import Broker, Topics
+from kfuzz.serve.cluster import NODES_MAX, Answered, Caller, Refused
+from kfuzz.text import printable
+from kfuzz.units import counted
+
+__all__ = ["Found", "Outcome", "RecordedBroker", "Settings", "play_clients"]
+
+# All are counted; so many are kept, and so many of one frame.
+FOUND_MAX: Final = 1000
+FOUND_OF_FRAME_MAX: Final = 20
+# For a request, so many recorded ones are looked at.
+CANDIDATES_MAX: Final = 500
+# A broker that was slower in the record answers after this time.
+WAIT_MS_MAX: Final = 10_000
+IN_FLIGHT: Final = 10_000
+MAX_WAIT: Final = "maxWaitMs"
+UUID_BYTES: Final = 16
+
+# Kinds of refusals.
+NOT_RECORDED: Final = "requests that the record cannot answer"
+
+
+@dataclass(slots=True)
+class Found:
+    """Something that is not as in the record: a sentence, and if it is about a field, its path and both values.
+
+    ``connection`` and ``number``, which counts its requests from 1, are those of the first such frame of ``count``.
+    """
+
+    connection: int
+    number: int
+    api: str
+    version: int
+    direction: Direction
+    what: str
+    path: str = ""
+    recorded: Any = None
+    fresh: Any = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = f"connection {self.connection}, {self.direction} {self.number}, {self.api} {self.version}"
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return printable(f"{where}: {self.what}{times}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as a JSON object. Long values are cut."""
+        made = {
+            "connection": self.connection,
+            "number": self.number,
+            "api": self.api,
+            "version": self.version,
+            "direction": self.direction,
+            "what": self.what,
+            "count": self.count,
+        }
+        values = {"path": self.path, "recorded": _value(self.recorded), "fresh": _value(self.fresh)}
+        return made | (values if self.path else {})
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a play has shown. ``total``: how many differences there were. ``found`` has those that are not alike."""
+
+    requests: int = 0
+    compared: int = 0
+    total: int = 0
+    found: dict[tuple[Any, ...], Found] = field(default_factory=dict)
+    # Recorded requests that no client sent, by their API.
+    missing: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differs."""
+        return not self.total and not self.missing
+
+    def say(
+        self, exchange: Exchange, direction: Direction, what: str, difference: Difference = ("", None, None)
+    ) -> None:
+        """Note something about a frame."""
+        self.total += 1
+        key = (exchange.name, exchange.version, direction, what)
+        if (known := self.found.get(key)) is not None:
+            known.count += 1
+        elif len(self.found) < FOUND_MAX:
+            first = (exchange.connection, exchange.number, exchange.name, exchange.version)
+            self.found[key] = Found(*first, direction, what, *difference)
+
+    def compare(self, identities: Identities, old: Frame, new: Frame, scope: Scope) -> None:
+        """Note where a fresh frame differs from a recorded one. What they say about ids is learned."""
+        self.compared += 1
+        if old.form is not new.form or not old.is_read or not new.is_read:
+            if old.form is not new.form or bytes(old.data)[CORRELATION.size :] != bytes(new.data)[CORRELATION.size :]:
+                self.say(new.exchange, new.direction, "it is of another version than in the record, or cannot be read")
+            return
+        try:
+            found = list(identities.differences(old.values(), new.values(), scope))
+        except MessageError as error:
+            self.say(new.exchange, new.direction, f"it is not compared: {error}")
+            return
+        for path, recorded, fresh in found[:FOUND_OF_FRAME_MAX]:
+            what = f"{path} is {_value(fresh)}; in the record it is {_value(recorded)}"
+            self.say(new.exchange, new.direction, what, (path, recorded, fresh))
+        if (more := len(found) - FOUND_OF_FRAME_MAX) > 0:
+            self.say(new.exchange, new.direction, counted(more, "more difference"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as a JSON object."""
+        return {
+            "requests": self.requests,
+            "compared": self.compared,
+            "differences": self.total,
+            "found": [one.to_json() for one in self.found.values()],
+            "missing": dict(sorted(self.missing.items())),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The outcome as lines."""
+        yield from map(str, self.found.values())
+        if more := self.total - sum(one.count for one in self.found.values()):
+            yield f"{counted(more, 'more difference')}"
+        for api, count in sorted(self.missing.items()):
+            yield f"{count} recorded requests of {api} did not come"
+        same = "nothing differs" if self.is_same else counted(self.total + len(self.missing), "difference")
+        yield f"{counted(self.requests, 'request')}, {self.compared} frames compared: {same}"
+
+
+def _value(value: Any) -> str:
+    return shown(value.hex() if isinstance(value, bytes) else value)
+
+
+def _frame(exchange: Exchange, direction: Direction, data: memoryview | bytes) -> Frame:
+    frame = Frame(exchange, direction, data)
+    frame.check()
+    return frame
+
+
+def _values(frame: Frame) -> dict[str, Any] | None:
+    """The values of a frame; None if it cannot be read."""
+    try:
+        return frame.values() if frame.is_read else None
+    except MessageError:
+        return None
+
+
+def _recorded(recording: Recording, event: Event) -> memoryview:
+    """The bytes of a frame without its size; too few for a header if it is no whole frame."""
+    data = recording.frame(event)
+    whole = len(data) >= SIZE.size and SIZE.unpack_from(data)[0] == len(data) - SIZE.size
+    return data[SIZE.size :] if whole else memoryview(b"")
+
+
+class _Pairs:
+    """The requests of a recording, each with its response."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._pairings: dict[int, Pairing] = {}
+
+    def request(self, event: Event) -> Frame | None:
+        """A recorded request; None if it is no whole frame."""
+        data = _recorded(self._recording, event)
+        if len(data) < HEAD.size:
+            return None
+        pairing = self._pairings.setdefault(event.connection, Pairing(event.connection))
+        exchange = pairing.begin(data)
+        pairing.asked(exchange, data)
+        return _frame(exchange, "request", data)
+
+    def response(self, event: Event) -> Frame | None:
+        """A recorded response; None if no request waits for it, or it is no whole frame."""
+        data = _recorded(self._recording, event)
+        pairing = self._pairings.get(event.connection)
+        if len(data) < CORRELATION.size or pairing is None:
+            return None
+        exchange, _ = pairing.answered(data)
+        return None if exchange is None else _frame(exchange, "response", data)
+
+
+# ------------------------------------------------------------------------------------- the clients, to a fresh broker
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the clients of a recording are played.
+
+    - ``bootstrap``: the fresh broker for connections to brokers of which no response has said where they are.
+    - ``timeout_ms``: how long a response may take.
+    - ``open_to_others``: whether it may connect to other machines.
+    """
+
+    bootstrap: Address
+    security: Security = PLAIN
+    timeout_ms: int = 30_000
+    open_to_others: bool = False
+
+
+async def play_clients(recording: Recording, settings: Settings) -> Outcome:
+    """Send the recorded requests to a fresh broker, in their order, each after the responses that came before it.
+
+    ``UsageError`` if the broker cannot be used at all.
+    """
+    player = _Clients(recording, settings)
+    try:
+        for event in recording.events:
+            await player.do(event)
+    finally:
+        for link in player.links.values():
+            link.close()
+    return player.outcome
+
+
+class _Clients:
+    def __init__(self, recording: Recording, settings: Settings) -> None:
+        self.outcome = Outcome()
+        self.links: dict[int, Link] = {}
+        self._settings = settings
+        self._identities = Identities()
+        self._pairs = _Pairs(recording)
+        self._places: dict[int, str] = {}
+        # What waits: the response, and what its recorded request was about.
+        self._sent: dict[Exchange, tuple[asyncio.Future[bytes | None], Scope]] = {}
+        # Connections with which something went wrong. That is said once.
+        self._lost: set[int] = set()
+
+    async def do(self, event: Event) -> None:
+        """Do what a line of the record says."""
+        if event.event == "open":
+            self._places[event.connection] = event.place
+        elif event.event == "request" and (request := self._pairs.request(event)) is not None:
+            await self._send(request)
+        elif event.event == "response" and (response := self._pairs.response(event)) is not None:
+            await self._compare(response)
+        elif event.event == "close" and event.connection in self.links:
+            self.links[event.connection].close()
+
+    async def _send(self, request: Frame) -> None:
+        exchange = request.exchange
+        link = await self._link(exchange)
+        if link is None:
+            return
+        data = request.data
+        values = _values(request)
+        if values is not None:
+            fresh = self._identities.translated(values, {})
+            try:
+                data = data if fresh == values else request.with_values(fresh).data
+            except EncodeError as error:
+                self.outcome.say(exchange, "request", f"it is sent as it was: {error}")
+        self.outcome.requests += 1
+        pieces = [framed(data)]
+        if not exchange.has_answer:
+            link.send(exchange.correlation_id, pieces, None)
+            return
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._sent[exchange] = answer, self._identities.scope(values)
+        link.send(exchange.correlation_id, pieces, lambda got: None if answer.done() else answer.set_result(got))
+
+    async def _link(self, exchange: Exchange) -> Link | None:
+        """The connection for a request; None if there is none any more."""
+        number = exchange.connection
+        if number not in self.links and number not in self._lost:
+            settings = self._settings
+            link = Link(
+                self._address(number),
+                settings.security,
+                in_flight=IN_FLIGHT,
+                timeout_ms=settings.timeout_ms,
+                permit=self._permit,
+            )
+            try:
+                await link.open(asks=settings.security.user is not None)
+            except ConnectionLost as error:
+                if not self.links:
+                    raise UsageError(f"{error}; start a broker there") from None
+                self._lose(exchange, "request", str(error))
+            else:
+                self.links[number] = link
+        return None if number in self._lost else self.links[number]
+
+    def _address(self, connection: int) -> Address:
+        """Where the fresh broker is that stands for the one of a recorded connection."""
+        bootstrap = self._settings.bootstrap
+        place = self._places.get(connection)
+        if place is None:
+            return bootstrap
+        known = Address.parse(place)
+        return self._identities.addresses.get((known.host, known.port), bootstrap)
+
+    def _permit(self, address: Address, hosts: Sequence[str]) -> None:
+        if not self._settings.open_to_others and not are_of_this_machine(hosts):
+            raise UsageError(f"{address} is not on this machine; add --yes if the conversation may be played to it")
+
+    def _lose(self, exchange: Exchange, direction: Direction, why: str) -> None:
+        self._lost.add(exchange.connection)
+        self.outcome.say(exchange, direction, f"{why}; what follows on this connection is left out")
+
+    async def _compare(self, recorded: Frame) -> None:
+        exchange = recorded.exchange
+        if exchange not in self._sent:
+            return
+        answer, scope = self._sent.pop(exchange)
+        if exchange.connection in self._lost:
+            return
+        try:
+            async with asyncio.timeout(self._settings.timeout_ms / 1000):
+                data = await answer
+        except TimeoutError:
+            self._lose(exchange, "response", f"none came within {self._settings.timeout_ms / 1000:g} s")
+            return
+        if data is None:
+            self._lose(exchange, "response", f"none came: {self.links[exchange.connection].lost}")
+            return
+        self.outcome.compare(self._identities, recorded, _frame(exchange, "response", data), scope)
+
+
+# ------------------------------------------------------------------------------------- the brokers, to a fresh client
+
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """A recorded request, and its response if it has one."""
+
+    request: Frame
+    place: str
+    asked_ms: float
+    texts: frozenset[Any]
+    response: Frame | None = None
+    wait_ms: int = 0
+
+
+class RecordedBroker(Broker):
+    """Answers the requests of a fresh client with the responses of a recording. For ``kfuzz.serve.Server``.
+
+    A request gets the first response that is left of its API; of several, the first whose request asked most alike.
+    ``done`` is set once all are given and no client is connected. ``UsageError`` if there is nothing to give.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(Topics())
+        self.outcome = Outcome()
+        self.done = asyncio.Event()
+        self._identities = Identities(frozenset({MEMBER}), masks_times=True)
+        # Where the recorded brokers were for clients. Here they are the brokers 1, 2, ….
+        self.places: list[str] = [one["place"] for one in recording.start.brokers]
+        self._left: dict[int, list[_Taken]] = defaultdict(list)
+        self._given: dict[int, _Taken] = {}
+        self._repeated: set[int] = set()
+        self._pairings: dict[Caller, Pairing] = {}
+        self._callers = 0
+        self._collect(recording)
+
+    def _collect(self, recording: Recording) -> None:
+        pairs = _Pairs(recording)
+        places: dict[int, str] = {}
+        asked: dict[Exchange, _Taken] = {}
+        for event in recording.events:
+            if event.event == "open":
+                places[event.connection] = event.place
+                if event.place not in self.places:
+                    self.places.append(event.place)
+            elif event.event == "request" and (request := pairs.request(event)) is not None:
+                taken = _Taken(request, places.get(event.connection, ""), event.ms, _texts(request))
+                if request.exchange.has_answer:
+                    asked[request.exchange] = taken
+                self._left[request.exchange.key].append(taken)
+            elif event.event == "response" and (response := pairs.response(event)) is not None:
+                taken = asked.pop(response.exchange)
+                taken.response = response
+                taken.wait_ms = min(int(event.ms - taken.asked_ms), WAIT_MS_MAX)
+        # Nobody waited for these.
+        for taken in asked.values():
+            self._left[taken.request.exchange.key].remove(taken)
+        if not any(self._left.values()):
+            raise UsageError(f"{recording.folder} has no response, so there is nothing to play")
+        if len(self.places) > NODES_MAX:
+            raise UsageError(f"{recording.folder} has {len(self.places)} brokers; at most {NODES_MAX} are played")
+
+    def answer(self, frame: bytes, caller: Caller) -> Answered:
+        """The recorded response for a request, as an answer to this one. ``Refused`` if there is none."""
+        if len(frame) < HEAD.size:
+            raise Refused(NOT_RECORDED, f"a request of {len(frame)} bytes")
+        if caller not in self._pairings:
+            self._callers += 1
+            self._pairings[caller] = Pairing(self._callers)
+        pairing = self._pairings[caller]
+        exchange = pairing.begin(frame)
+        pairing.asked(exchange, frame)
+        pairing.forget(exchange)
+        self.outcome.requests += 1
+        self.report.requests[exchange.name] += 1
+        request = _frame(exchange, "request", frame)
+        taken, is_repeated = self._take(request, caller)
+        if taken is None:
+            self.outcome.say(exchange, "request", "the record has no request of this API")
+            raise Refused(NOT_RECORDED, f"{exchange.name} is not in the record")
+        if taken.response is None:
+            return Answered(None)
+        try:
+            data = self._translated(taken, exchange, caller)
+        except (EncodeError, MessageError) as error:
+            self.outcome.say(exchange, "response", f"the recorded one does not fit: {error}")
+            raise Refused(NOT_RECORDED, f"the recorded response does not fit: {error}") from None
+        # A client that polls must not do so without a pause.
+        wait_ms = (_values(request) or {}).get(MAX_WAIT, taken.wait_ms) if is_repeated else taken.wait_ms
+        return Answered(data, min(max(wait_ms, 0), WAIT_MS_MAX))
+
+    def gone(self, caller: Caller) -> None:
+        """Say that a connection is closed."""
+        self._pairings.pop(caller, None)
+        if not self._pairings and not any(self._left.values()):
+            self.done.set()
+
+    def end(self) -> Outcome:
+        """The outcome, with the requests that did not come."""
+        for taken in (one for left in self._left.values() for one in left):
+            self.outcome.missing[taken.request.exchange.name] += 1
+        return self.outcome
+
+    def _take(self, request: Frame, caller: Caller) -> tuple[_Taken | None, bool]:
+        """The recorded request that a fresh one is like, and whether it was given before; None if there is none."""
+        exchange = request.exchange
+        left = self._left[exchange.key][:CANDIDATES_MAX] if exchange.key in self._left else []
+        if not left:
+            if exchange.key in self._given and exchange.key not in self._repeated:
+                self._repeated.add(exchange.key)
+                self.outcome.say(exchange, "request", "the record has no more of this API; the last one is repeated")
+            return self._given.get(exchange.key), True
+        texts = _texts(request)
+        place = self.places[caller.node_id - 1]
+        taken = max(left, key=lambda one: (-len(one.texts ^ texts), one.place == place))
+        self._left[exchange.key].remove(taken)
+        self._given[exchange.key] = taken
+        if taken.request.exchange.version == exchange.version:
+            self.outcome.compare(self._identities, taken.request, request, {})
+        return taken, False
+
+    def _translated(self, taken: _Taken, exchange: Exchange, caller: Caller) -> bytes:
+        """A recorded response as one to this exchange: its number, its version, the client's ids, and our addresses."""
+        recorded = taken.response
+        assert recorded is not None
+        form = recorded.form
+        number = CORRELATION.pack(exchange.correlation_id)
+        if form is None or not recorded.is_read:
+            return number + bytes(recorded.data)[CORRELATION.size :]
+        # A response that is older than its recorded request says that a version is not supported.
+        version = exchange.version if form.version == taken.request.exchange.version else form.version
+        scope = self._identities.scope(_values(taken.request))
+        body = bytes(recorded.data)[recorded.body_at :]
+        values = self._identities.translated(decode(form.definition, form.version, body, defaults=True), scope)
+        replace_addresses(form.definition.name, version, values, lambda host, port: self._place(host, port, caller))
+        definition = newest(form.definition.name, version)
+        header = {"correlationId": exchange.correlation_id}
+        head = encode("ResponseHeader", response_header_version(definition, version), header)
+        return head + encode(definition, version, values)
+
+    def _place(self, host: str, port: int, caller: Caller) -> tuple[str, int]:
+        place = str(Address.advertised(host, port))
+        node = self.places.index(place) + 1 if place in self.places else 1
+        return caller.host, self.cluster.ports.get(node, caller.port)
+
+
+def _texts(request: Frame) -> frozenset[Any]:
+    """What tells requests of one API apart: the client, and all names and ids."""
+    return frozenset(_leaves([request.exchange.client_id, _values(request)]))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _leaves(one)
+    # Records are no names.
+    elif isinstance(value, str) or (isinstance(value, bytes) and len(value) == UUID_BYTES):
+        yield value

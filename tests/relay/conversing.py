@@ -1,0 +1,123 @@
+"""A conversation through the proxy with `kfuzz serve`, which other tests look at, show and play back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from serve.asking import SECONDS_MAX, Client
+
+from kfuzz import records
+from kfuzz.client.address import Address
+from kfuzz.relay import Proxy, Settings
+from kfuzz.serve import Server, Topics
+from kfuzz.serve import Settings as ServeSettings
+from kfuzz.serve.feeding import done
+
+TOPIC = "t"
+GROUP = "g"
+PROTOCOLS = [{"name": "range", "metadata": b"\0\0"}]
+Scenario = Callable[[Proxy], Awaitable[Any]]
+
+
+def batch(value: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
+    """A batch of one transactional record."""
+    made = records.RecordBatch(
+        0,
+        0,
+        [records.Record(0, 1000, None, value)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    return records.encode([made])
+
+
+async def writes(client: Client, value: bytes = b"v", transaction: str = "x") -> int:
+    """A transaction of one record. Returns the record's offset."""
+    await client.ask("ApiVersions", 3, {"clientSoftwareName": "test", "clientSoftwareVersion": "1"})
+    await client.ask("Metadata", 12, {"topics": [{"name": TOPIC}]})
+    await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [transaction]})
+    made = await client.ask("InitProducerId", 4, {"transactionalId": transaction, "transactionTimeoutMs": 60_000})
+    producer = {"producerId": made["producerId"], "producerEpoch": made["producerEpoch"]}
+    old = {"v3AndBelowTransactionalId": transaction}
+    old |= {f"v3AndBelowP{name[1:]}": value for name, value in producer.items()}
+    await client.ask("AddPartitionsToTxn", 3, old | {"v3AndBelowTopics": [{"name": TOPIC, "partitions": [0]}]})
+    sent = batch(value, made["producerId"], made["producerEpoch"], 0)
+    topics = [{"name": TOPIC, "partitionData": [{"index": 0, "records": sent}]}]
+    said = await client.ask("Produce", 9, {"transactionalId": transaction, "acks": -1, "topicData": topics})
+    [partition] = said["responses"][0]["partitionResponses"]
+    assert partition["errorCode"] == 0
+    await client.ask("EndTxn", 3, {"transactionalId": transaction, **producer, "committed": True})
+    return int(partition["baseOffset"])
+
+
+async def joins(client: Client) -> None:
+    """A member joins a group, commits an offset and leaves."""
+    join: dict[str, Any] = {"groupId": GROUP, "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000}
+    join |= {"protocolType": "consumer", "protocols": PROTOCOLS, "memberId": ""}
+    said = await client.ask("JoinGroup", 5, join)
+    if said["errorCode"]:
+        said = await client.ask("JoinGroup", 5, join | {"memberId": said["memberId"]})
+    member = {"groupId": GROUP, "generationId": said["generationId"], "memberId": said["memberId"]}
+    assigned = [{"memberId": said["memberId"], "assignment": b"\0\0"}]
+    await client.ask("SyncGroup", 3, member | {"assignments": assigned})
+    assert (await client.ask("Heartbeat", 3, member))["errorCode"] == 0
+    partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
+    commit = {"groupId": GROUP, "generationIdOrMemberEpoch": said["generationId"], "memberId": said["memberId"]}
+    said = await client.ask("OffsetCommit", 7, commit | {"topics": [{"name": TOPIC, "partitions": [partition]}]})
+    assert said["topics"][0]["partitions"][0]["errorCode"] == 0
+    await client.ask("LeaveGroup", 3, {"groupId": GROUP, "members": [{"memberId": member["memberId"]}]})
+
+
+async def reads(client: Client, offset: int) -> list[bytes | None]:
+    """The values of a fetch that begins at this offset."""
+    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+    topics = [{"topic": TOPIC, "partitions": [partition]}]
+    said = await client.ask("Fetch", 12, {"maxWaitMs": 10, "minBytes": 1, "topics": topics})
+    data = said["responses"][0]["partitions"][0]["records"]
+    return [one.value for made in records.decode(data) if not made.control for one in made.records]
+
+
+async def everything(proxy: Proxy) -> None:
+    """Two clients, one after the other began."""
+    async with at(proxy) as producer, at(proxy) as consumer:
+        await joins(consumer)
+        offset = await writes(producer)
+        assert await reads(consumer, offset) == [b"v"]
+
+
+def at(proxy: Proxy) -> Client:
+    """A client of the proxy's first place."""
+    host, port = next(iter(proxy.places.values()))
+    return Client(_Place(host, port))  # type: ignore[arg-type]
+
+
+class _Place:
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+
+
+async def served(scenario: Callable[[Server], Awaitable[Any]], *lines: bytes) -> Any:
+    """Run a scenario with a broker that has one topic, after these lines of `kfuzz serve --from-stdin`."""
+    settings = ServeSettings(fetch_sessions=True)
+    async with asyncio.timeout(SECONDS_MAX), Server(Topics(), settings) as server:
+        for line in (b'{"topic": "t", "produce": true}', *lines):
+            done(server.broker.cluster, line)
+        return await scenario(server)
+
+
+def recorded(folder: Path, scenario: Scenario = everything, **settings: Any) -> list[str]:
+    """Record a scenario into a folder. Returns the sentences of the proxy."""
+    told: list[str] = []
+
+    async def through(server: Server) -> None:
+        address = Address(server.host, server.port)
+        async with Proxy([address], Settings(record=folder, **settings), tell=told.append) as proxy:
+            await scenario(proxy)
+
+    asyncio.run(served(through))
+    return told

@@ -1,0 +1,166 @@
+"""What `kfuzz proxy --record` writes is what clients sent and got, and it is read with bounds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.cli_driver import kfuzz, outcome
+from relay.conversing import at, everything, joins, recorded, writes
+from serve.asking import request
+
+from kfuzz.errors import UsageError
+from kfuzz.relay import Proxy
+from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recording
+
+FIRST = {"format": "kfuzz-conversation/1", "started": "", "brokers": []}
+OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / CONVERSATION).read_text().splitlines()]
+
+
+def test_the_files_have_the_bytes_that_each_client_sent_and_got(tmp_path: Path) -> None:
+    seen: dict[int, list[bytes]] = {1: [], 2: []}
+
+    async def twice(proxy: Proxy) -> None:
+        async with at(proxy) as first, at(proxy) as second:
+            for number, client in ((2, second), (1, first), (2, second)):
+                frame = request("Metadata", 9, {"topics": None}, number=len(seen[number]) + 1)
+                seen[number] += [frame, await client.exchange(frame)]
+
+    recorded(tmp_path / "out", twice)
+    for number, frames in seen.items():
+        for at_frame, name in ((0, "requests"), (1, "responses")):
+            whole = b"".join(struct.pack(">i", len(one)) + one for one in frames[at_frame::2])
+            assert (tmp_path / "out" / f"{number}.{name}").read_bytes() == whole
+    first, *rest = lines(tmp_path / "out")
+    assert first["format"] == "kfuzz-conversation/1"
+    [place] = first["brokers"]
+    shown = [(one["event"], one["connection"]) for one in rest]
+    talk = [(event, number) for number in (2, 1, 2) for event in ("request", "response")]
+    assert sorted(shown[:2]) == [("open", 1), ("open", 2)]
+    assert shown[2:-3] == talk
+    assert sorted(shown[-3:]) == [("close", 1), ("close", 2), ("end", 0)]
+    request_line, response_line = rest[2:4]
+    assert request_line | {"ms": 0} == {
+        "event": "request",
+        "connection": 2,
+        "ms": 0,
+        "at": 0,
+        "size": len(seen[2][0]) + 4,
+        "api": "Metadata",
+        "version": 9,
+        "correlation": 1,
+        "broker": place["broker"],
+    }
+    # The client sees where the proxy listens.
+    assert response_line["changed"] is True
+    assert place["broker"].encode() not in seen[2][1]
+    assert rest[-1] | {"ms": 0} == {"event": "end", "connection": 0, "ms": 0, "why": "the proxy ended", "frames": 6}
+
+
+def test_show_opens_all_connections_in_their_order_and_a_strict_reader_says_nothing(tmp_path: Path) -> None:
+    recorded(tmp_path / "out")
+    shown = kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict").stdout.splitlines()
+    assert shown[0] == f"{tmp_path / 'out'}: 2 connections"
+    apis = [line.split()[4] for line in shown[2:-1]]
+    assert apis[-9:] == [
+        *("LeaveGroup", "ApiVersions", "Metadata", "FindCoordinator", "InitProducerId", "AddPartitionsToTxn"),
+        *("Produce", "EndTxn", "Fetch"),
+    ]
+    assert shown[-1] == f"{len(apis)} requests, {len(apis)} with a response, 0 frames cannot be read"
+    number = len(apis) - 1
+    made = json.loads(kfuzz("show", "--frames", tmp_path / "out", "--frame", str(number), "--json").stdout)
+    assert made["answer"]["frame"]["message"] == "FetchResponse"
+    made = json.loads(kfuzz("show", "--frames", tmp_path / "out", "--json").stdout)
+    assert (made["connections"], made["requests"]) == (2, len(apis))
+    assert [one["connection"] for one in made["frames"]] == [int(line.split()[0]) for line in shown[2:-1]]
+
+
+def test_a_large_frame_is_written_after_the_small_ones_before_it(tmp_path: Path) -> None:
+    async def large(proxy: Proxy) -> None:
+        async with at(proxy) as client:
+            await writes(client, b"1" * 10)
+            await writes(client, b"2" * (COPIED_BYTES_MAX + 1))
+
+    recorded(tmp_path / "out", large)
+    recording = Recording(tmp_path / "out")
+    ends = {"request": 0, "response": 0}
+    for event in recording.events:
+        if event.event in ends:
+            assert event.at == ends[event.event]
+            ends[event.event] += event.size
+            assert struct.unpack(">i", recording.frame(event)[:4])[0] == event.size - 4
+    assert [(tmp_path / "out" / f"1.{name}s").stat().st_size for name in ends] == list(ends.values())
+
+
+def test_a_full_recording_ends_and_the_proxy_continues(tmp_path: Path) -> None:
+    told = recorded(tmp_path / "out", record_bytes_max=12_000)
+    [sentence] = [one for one in told if "recorded" in one]
+    assert sentence == f"{tmp_path / 'out'} has 12000 B, so nothing more is recorded; --record-max allows more"
+    assert lines(tmp_path / "out")[-1]["why"] == f"{tmp_path / 'out'} has 12000 B"
+    # Each file counts as a block of the disk.
+    assert sum(one.stat().st_size for one in (tmp_path / "out").iterdir()) < 12_000
+    assert not Recording(tmp_path / "out").flaw
+
+
+def test_a_folder_that_is_gone_ends_the_recording_and_the_proxy_continues(tmp_path: Path) -> None:
+    async def removed(proxy: Proxy) -> None:
+        async with at(proxy) as client:
+            await joins(client)
+            shutil.rmtree(tmp_path / "out")
+            await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
+            await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
+
+    told = [one for one in recorded(tmp_path / "out", removed) if "recorded" in one]
+    assert len(told) == 1
+    assert told[0].startswith(f"nothing more is recorded: {tmp_path / 'out'} cannot be written")
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "note").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        recorded(tmp_path)
+
+
+def test_a_killed_proxy_leaves_a_recording_that_says_so(tmp_path: Path) -> None:
+    recorded(tmp_path / "out", everything)
+    whole = (tmp_path / "out" / CONVERSATION).read_bytes()
+    (tmp_path / "out" / CONVERSATION).write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 20])
+    assert Recording(tmp_path / "out").flaw == f"{tmp_path / 'out'} has no end: the proxy was killed, or it still runs"
+    assert kfuzz("show", "--frames", tmp_path / "out").stdout.splitlines()[-1].endswith("or it still runs")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "is empty"),
+        (["nothing"], "line 1 of {} is not JSON"),
+        ([{**FIRST, "format": "kfuzz-conversation/2"}], "line 1 of {}.format is"),
+        ([FIRST, {**OPEN, "event": "opened"}], "line 2 of {}.event is"),
+        ([FIRST, {**OPEN, "connection": "../1"}], "line 2 of {}.connection is"),
+        ([FIRST, {**OPEN, "broker": "b" * 70_000}], "line 2 of {} is longer than"),
+        ([FIRST, OPEN, {"event": "request", "connection": 1, "ms": 0, "size": 9}], "has 0 bytes, but a frame ends at"),
+    ],
+)
+def test_a_wrong_recording_is_one_sentence(tmp_path: Path, given: list[Any], sentence: str) -> None:
+    text = "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in given)
+    (tmp_path / CONVERSATION).write_text(text)
+    code, _, said = outcome("play", tmp_path, "--to", "127.0.0.1:1")
+    assert code == 2
+    assert sentence.format(tmp_path / CONVERSATION) in said
+
+
+def test_a_recording_may_not_lead_out_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    recorded(tmp_path / "out", everything)
+    (tmp_path / "out" / "1.requests").unlink()
+    (tmp_path / "out" / "1.requests").symlink_to(tmp_path / "secret")
+    code, _, said = outcome("show", "--frames", tmp_path / "out")
+    assert (code, "is a link, which kfuzz does not follow" in said) == (2, True)
