@@ -15,14 +15,22 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.client.link import Link
 from kfuzz.client.protocol import RETRIABLE, BrokerError, first_error
-from kfuzz.errors import UsageError
 from kfuzz.messages import encode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.records import Record, RecordBatch
 
-__all__ = ["CONVERSATIONS", "Context", "Conversation", "assignment", "batch", "fitted", "subscription"]
+__all__ = [
+    "CONVERSATIONS",
+    "REBALANCE_TIMEOUT_MS",
+    "Context",
+    "Conversation",
+    "assignment",
+    "batch",
+    "fitted",
+    "subscription",
+]
 
 PAUSE_S: Final = 0.05
 # The least that a broker of Kafka allows by default.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import groupby
 from typing import Final
 
 from kfuzz.client.address import Address, Security
@@ -21,7 +20,7 @@ from kfuzz.messages import decode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Definition, Versions
-from kfuzz.probe.conversations import CONVERSATIONS, Context, Conversation
+from kfuzz.probe.conversations import CONVERSATIONS, REBALANCE_TIMEOUT_MS, Context, Conversation
 from kfuzz.probe.health import Health
 from kfuzz.probe.hostile import FRAME, Case, Shot, plan
 from kfuzz.probe.reactions import (
@@ -55,7 +54,7 @@ USES_MAX: Final = 32
 LOOKED_AT_MAX: Final = 2
 # After so many cases of the same request and kind without an answer, the rest of them are left out.
 SILENT_MAX: Final = 3
-BROKER_TOPIC_PARTITIONS: Final = 2
+PARTITIONS: Final = 2
 ELEMENTS_MAX: Final = 200_000
 # The fields that say how long a broker may wait; the first one that a version has counts.
 WAITS: Final = ("rebalanceTimeoutMs", "timeoutMs", "maxWaitMs", "sessionTimeoutMs")
@@ -85,12 +84,12 @@ def probe_apis(
     settings: Settings,
     hostility: Hostility,
     *,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int], None] = lambda done: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Ask a broker all APIs that it offers. ``UsageError`` if it cannot be asked at all, or is on another machine.
 
-    ``on_progress`` gets how many cases are done, and how many there are.
+    ``on_progress`` gets how many cases are done.
     """
     return asyncio.run(_Probe(vectors, settings, hostility, on_progress, on_notice).run())
 
@@ -101,7 +100,7 @@ class _Probe:
         vectors: Sequence[Vector],
         settings: Settings,
         hostility: Hostility,
-        on_progress: Callable[[int, int], None],
+        on_progress: Callable[[int], None],
         on_notice: Callable[[str], None],
     ) -> None:
         self.vectors = vectors
@@ -124,6 +123,7 @@ class _Probe:
         self._state = ""
         self._reached: set[str] = set()
         self._since_health: list[Asked] = []
+        self._last: Asked | None = None
         self._looked_at: Counter[tuple[str, ...]] = Counter()
         self._silent: Counter[tuple[str, ...]] = Counter()
 
@@ -145,24 +145,19 @@ class _Probe:
                 raise UsageError(
                     f"no hostile request for what {self.settings.bootstrap} offers matches; leave out GLOB to ask all"
                 )
-            wanted = {one.conversation for one in cases}
             self.report.left_out |= {name: why for name, why in left_out.items() if not hostility.globs}
             missing = await self._health.learn()
             self.report.left_out |= {f"health, {name}": why for name, why in missing.items()}
             self.report.health = self._health.parts
             self._patience_s = self.timeout_s
-            done = 0
-            for name, of_one in groupby(cases, key=lambda one: one.conversation):
-                assert name in wanted
-                for case in of_one:
-                    if time.monotonic() > deadline:
-                        raise _Ended(
-                            f"{self.settings.duration_s:g} s are over, and {len(cases) - done} cases were not asked; "
-                            "add --duration"
-                        )
-                    await self._case(case)
-                    done += 1
-                    self.on_progress(done, len(cases))
+            for done, case in enumerate(cases):
+                if time.monotonic() > deadline:
+                    raise _Ended(
+                        f"{self.settings.duration_s:g} s are over, and {len(cases) - done} cases were not asked; "
+                        "add --duration"
+                    )
+                await self._case(case)
+                self.on_progress(done + 1)
             await self._check_health()
         except _Ended as ended:
             self.report.ended = str(ended)
@@ -219,14 +214,14 @@ class _Probe:
             name = self.hostility.topic
             if name is None and "CreateTopics" not in link.versions:
                 raise UsageError(
-                    "the broker creates no topics for clients; name one that may be written to with --topic"
+                    "the broker creates no topics for clients; name one that may be written to with --write-to"
                 )
             if name is None:
                 name = context.prefix
                 self._topics.append(name)
                 created = {
                     "name": name,
-                    "numPartitions": BROKER_TOPIC_PARTITIONS,
+                    "numPartitions": PARTITIONS,
                     "replicationFactor": self.settings.replication,
                 }
                 await context.ask("CreateTopics", {"topics": [created], "timeoutMs": self.settings.timeout_ms})
@@ -300,6 +295,7 @@ class _Probe:
         if asked.reaction.outcome == SILENT:
             self._silent[group] += 1
         self._since_health.append(asked)
+        self._last = asked
         looked = case.api, case.kind, asked.reaction.harm, *asked.reaction.errors
         if asked.reaction.harm and self._looked_at[looked] < LOOKED_AT_MAX:
             self._looked_at[looked] += 1
@@ -321,18 +317,11 @@ class _Probe:
                 why = foreign_text(str(error) or "no answer in time")
         await self._check_health()
         self.report.left_out[conversation.name] = why
-        if conversation.name in self._reached:
-            # It worked before the last hostile requests.
-            last = self._last(conversation.name)
-            if last is not None:
-                said = replace(
-                    last.reaction, harm=UNHEALTHY, text=f"after it, {conversation.name} is not reached: {why}"
-                )
-                self.report.add(replace(last, reaction=said))
+        # Perhaps it worked before the last hostile requests.
+        if conversation.name in self._reached and (last := self._last) is not None:
+            text = f"after it, {conversation.name} is not reached: {why}"
+            self.report.add(replace(last, reaction=replace(last.reaction, harm=UNHEALTHY, text=text)))
         return False
-
-    def _last(self, name: str) -> Asked | None:
-        return self._since_health[-1] if self._since_health else None
 
     async def _look_at(self, asked: Asked) -> Asked:
         """Check the broker's health after a case with harm, and ask it again in a new conversation."""
@@ -379,7 +368,7 @@ class _Probe:
         return False
 
     async def _check_health(self) -> None:
-        """The health conversation after some cases. If it fails, they are asked again one by one to find the culprit."""
+        """Check the health after some cases. If it fails, they are asked again one by one, to find which one did it."""
         suspects = list(self._since_health)
         if not suspects:
             return
@@ -412,9 +401,11 @@ class _Probe:
         shot = case.shot(context, link.next_number)
         sent = b"".join(shot.pieces)
         values = _read(case, context)
-        harm, wait_s = "", self.timeout_s
-        if values is not None and _waits_ms(values) >= self.settings.timeout_ms:
-            wait_s = HELD_S
+        is_long, wait_s = False, self.timeout_s
+        if values is not None:
+            allowed_ms = _waits_ms(values)
+            is_long = allowed_ms > max(self.settings.timeout_ms, REBALANCE_TIMEOUT_MS)
+            wait_s = HELD_S if is_long else self.timeout_s + max(allowed_ms, 0) / 1000
         wants_none = case.api == "Produce" and values is not None and values.get("acks") == 0
         takes = await self._send(link, shot, takes=shot.waits and not wants_none)
         if wants_none:
@@ -427,9 +418,9 @@ class _Probe:
         _, left = await asyncio.wait(takes, timeout=wait_s)
         if left and link.lost is None:
             link.lose("no answer", SILENT)
-            outcome = HELD if wait_s != self.timeout_s else SILENT
-            said = f"no answer within {self.timeout_s:g} s" if outcome == SILENT else ""
-            return Asked(case, sent, Reaction(outcome, harm=SILENT if outcome == SILENT else "", text=said))
+            if is_long:
+                return Asked(case, sent, Reaction(HELD))
+            return Asked(case, sent, Reaction(SILENT, harm=SILENT, text=f"no answer within {wait_s:g} s"))
         answer = takes[-1].result()
         if answer is None:
             how = link.lost_how

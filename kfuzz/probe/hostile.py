@@ -341,16 +341,19 @@ def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, P
         for version in (0, 1, BLOB_VERSION, 0x7FFF, 0xFFFF):
             for what, count in (("null", 0xFFFFFFFF), ("negative", 0x80000000), ("huge", 0x7FFFFFFF)):
                 prefix = version.to_bytes(2, "big") + count.to_bytes(4, "big")
-                yield f"v{version}-count-{what}", lambda data, dice, prefix=prefix: prefix
+                yield f"v{version}-count-{what}", _always(prefix)
         yield "topic-null", lambda data, dice: b"\0\1\0\0\0\1\xff\xff"
         yield "topic-beyond", lambda data, dice: b"\0\1\0\0\0\1\x7f\xff"
         mutator = MessageMutator(schema(catalogue().find(message), BLOB_VERSION))
         good = subscription("kfuzz") if name == "metadata" else assignment("kfuzz")
         for index in range(MUTANTS_OF_BLOBS):
-            yield f"mutant-{index}", lambda data, dice, index=index: good[:2] + mutator.mutate(good[2:], dice)
+            yield f"mutant-{index}", lambda data, dice: good[:2] + mutator.mutate(good[2:], dice)
     elif field.type.name == "records":
         for index in range(MUTANTS_OF_RECORDS):
-            yield f"mutant-{index}", lambda data, dice, index=index: _records(dice, index)
+            yield (
+                f"mutant-{index}",
+                lambda data, dice: Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input(),
+            )
     elif name == "authBytes":
         yield "nuls", lambda data, dice: bytes(3)
         yield "words", lambda data, dice: b"\0" * 1000 + b"a" * 1000
@@ -364,10 +367,12 @@ def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, P
         yield "field-0", lambda data, dice: b"\x02\x00"
 
 
-def _records(dice: Dice, index: int) -> bytes:
-    mutator = Mutator(dice.below(1 << 32), role="broker", codecs=("none",))
-    mutator.index = index
-    return mutator.input()
+def _records(old: bytes, dice: Dice) -> bytes:
+    return Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input()
+
+
+def _always(data: bytes) -> Poison:
+    return lambda old, dice: data
 
 
 # -- single values of other states and other owners

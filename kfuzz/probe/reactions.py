@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kfuzz.client.link import CLOSED, GARBLED, SILENT
+from kfuzz.client.link import CLOSED, SILENT
 from kfuzz.client.protocol import error_name
 from kfuzz.probe.hostile import Case
 from kfuzz.relay.frames import Api, api_of
