@@ -14,8 +14,7 @@ from kfuzz.client.address import Address
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.errors import UsageError
-from kfuzz.probe import Settings, cases_for_broker, probe, summary
-from kfuzz.probe.conversing import Hostility, probe_apis
+from kfuzz.probe import Hostility, Settings, cases_for_broker, probe, probe_apis, summary
 from kfuzz.probe.reactions import lines
 from kfuzz.vectors import default_root, load_suite
 

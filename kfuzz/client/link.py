@@ -123,7 +123,7 @@ class Link:
         self.in_flight = in_flight
         self.timeout_s = timeout_ms / 1000
         self.versions: dict[str, Versions] = {}
-        # What the broker offers, by the number of the API, with versions that kfuzz's own requests do not use.
+        # The broker's offer by the number of the API, also of versions that kfuzz's own requests do not use.
         self.offered: dict[int, Versions] = {}
         self.lost: str | None = None
         self.lost_how = CLOSED

@@ -62,7 +62,7 @@ NEWEST: Final[Mapping[str, int]] = {
     "DescribeConfigs": 4,
     "SaslHandshake": 1,
     "SaslAuthenticate": 2,
-    # What conversations of `kfuzz probe` ask.
+    # For the conversations of `kfuzz probe`.
     "ListOffsets": 11,
     "OffsetFetch": 9,
     "OffsetCommit": 9,

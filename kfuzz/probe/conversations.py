@@ -38,7 +38,7 @@ SESSION_TIMEOUT_MS: Final = 6000
 # Less than a probe waits for an answer, so that a group that cannot rebalance is seen as one.
 REBALANCE_TIMEOUT_MS: Final = 1000
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-# What a request may ask a broker to wait.
+# How long a request lets a broker wait.
 WAIT_MS: Final = 200
 FETCH_BYTES: Final = 1 << 20
 TIMESTAMP_MS: Final = 1_700_000_000_000
@@ -58,12 +58,12 @@ UUID: Final = "q83vASNFZ4mrze8BI0VniQ"
 
 
 def subscription(topic: str, version: int = BLOB_VERSION) -> bytes:
-    """What a member of a classic group of consumers says of itself in JoinGroup."""
+    """The bytes with which a member of a classic group of consumers describes itself in JoinGroup."""
     return version.to_bytes(2, "big") + encode("ConsumerProtocolSubscription", version, {"topics": [topic]})
 
 
 def assignment(topic: str, version: int = BLOB_VERSION) -> bytes:
-    """What the leader of a classic group of consumers gives a member in SyncGroup: partition 0."""
+    """The bytes that the leader of a classic group of consumers gives a member in SyncGroup: partition 0."""
     values = {"assignedPartitions": [{"topic": topic, "partitions": [0]}]}
     return version.to_bytes(2, "big") + encode("ConsumerProtocolAssignment", version, values)
 

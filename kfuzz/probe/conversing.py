@@ -62,7 +62,7 @@ WAITS: Final = ("rebalanceTimeoutMs", "timeoutMs", "maxWaitMs", "sessionTimeoutM
 
 @dataclass(frozen=True, slots=True)
 class Hostility:
-    """What is asked. ``mutants``: of each request at each version. ``globs`` choose cases by id.
+    """The choice of hostile requests. ``mutants``: of each request at each version. ``globs`` choose cases by id.
 
     - ``topic``: one that may be written to; None if the probe creates its own.
     - ``health_every``: after so many cases, the health conversation is held in any case.

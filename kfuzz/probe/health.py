@@ -1,4 +1,4 @@
-"""The health conversation: what any client may expect of a broker, whatever others have sent to it."""
+"""The health conversation: any client can do this with a broker, no matter which requests others have sent."""
 
 from __future__ import annotations
 

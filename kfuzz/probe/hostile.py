@@ -1,4 +1,4 @@
-"""Hostile requests: what is asked in a conversation, as cases that are planned before, and as bytes once it is reached.
+"""Hostile requests in a conversation: cases are planned before it begins, and get their bytes when it is reached.
 
 A case's bytes depend only on its id, the seed and the values of the conversation's context.
 """
@@ -47,7 +47,7 @@ UNKNOWN_API: Final = 32767
 
 
 class Shot(NamedTuple):
-    """What is sent: pieces, each in a packet of its own if the network likes, and the numbers of the requests.
+    """The bytes to send: pieces, each in a packet of its own if the network likes, and the numbers of the requests.
 
     Without ``waits``, the last frame is not whole: nobody answers it, and the connection is closed after it.
     """

@@ -1,4 +1,4 @@
-"""What a broker does with a hostile request, which of that is harm, and reports grouped by cause."""
+"""The reactions of a broker to hostile requests, the harm in them, and reports grouped by cause."""
 
 from __future__ import annotations
 
@@ -123,6 +123,12 @@ class Cause:
         """The case with the fewest bytes."""
         return min(self.asked, key=lambda one: (len(one.sent), one.case.id))
 
+    @property
+    def alone(self) -> bool | None:
+        """Whether one of the cases did the same when it was asked alone; None if none was."""
+        tried = [one.alone for one in self.asked if one.alone is not None]
+        return any(tried) if tried else None
+
     def to_json(self) -> dict[str, Any]:
         """The cause for a report."""
         one = self.smallest
@@ -136,13 +142,13 @@ class Cause:
             "others": [each.case.id for each in self.asked if each is not one][:OTHERS_MAX],
         }
         said["smallest"] |= {"hex": one.sent.hex()} if len(one.sent) <= HEX_BYTES_MAX else {}
-        said["smallest"] |= {"alone": one.alone} if one.alone is not None else {}
+        said |= {"alone": self.alone} if self.alone is not None else {}
         return said | {"errors": list(one.reaction.errors)}
 
 
 @dataclass
 class Report:
-    """What a probe of all APIs found. ``left_out``: why conversations or cases were not asked, with how many."""
+    """The result of a probe of all APIs. ``left_out``: why conversations or cases were not asked, with how many."""
 
     seed: int
     total: int = 0
@@ -217,7 +223,7 @@ def lines(report: Report, causes_shown: int) -> Iterator[str]:
             yield f"{harm}: {HARMS[harm]}"
         smallest = one.smallest
         mark = "!" if one.harm in FOUND else " "
-        again = {None: "", True: "; again when asked alone", False: "; not when asked alone"}[smallest.alone]
+        again = {None: "", True: "; again when asked alone", False: "; not when asked alone"}[one.alone]
         detail = f" {one.detail}" if one.detail else ""
         yield f"  {mark} {one.api} {one.kind}{detail}: {counted(len(one.asked), 'case')}{again}"
         yield f"      smallest {smallest.case.id} ({counted(len(smallest.sent), 'byte')})"
