@@ -15,7 +15,7 @@ from typing import Final
 from kfuzz.client.address import Address, Security
 from kfuzz.client.link import CLOSED, GARBLED, SILENT, Link, are_of_this_machine
 from kfuzz.client.protocol import BrokerError, ConnectionLost, frame
-from kfuzz.errors import DecodeError, UsageError
+from kfuzz.errors import DecodeError, EncodeError, KfuzzError, UsageError
 from kfuzz.messages import decode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
@@ -55,6 +55,9 @@ LOOKED_AT_MAX: Final = 2
 # After so many cases of the same request and kind without an answer, the rest of them are left out.
 SILENT_MAX: Final = 3
 PARTITIONS: Final = 2
+UNKNOWN_TOPIC: Final = 3
+# A state that is not reached. Values of the broker may be such that a request cannot be encoded.
+FAILED: Final = (KfuzzError, TimeoutError)
 ELEMENTS_MAX: Final = 200_000
 # The fields that say how long a broker may wait; the first one that a version has counts.
 WAITS: Final = ("rebalanceTimeoutMs", "timeoutMs", "maxWaitMs", "sessionTimeoutMs")
@@ -161,7 +164,7 @@ class _Probe:
             await self._check_health()
         except _Ended as ended:
             self.report.ended = str(ended)
-        except ConnectionLost as error:
+        except (BrokerError, ConnectionLost) as error:
             raise UsageError(f"{error}; is a broker running there, and does it expect TLS?") from None
         finally:
             await self._leave()
@@ -227,6 +230,8 @@ class _Probe:
                 await context.ask("CreateTopics", {"topics": [created], "timeoutMs": self.settings.timeout_ms})
             # The topic's own errors and those of its partitions can be retried until it has leaders.
             answer = await context.ask("Metadata", {"topics": [{"name": name}], "allowAutoTopicCreation": False})
+            if not answer["topics"]:
+                raise BrokerError(f"Metadata of {name}", UNKNOWN_TOPIC)
             return name, answer["topics"][0].get("topicId", bytes(16))
         finally:
             link.close()
@@ -289,7 +294,14 @@ class _Probe:
                 return
         assert self._context is not None
         self._uses += 1
-        asked = await self._ask(case, self._context)
+        try:
+            asked = await self._ask(case, self._context)
+        except EncodeError:
+            report.skipped[f"{case.conversation} that the broker's values leave no place for"] += 1
+            return
+        if not asked.sent and self._last is not None:
+            # Nothing could be sent, so the case before it did that.
+            asked = replace(self._last, reaction=asked.reaction)
         if asked.reaction.changes or asked.reaction.harm:
             self._drop()
         if asked.reaction.outcome == SILENT:
@@ -313,7 +325,7 @@ class _Probe:
                 self._state = conversation.name
                 self._reached.add(conversation.name)
                 return True
-            except (BrokerError, ConnectionLost, UsageError, TimeoutError) as error:
+            except FAILED as error:
                 why = foreign_text(str(error) or "no answer in time")
         await self._check_health()
         self.report.left_out[conversation.name] = why
@@ -335,7 +347,7 @@ class _Probe:
             again = await self._ask(asked.case, context)
             if context.link is not None:
                 context.link.close()
-        except (BrokerError, ConnectionLost, UsageError, TimeoutError):
+        except FAILED:
             return asked
         return replace(asked, alone=again.reaction.harm == asked.reaction.harm)
 
@@ -369,7 +381,7 @@ class _Probe:
 
     async def _check_health(self) -> None:
         """Check the health after some cases. If it fails, they are asked again one by one, to find which one did it."""
-        suspects = list(self._since_health)
+        suspects = list(self._since_health) or ([self._last] if self._last is not None else [])
         if not suspects:
             return
         failure = await self._well_again(suspects[-1])
@@ -379,7 +391,7 @@ class _Probe:
             try:
                 context = await self._reach(CONVERSATIONS[one.case.conversation])
                 asked = await self._ask(one.case, context)
-            except (BrokerError, ConnectionLost, UsageError, TimeoutError):
+            except FAILED:
                 continue
             found = await self._well_again(asked)
             if found is not None:
