@@ -14,7 +14,8 @@ from kfuzz.client.address import Address
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.errors import UsageError
-from kfuzz.probe import Settings, cases_for_broker, probe, summary
+from kfuzz.probe import Hostility, Settings, cases_for_broker, probe, probe_apis, summary
+from kfuzz.probe.reactions import lines
 from kfuzz.vectors import default_root, load_suite
 
 __all__ = ["command"]
@@ -32,6 +33,15 @@ __all__ = ["command"]
 @click.option("--prefix", default="kfuzz-probe", show_default=True, help="How the names of its topics begin.")
 @options.replication
 @click.option("--keep", is_flag=True, help="Do not delete its topics.")
+@click.option("--apis", is_flag=True, help="Ask every API hostile requests in conversations instead.")
+@options.seed
+@click.option(
+    "--mutants", type=click.IntRange(0, 100_000), default=8, show_default=True, help="Mutants of each request."
+)
+@click.option("--write-to", metavar="TOPIC", help="A topic that clients may write to.  [default: create one]")
+@click.option(
+    "--health-every", type=options.COUNT, default=200, show_default=True, help="Requests between checks of health."
+)
 @options.connection
 @options.outcomes
 @options.vectors
@@ -50,6 +60,11 @@ def command(
     only_failures: bool,
     publish: bool,
     root: Path | None,
+    apis: bool,
+    seed: int,
+    mutants: int,
+    write_to: str | None,
+    health_every: int,
     **others: Any,
 ) -> None:
     """Show the vectors to a running broker, and compare what it does with Apache Kafka.
@@ -58,7 +73,12 @@ def command(
     probe creates its own topics, and deletes them. GLOBs choose vectors by id. Vectors are hostile: they may end the
     broker.
 
+    With --apis, each API that the broker offers gets hostile requests in the middle of a conversation: vectors of
+    messages, mutants by --seed, poisoned bytes, wrong values, and damaged frames. GLOBs choose them by id. In between,
+    a health conversation must work: produce, fetch, join a group, commit a transaction.
+
     Exit code 0: every outcome is as expected; 1: some are not, or the broker is gone; 2: wrong use, or no broker.
+    With --apis, 1: the broker is gone or not well, keeps silent, or gives an answer that cannot be read.
 
     \b
     Examples:
@@ -67,9 +87,16 @@ def command(
       kfuzz probe 127.0.0.1:9092 --expected mine.txt --update-expected
       kfuzz probe 127.0.0.1:9092 --expected mine.txt --only-failures
       kfuzz probe test-broker:9092 --yes --timeout 30
+      kfuzz probe 127.0.0.1:9092 --apis
+      kfuzz probe 127.0.0.1:9092 --apis "classic-group*/JoinGroup/*/poison/*"
     """
     # The other options have the names of the settings.
     settings = Settings(Address.parse(broker), open_to_others=yes, **others)
+    if apis:
+        if update_expected or name or expected_file or only_failures or publish:
+            raise UsageError("--apis compares with no expected outcomes; leave out the options about them")
+        hostility = Hostility(seed, mutants, globs, write_to, health_every)
+        ctx.exit(_ask_apis(settings, hostility, root, json_file, causes_shown))
     if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
     if update_expected and not (name or expected_file):
@@ -107,3 +134,23 @@ def command(
         say(*rewrite_expected(done.run, places), err=quiet)
         ctx.exit(0)
     ctx.exit(1 if done.run.failed or done.ended else 0)
+
+
+def _ask_apis(
+    settings: Settings, hostility: Hostility, root: Path | None, json_file: str | None, causes_shown: int
+) -> int:
+    """Ask every API, print what was found, and return the exit code."""
+    require_reports(json_file)
+    vectors = load_suite("*", root, kinds=("message",))
+    quiet = json_file == "-"
+    with progress("probe", None, quiet=quiet) as set_done:
+        report = probe_apis(
+            vectors, settings, hostility, on_progress=set_done, on_notice=lambda text: say(text, err=True)
+        )
+    if json_file:
+        write_json(json_file, report.to_json())
+    if not quiet:
+        say(*lines(report, causes_shown))
+    if report.ended:
+        complain(report.ended)
+    return 1 if report.failed else 0

@@ -123,6 +123,8 @@ class Link:
         self.in_flight = in_flight
         self.timeout_s = timeout_ms / 1000
         self.versions: dict[str, Versions] = {}
+        # The broker's offer by the number of the API, also of versions that kfuzz's own requests do not use.
+        self.offered: dict[int, Versions] = {}
         self.lost: str | None = None
         self.lost_how = CLOSED
         # The broker wants no requests before this time (``time.monotonic``).
@@ -224,6 +226,7 @@ class Link:
             if said["errorCode"]:
                 raise BrokerError(f"{self.address} does not report its versions", said["errorCode"])
             self.versions = in_common(said["apiKeys"])
+            self.offered = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in said["apiKeys"]}
             return
 
     async def _log_in(self, user: str) -> None:

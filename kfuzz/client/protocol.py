@@ -25,6 +25,7 @@ __all__ = [
     "correlation_id",
     "error_name",
     "first_error",
+    "frame",
     "in_common",
     "request",
     "response",
@@ -61,6 +62,17 @@ NEWEST: Final[Mapping[str, int]] = {
     "DescribeConfigs": 4,
     "SaslHandshake": 1,
     "SaslAuthenticate": 2,
+    # For the conversations of `kfuzz probe`.
+    "ListOffsets": 11,
+    "OffsetFetch": 9,
+    "OffsetCommit": 9,
+    "JoinGroup": 9,
+    "SyncGroup": 5,
+    "Heartbeat": 4,
+    "LeaveGroup": 5,
+    "ConsumerGroupHeartbeat": 1,
+    "ShareGroupHeartbeat": 1,
+    "GetTelemetrySubscriptions": 0,
 }
 
 # Not an error of Kafka's: the connection was lost before the answer.
@@ -122,8 +134,12 @@ def _header(api: str, version: int, correlation: int) -> bytes:
 
 def request(api: str, version: int, correlation: int, values: Message) -> bytes:
     """A whole request with its size in front."""
+    return frame(api, version, correlation, encode(_definition(f"{api}Request"), version, values))
+
+
+def frame(api: str, version: int, correlation: int, body: bytes) -> bytes:
+    """A whole request with its size in front. Its body may be any bytes, and its version any number."""
     header = _header(api, version, correlation)
-    body = encode(_definition(f"{api}Request"), version, values)
     return SIZE.pack(len(header) + len(body)) + header + body
 
 

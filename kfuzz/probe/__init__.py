@@ -14,13 +14,32 @@
 ``summary(run, wanted)``
     what was answered, stored and served, in a few lines
 
+``probe_apis(vectors, settings, hostility)``
+    ask a broker every API that it offers, in conversations; returns a ``Report``
+``Hostility``
+    which hostile requests that are
+
 Below them, ``asking`` asks about one vector, ``observed`` says what the broker did with it, and ``judging`` compares
-that with Kafka.
+that with Kafka. For all APIs, ``conversations`` reaches states of a broker, ``hostile`` makes requests for them,
+``health`` checks that clients can still work, ``reactions`` says which answers are harm, and ``conversing`` asks.
 """
 
 from kfuzz.client.address import Address, Security
+from kfuzz.probe.conversing import Hostility, probe_apis
 from kfuzz.probe.judging import cases_for_broker, summary
 from kfuzz.probe.probing import Probed, probe
+from kfuzz.probe.reactions import Report
 from kfuzz.probe.settings import Settings
 
-__all__ = ["Address", "Probed", "Security", "Settings", "cases_for_broker", "probe", "summary"]
+__all__ = [
+    "Address",
+    "Hostility",
+    "Probed",
+    "Report",
+    "Security",
+    "Settings",
+    "cases_for_broker",
+    "probe",
+    "probe_apis",
+    "summary",
+]

@@ -178,7 +178,7 @@ class Recovered:
 
 
 @cache
-def artefacts() -> Testee:
+def artefacts(release: str = BROKER_RELEASE) -> Testee:
     """The Maven project that builds the sender and fetches the broker's jars; its ``version`` is the broker's.
 
     ``UsageError`` if kfuzz is installed without ``testees/``.
@@ -189,24 +189,26 @@ def artefacts() -> Testee:
         raise UsageError(f"{pom} is missing; run the real broker from a checkout of kfuzz")
     return Testee(
         name="kafka-broker",
-        version=BROKER_RELEASE,
+        version=release,
         argv=(),
         folder=folder,
         requires=("java", "javac", "mvn"),
-        build=("mvn", "-q", "-B", f"-Dkafka.version={BROKER_RELEASE}", "prepare-package"),
-        product=folder / "target" / BROKER_RELEASE / "classes/kfuzz/broker/Sender.class",
+        build=("mvn", "-q", "-B", f"-Dkafka.version={release}", "prepare-package"),
+        product=folder / "target" / release / "classes/kfuzz/broker/Sender.class",
     )
 
 
-def _make_ready() -> Testee:
-    made = artefacts()
+def _make_ready(release: str) -> Path:
+    """The folder with the jars of a release."""
+    made = artefacts(release)
     if reason := made.missing():
         raise UsageError(f"{reason}; install that to ask a real broker")
     try:
         made.make_ready()
     except BuildFailed as error:
         raise UsageError(f"{made.label}: {error}; repair its build") from None
-    return made
+    assert made.folder
+    return made.folder / "target" / release
 
 
 def kafka_tool(main: str, *arguments: str, java_options: Sequence[str] = ()) -> list[str]:
@@ -214,9 +216,9 @@ def kafka_tool(main: str, *arguments: str, java_options: Sequence[str] = ()) -> 
 
     ``UsageError`` if Java or Maven is missing.
     """
-    folder = _make_ready().folder
-    assert folder
-    return _java(folder, main, arguments, log_levels={"defaultLogLevel": "off"}, options=java_options)
+    return _java(
+        _make_ready(BROKER_RELEASE), main, arguments, log_levels={"defaultLogLevel": "off"}, options=java_options
+    )
 
 
 def _java(
@@ -228,8 +230,7 @@ def _java(
     options: Sequence[str] = JAVA_OPTIONS,
 ) -> list[str]:
     levels = [f"-Dorg.slf4j.simpleLogger.{name}={level}" for name, level in log_levels.items()]
-    built = folder / "target" / BROKER_RELEASE
-    classpath = f"{built / 'classes'}:{built / 'lib'}/*"
+    classpath = f"{folder / 'classes'}:{folder / 'lib'}/*"
     return ["java", f"-Xmx{HEAP_BYTES}", *options, *levels, "-cp", classpath, main, *arguments]
 
 
@@ -245,12 +246,19 @@ class Broker:
     ``settings``: further lines of server.properties, by Kafka's names. ``log_levels``: what the broker's log has beyond
     its warnings: levels by the names of Kafka's loggers.
 
+    ``release``: which Apache Kafka, from 4.3 on.
+
     Only one thread may use a broker. ``UsageError`` if Java or Maven is missing; ``BrokerFailed`` if it does not start.
     """
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, *, log_levels: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        log_levels: Mapping[str, str] | None = None,
+        release: str = BROKER_RELEASE,
     ) -> None:
+        self._release = release
         self._settings = dict(settings or {})
         self._log_levels = LOG_LEVELS | {f"log.{name}": level for name, level in (log_levels or {}).items()}
         self._folder: Path
@@ -260,9 +268,7 @@ class Broker:
         self._topics = 0
 
     def __enter__(self) -> Broker:
-        folder = _make_ready().folder
-        assert folder
-        self._folder = folder
+        self._folder = _make_ready(self._release)
         self._home = Path(tempfile.mkdtemp(prefix="kfuzz-broker-"))
         try:
             self._format()

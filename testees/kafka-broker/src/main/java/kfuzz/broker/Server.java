@@ -1,8 +1,9 @@
 package kfuzz.broker;
 
 import java.io.IOException;
+import java.lang.reflect.Proxy;
+import java.util.function.IntConsumer;
 import kafka.Kafka;
-import org.apache.kafka.common.utils.internals.Exit;
 
 /**
  * Apache Kafka's own main program with two additions. It stops cleanly when its stdin ends, so that it never outlives
@@ -17,19 +18,30 @@ public final class Server {
     private Server() {}
 
     /** Arguments: those of Kafka's main program, which begin with a properties file. */
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws ReflectiveOperationException {
         Thread watch = new Thread(Server::stopAtEndOfInput, "end-of-input");
         watch.setDaemon(true);
         watch.start();
-        Exit.setExitProcedure((status, message) -> {
-            awaitLogLoaders();
-            Runtime.getRuntime().exit(status);
-        });
-        Exit.setHaltProcedure((status, message) -> {
-            awaitLogLoaders();
-            Runtime.getRuntime().halt(status);
-        });
+        atEnd("setExitProcedure", Runtime.getRuntime()::exit);
+        atEnd("setHaltProcedure", Runtime.getRuntime()::halt);
         Kafka.main(arguments);
+    }
+
+    /** Replaces one of the ways in which Kafka ends. The class for it moved to another package in 4.4. */
+    private static void atEnd(String setter, IntConsumer end) throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException e) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object replaced = Proxy.newProxyInstance(exit.getClassLoader(), new Class<?>[] {procedure}, (proxy, method, given) -> {
+            awaitLogLoaders();
+            end.accept((int) given[0]);
+            return null;
+        });
+        exit.getMethod(setter, procedure).invoke(null, replaced);
     }
 
     private static void stopAtEndOfInput() {

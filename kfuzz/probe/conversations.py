@@ -1,0 +1,561 @@
+"""Conversations with a broker: each reaches a state in which a hostile request means something.
+
+A conversation knows the good requests of its state, which :mod:`kfuzz.probe.hostile` makes hostile. Its values are in a
+:class:`Context`; those of a new one are placeholders of the right form, so that cases can be planned without a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kfuzz import records
+from kfuzz.client.link import Link
+from kfuzz.client.protocol import RETRIABLE, BrokerError, first_error
+from kfuzz.messages import encode
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import Definition, Field, key_of
+from kfuzz.records import Record, RecordBatch
+
+__all__ = [
+    "CONVERSATIONS",
+    "REBALANCE_TIMEOUT_MS",
+    "Context",
+    "Conversation",
+    "assignment",
+    "batch",
+    "fitted",
+    "subscription",
+]
+
+PAUSE_S: Final = 0.05
+# The least that a broker of Kafka allows by default.
+SESSION_TIMEOUT_MS: Final = 6000
+# Less than a probe waits for an answer, so that a group that cannot rebalance is seen as one.
+REBALANCE_TIMEOUT_MS: Final = 1000
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+# How long a request lets a broker wait.
+WAIT_MS: Final = 200
+FETCH_BYTES: Final = 1 << 20
+TIMESTAMP_MS: Final = 1_700_000_000_000
+BLOB_VERSION: Final = 3
+MEMBER_ID_REQUIRED: Final = 79
+CONSUMER: Final = "consumer"
+ASSIGNOR: Final = "range"
+TOPIC: Final = 2
+ANY: Final = 1
+GZIP: Final = 1
+SCRAM_SHA_256: Final = 1
+# The kind of coordinator in FindCoordinator.
+TRANSACTIONS: Final = 1
+SOMEBODY: Final = "kfuzz-nobody"
+# Kafka makes client ids of telemetry, and member ids of share groups, of this form.
+UUID: Final = "q83vASNFZ4mrze8BI0VniQ"
+
+
+def subscription(topic: str, version: int = BLOB_VERSION) -> bytes:
+    """The bytes with which a member of a classic group of consumers describes itself in JoinGroup."""
+    return version.to_bytes(2, "big") + encode("ConsumerProtocolSubscription", version, {"topics": [topic]})
+
+
+def assignment(topic: str, version: int = BLOB_VERSION) -> bytes:
+    """The bytes that the leader of a classic group of consumers gives a member in SyncGroup: partition 0."""
+    values = {"assignedPartitions": [{"topic": topic, "partitions": [0]}]}
+    return version.to_bytes(2, "big") + encode("ConsumerProtocolAssignment", version, values)
+
+
+def batch(producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, transactional: bool = False) -> bytes:
+    """A good batch of one record."""
+    made = RecordBatch(
+        0,
+        0,
+        [Record(0, TIMESTAMP_MS, b"kfuzz", b"probe")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+    return records.encode([made])
+
+
+def fitted(definition: Definition, version: int, values: Mapping[str, Any]) -> Message:
+    """These values without the fields that the version does not have."""
+    return _fitted(definition, definition.fields, version, values)
+
+
+def _fitted(definition: Definition, fields: tuple[Field, ...], version: int, values: Mapping[str, Any]) -> Message:
+    made = {}
+    for one in fields:
+        key = key_of(one.name)
+        if version not in one.versions or key not in values:
+            continue
+        value = values[key]
+        if one.type.struct is not None and value is not None:
+            inner = definition.fields_of(one.type)
+            if one.type.array:
+                value = [_fitted(definition, inner, version, each) for each in value]
+            else:
+                value = _fitted(definition, inner, version, value)
+        made[key] = value
+    return made
+
+
+@dataclass
+class Context:
+    """The values of a conversation. ``prefix`` begins all its names; ``deadline`` is when it must be reached.
+
+    ``end`` leaves the state, if it was reached.
+    """
+
+    prefix: str = "kfuzz-probe"
+    topic: str = "kfuzz-probe"
+    topic_id: bytes = b"\1" * 16
+    link: Link | None = None
+    deadline: float = 0.0
+    member_id: str = UUID
+    generation: int = 1
+    epoch: int = 1
+    producer_id: int = 1000
+    producer_epoch: int = 0
+    sequence: int = 0
+    client_instance: bytes = b"\2" * 16
+    subscription_id: int = 1
+    node: int = 1
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        """The group of the conversation."""
+        return f"{self.prefix}-group"
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id of the conversation."""
+        return f"{self.prefix}-transactions"
+
+    def stranger(self) -> Context:
+        """A context with the same values but names of its own, which the broker has never seen."""
+        return replace(self, prefix=f"{self.prefix}-early")
+
+    async def ask(self, api: str, values: Mapping[str, Any], *, allowed: tuple[int, ...] = ()) -> Message:
+        """The answer to a good request. ``BrokerError`` for an error that stays, other than those ``allowed``."""
+        assert self.link is not None
+        version = self.link.version(api)
+        made = fitted(catalogue().find(f"{api}Request"), version, values)
+        while True:
+            answer = await self.link.call(api, made, version)
+            code, message = first_error(answer)
+            if not code or code in allowed:
+                return answer
+            if code not in RETRIABLE or time.monotonic() > self.deadline:
+                raise BrokerError(api, code, message)
+            await asyncio.sleep(PAUSE_S)
+
+
+Reach = Callable[[Context], Awaitable[None]]
+# The good requests of a state, by API.
+Asks = Callable[[Context], Mapping[str, Message]]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A state of a broker. ``needs`` are the APIs that ``reach`` asks."""
+
+    name: str
+    needs: tuple[str, ...]
+    reach: Reach
+    asks: Asks
+    end: Reach | None = None
+
+
+async def _nothing(context: Context) -> None:
+    """Every broker is in this state."""
+
+
+# -- topics
+
+
+def _of_topic(context: Context, **partition: Any) -> list[Message]:
+    names = {"name": context.topic, "topic": context.topic, "topicId": context.topic_id}
+    return [{**names, "partitions": [{"partition": 0, "partitionIndex": 0, **partition}]}]
+
+
+def _topic_asks(context: Context) -> Mapping[str, Message]:
+    named = {"name": context.topic, "topicId": context.topic_id}
+    fetched = {"fetchOffset": 0, "partitionMaxBytes": FETCH_BYTES, "currentLeaderEpoch": -1, "leaderEpoch": 0}
+    created = {"name": f"{context.prefix}-new", "numPartitions": 1, "replicationFactor": -1}
+    return {
+        "ApiVersions": {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"},
+        "Metadata": {"topics": [named], "allowAutoTopicCreation": False},
+        "DescribeTopicPartitions": {"topics": [named], "responsePartitionLimit": 100},
+        "DescribeCluster": {"endpointType": 1},
+        "FindCoordinator": {"key": context.group, "keyType": 0, "coordinatorKeys": [context.group]},
+        "ListOffsets": {"replicaId": -1, "topics": _of_topic(context, timestamp=-1), "timeoutMs": WAIT_MS},
+        "OffsetForLeaderEpoch": {"replicaId": -1, "topics": _of_topic(context, **fetched)},
+        "Fetch": {
+            "replicaId": -1,
+            "maxWaitMs": WAIT_MS,
+            "minBytes": 0,
+            "maxBytes": FETCH_BYTES,
+            "topics": _of_topic(context, **fetched),
+        },
+        "DescribeProducers": {"topics": [{"name": context.topic, "partitionIndexes": [0]}]},
+        "DeleteRecords": {"topics": _of_topic(context, offset=0), "timeoutMs": WAIT_MS},
+        "CreateTopics": {"topics": [created], "timeoutMs": WAIT_MS, "validateOnly": True},
+        "CreatePartitions": {
+            "topics": [{"name": context.topic, "count": 3}],
+            "timeoutMs": WAIT_MS,
+            "validateOnly": True,
+        },
+    }
+
+
+# -- producers
+
+
+def _produced(context: Context, data: bytes, transactional_id: str | None = None) -> Message:
+    partition = {"index": 0, "records": data}
+    topic = {"name": context.topic, "topicId": context.topic_id, "partitionData": [partition]}
+    return {"transactionalId": transactional_id, "acks": -1, "timeoutMs": WAIT_MS * 10, "topicData": [topic]}
+
+
+async def _begin_producer(context: Context, transactional_id: str | None) -> None:
+    if transactional_id is not None:
+        await _coordinator(context, transactional_id, TRANSACTIONS)
+    answer = await context.ask(
+        "InitProducerId",
+        {"transactionalId": transactional_id, "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS, "producerId": -1},
+    )
+    context.producer_id, context.producer_epoch, context.sequence = answer["producerId"], answer["producerEpoch"], 0
+
+
+async def _producer(context: Context) -> None:
+    await _begin_producer(context, None)
+    await context.ask("Produce", _produced(context, batch(context.producer_id, context.producer_epoch, 0)))
+    context.sequence = 1
+
+
+def _producer_asks(context: Context) -> Mapping[str, Message]:
+    data = batch(context.producer_id, context.producer_epoch, context.sequence)
+    return {
+        "Produce": _produced(context, data),
+        "InitProducerId": {"transactionalId": None, "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
+    }
+
+
+def _transactional(context: Context) -> Message:
+    return {
+        "transactionalId": context.transactional_id,
+        "producerId": context.producer_id,
+        "producerEpoch": context.producer_epoch,
+    }
+
+
+def _added(context: Context) -> Message:
+    """The partitions of a transaction. From version 4 on, clients are refused; brokers send it in this form."""
+    topics = [{"name": context.topic, "partitions": [0]}]
+    old = {f"v3AndBelow{key[0].upper()}{key[1:]}": value for key, value in _transactional(context).items()}
+    return {**old, "v3AndBelowTopics": topics, "transactions": [{**_transactional(context), "topics": topics}]}
+
+
+async def _transaction(context: Context) -> None:
+    await _begin_producer(context, context.transactional_id)
+    await context.ask("AddPartitionsToTxn", _added(context))
+    data = batch(context.producer_id, context.producer_epoch, 0, transactional=True)
+    await context.ask("Produce", _produced(context, data, context.transactional_id))
+    context.sequence = 1
+
+
+async def _commit(context: Context) -> None:
+    await context.ask("EndTxn", {**_transactional(context), "committed": True})
+
+
+def _transaction_asks(context: Context) -> Mapping[str, Message]:
+    data = batch(context.producer_id, context.producer_epoch, context.sequence, transactional=True)
+    offsets = _of_topic(context, committedOffset=1, committedMetadata="")
+    return {
+        "AddPartitionsToTxn": _added(context),
+        "AddOffsetsToTxn": {**_transactional(context), "groupId": context.group},
+        "TxnOffsetCommit": {**_transactional(context), "groupId": context.group, "topics": offsets},
+        "Produce": _produced(context, data, context.transactional_id),
+        "EndTxn": {**_transactional(context), "committed": True},
+        "InitProducerId": {**_transactional(context), "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
+    }
+
+
+# -- classic groups
+
+
+def _join(context: Context, data: bytes | None = None) -> Message:
+    return {
+        "groupId": context.group,
+        "sessionTimeoutMs": SESSION_TIMEOUT_MS,
+        "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
+        "memberId": context.member_id,
+        "protocolType": CONSUMER,
+        "protocols": [{"name": ASSIGNOR, "metadata": subscription(context.topic) if data is None else data}],
+    }
+
+
+def _member(context: Context) -> Message:
+    return {
+        "groupId": context.group,
+        "generationId": context.generation,
+        "memberId": context.member_id,
+    }
+
+
+def _sync(context: Context) -> Message:
+    given = [{"memberId": context.member_id, "assignment": assignment(context.topic)}]
+    return {**_member(context), "protocolType": CONSUMER, "protocolName": ASSIGNOR, "assignments": given}
+
+
+async def _coordinator(context: Context, key: str, kind: int = 0) -> None:
+    """Wait until the broker coordinates: the first group makes it create a topic of its own."""
+    await context.ask("FindCoordinator", {"key": key, "keyType": kind, "coordinatorKeys": [key]})
+
+
+async def _known(context: Context) -> None:
+    await _coordinator(context, context.group)
+    context.member_id, context.generation = "", -1
+    answer = await context.ask("JoinGroup", _join(context), allowed=(MEMBER_ID_REQUIRED,))
+    context.member_id = answer["memberId"]
+
+
+async def _joined_with(context: Context, data: bytes | None) -> None:
+    await _known(context)
+    answer = await context.ask("JoinGroup", _join(context, data))
+    context.member_id, context.generation = answer["memberId"], answer["generationId"]
+
+
+async def _joined(context: Context) -> None:
+    await _joined_with(context, None)
+
+
+async def _stable(context: Context) -> None:
+    await _joined(context)
+    await context.ask("SyncGroup", _sync(context))
+
+
+async def _odd_subscription(context: Context) -> None:
+    """A group whose member said something that coordinators read only up to the topics."""
+    await _joined_with(context, subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
+    await context.ask("SyncGroup", _sync(context))
+
+
+async def _leave(context: Context) -> None:
+    one = {"memberId": context.member_id}
+    await context.ask("LeaveGroup", {"groupId": context.group, **one, "members": [one]})
+
+
+def _known_asks(context: Context) -> Mapping[str, Message]:
+    return {"JoinGroup": _join(context), "SyncGroup": _sync(context)}
+
+
+def _joined_asks(context: Context) -> Mapping[str, Message]:
+    return {**_known_asks(context), "Heartbeat": _member(context)}
+
+
+def _heartbeat(context: Context) -> Message:
+    return {
+        "groupId": context.group,
+        "memberId": context.member_id,
+        "memberEpoch": context.epoch,
+        "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
+        "subscribedTopicNames": [context.topic],
+        "topicPartitions": [],
+    }
+
+
+def _offsets(context: Context, epoch: int) -> Mapping[str, Message]:
+    named = {"name": context.topic, "topicId": context.topic_id, "partitionIndexes": [0]}
+    group = {"groupId": context.group, "memberId": context.member_id, "memberEpoch": epoch, "topics": [named]}
+    return {
+        "OffsetCommit": {
+            "groupId": context.group,
+            "generationIdOrMemberEpoch": epoch,
+            "memberId": context.member_id,
+            "topics": _of_topic(context, committedOffset=1, committedMetadata=""),
+        },
+        "OffsetFetch": {"groupId": context.group, "topics": [named], "groups": [group]},
+    }
+
+
+def _stable_asks(context: Context) -> Mapping[str, Message]:
+    one = {"memberId": context.member_id}
+    return {
+        **_joined_asks(context),
+        **_offsets(context, context.generation),
+        "LeaveGroup": {"groupId": context.group, **one, "members": [one]},
+        "DescribeGroups": {"groups": [context.group]},
+        "DeleteGroups": {"groupsNames": [context.group]},
+        # A consumer of the newer kind joins, which makes Kafka convert the group.
+        "ConsumerGroupHeartbeat": {**_heartbeat(context), "memberId": UUID, "memberEpoch": 0},
+    }
+
+
+def _upgrade_asks(context: Context) -> Mapping[str, Message]:
+    asked = _stable_asks(context)
+    return {api: asked[api] for api in ("ConsumerGroupHeartbeat", "DescribeGroups", "JoinGroup")}
+
+
+# -- groups of the newer kinds
+
+
+async def _beat(context: Context, api: str, member_id: str) -> None:
+    await _coordinator(context, context.group)
+    context.member_id, context.epoch = member_id, 0
+    answer = await context.ask(api, _heartbeat(context))
+    context.member_id, context.epoch = answer["memberId"] or member_id, answer["memberEpoch"]
+
+
+async def _consumer_group(context: Context) -> None:
+    await _beat(context, "ConsumerGroupHeartbeat", UUID)
+
+
+async def _leave_consumer_group(context: Context) -> None:
+    await context.ask("ConsumerGroupHeartbeat", {**_heartbeat(context), "memberEpoch": -1})
+
+
+def _consumer_group_asks(context: Context) -> Mapping[str, Message]:
+    return {
+        "ConsumerGroupHeartbeat": _heartbeat(context),
+        "ConsumerGroupDescribe": {"groupIds": [context.group]},
+        **_offsets(context, context.epoch),
+        # A consumer of the classic kind joins; Kafka reads what it says of itself.
+        "JoinGroup": {**_join(context), "memberId": ""},
+    }
+
+
+async def _share_group(context: Context) -> None:
+    await _beat(context, "ShareGroupHeartbeat", UUID)
+
+
+async def _leave_share_group(context: Context) -> None:
+    await context.ask("ShareGroupHeartbeat", {**_heartbeat(context), "memberEpoch": -1})
+
+
+def _share_group_asks(context: Context) -> Mapping[str, Message]:
+    acknowledged = {"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]}
+    topics = _of_topic(context, acknowledgementBatches=[acknowledged])
+    group = {"groupId": context.group, "memberId": context.member_id, "shareSessionEpoch": 0}
+    limits = {"maxWaitMs": WAIT_MS, "minBytes": 0, "maxBytes": FETCH_BYTES, "maxRecords": 10, "batchSize": 10}
+    return {
+        "ShareGroupHeartbeat": _heartbeat(context),
+        "ShareGroupDescribe": {"groupIds": [context.group]},
+        "ShareFetch": {**group, **limits, "topics": _of_topic(context)},
+        "ShareAcknowledge": {**group, "shareSessionEpoch": 1, "topics": topics},
+    }
+
+
+# -- what administrators ask
+
+
+def _config_asks(context: Context) -> Mapping[str, Message]:
+    place = {"resourceType": TOPIC, "resourceName": context.topic}
+    config = {"name": "retention.ms", "value": "-1", "configOperation": 0}
+    altered = {"resources": [{**place, "configs": [config]}], "validateOnly": True}
+    return {
+        "DescribeConfigs": {"resources": [{**place, "configurationKeys": None}]},
+        "IncrementalAlterConfigs": altered,
+        "AlterConfigs": altered,
+    }
+
+
+def _acl_asks(context: Context) -> Mapping[str, Message]:
+    who = {"operation": 3, "permissionType": 3}
+    named = {"resourceName": SOMEBODY, "principal": f"User:{SOMEBODY}", "host": "*"}
+    created = {"resourceType": TOPIC, "resourcePatternType": 3, **named, **who}
+    names = {"resourceNameFilter": SOMEBODY, "principalFilter": None, "hostFilter": None}
+    found = {"resourceTypeFilter": TOPIC, "patternTypeFilter": 3, **names, **who}
+    return {"CreateAcls": {"creations": [created]}, "DescribeAcls": found, "DeleteAcls": {"filters": [found]}}
+
+
+def _quota_asks(context: Context) -> Mapping[str, Message]:
+    entity = [{"entityType": "user", "entityName": SOMEBODY}]
+    entry = {"entity": entity, "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]}
+    component = {"entityType": "user", "matchType": 0, "match": SOMEBODY}
+    return {
+        "AlterClientQuotas": {"entries": [entry], "validateOnly": True},
+        "DescribeClientQuotas": {"components": [component], "strict": False},
+    }
+
+
+def _scram_asks(context: Context) -> Mapping[str, Message]:
+    secret = {"iterations": 4096, "salt": b"salt-of-kfuzz", "saltedPassword": bytes(range(32))}
+    return {
+        "AlterUserScramCredentials": {
+            "deletions": [],
+            "upsertions": [{"name": SOMEBODY, "mechanism": SCRAM_SHA_256, **secret}],
+        },
+        "DescribeUserScramCredentials": {"users": [{"name": SOMEBODY}]},
+    }
+
+
+def _feature_asks(context: Context) -> Mapping[str, Message]:
+    update = {"feature": SOMEBODY, "maxVersionLevel": 1, "upgradeType": 1, "allowDowngrade": False}
+    return {"UpdateFeatures": {"timeoutMs": WAIT_MS, "featureUpdates": [update], "validateOnly": True}}
+
+
+def _sasl_asks(context: Context) -> Mapping[str, Message]:
+    words = b"\0kfuzz\0probe"
+    return {"SaslHandshake": {"mechanism": "PLAIN"}, "SaslAuthenticate": {"authBytes": words}}
+
+
+async def _telemetry(context: Context) -> None:
+    answer = await context.ask("GetTelemetrySubscriptions", {"clientInstanceId": bytes(16)})
+    context.client_instance, context.subscription_id = answer["clientInstanceId"], answer["subscriptionId"]
+
+
+def _telemetry_asks(context: Context) -> Mapping[str, Message]:
+    client = {"clientInstanceId": context.client_instance}
+    pushed = {"subscriptionId": context.subscription_id, "terminating": False, "compressionType": 0}
+    return {"GetTelemetrySubscriptions": client, "PushTelemetry": {**client, **pushed, "metrics": b"\x0a\x02\x08\x01"}}
+
+
+_CLASSIC: Final = ("FindCoordinator", "JoinGroup")
+_STABLE: Final = (*_CLASSIC, "SyncGroup")
+
+CONVERSATIONS: Final[Mapping[str, Conversation]] = {
+    one.name: one
+    for one in (
+        Conversation("topic", (), _nothing, _topic_asks),
+        Conversation("producer", ("InitProducerId", "Produce"), _producer, _producer_asks),
+        Conversation(
+            "transaction",
+            ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"),
+            _transaction,
+            _transaction_asks,
+            _commit,
+        ),
+        Conversation("classic-group-known", _CLASSIC, _known, _known_asks),
+        Conversation("classic-group-joined", _CLASSIC, _joined, _joined_asks),
+        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, _stable_asks, _leave),
+        Conversation("classic-group-odd", _STABLE, _odd_subscription, _upgrade_asks),
+        Conversation(
+            "consumer-group",
+            ("FindCoordinator", "ConsumerGroupHeartbeat"),
+            _consumer_group,
+            _consumer_group_asks,
+            _leave_consumer_group,
+        ),
+        Conversation(
+            "share-group",
+            ("FindCoordinator", "ShareGroupHeartbeat"),
+            _share_group,
+            _share_group_asks,
+            _leave_share_group,
+        ),
+        Conversation("configs", (), _nothing, _config_asks),
+        Conversation("acls", (), _nothing, _acl_asks),
+        Conversation("quotas", (), _nothing, _quota_asks),
+        Conversation("scram", (), _nothing, _scram_asks),
+        Conversation("features", (), _nothing, _feature_asks),
+        Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, _telemetry_asks),
+        Conversation("sasl", (), _nothing, _sasl_asks),
+    )
+}

@@ -1,0 +1,121 @@
+"""The health conversation: any client can do this with a broker, no matter which requests others have sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from kfuzz.errors import KfuzzError
+from kfuzz.probe.conversations import CONVERSATIONS, Context, batch
+from kfuzz.text import foreign_text
+
+__all__ = ["Health"]
+
+FETCH_BYTES: Final = 1 << 20
+
+
+class Unwell(KfuzzError):
+    """A broker answers without errors, and yet not what it should."""
+
+
+# Makes a context with a connection of its own.
+Begin = Callable[[str], Awaitable[Context]]
+
+
+class Health:
+    """Parts that worked at the start and must work ever after. ``begin`` gives a context with a new connection."""
+
+    def __init__(self, begin: Begin, topic: Callable[[], Awaitable[tuple[str, bytes]]]) -> None:
+        self._begin = begin
+        self._topic = topic
+        self._known: tuple[str, bytes] | None = None
+        self.parts: tuple[str, ...] = ()
+        self.checks = 0
+
+    async def learn(self) -> Mapping[str, str]:
+        """Find out which parts work, and return why the others do not."""
+        missing = {}
+        for name in PARTS:
+            if failure := await self._failure(name):
+                missing[name] = failure
+        self.parts = tuple(name for name in PARTS if name not in missing)
+        return missing
+
+    async def failure(self) -> str:
+        """Why the broker is not well; empty if it is."""
+        self.checks += 1
+        for name in self.parts or (CONNECT,):
+            if failure := await self._failure(name):
+                return f"{name}: {failure}"
+        return ""
+
+    async def _failure(self, name: str) -> str:
+        context: Context | None = None
+        try:
+            context = await self._begin("health")
+            if name == CONNECT:
+                return ""
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + context.deadline - time.monotonic()):
+                self._known = self._known or await self._topic()
+                context.topic, context.topic_id = self._known
+                await PARTS[name](context)
+        except IndexError:
+            self._known = None
+            return "an answer lacks what was asked for"
+        except (KfuzzError, TimeoutError) as error:
+            # A hostile request may have deleted the topic, as anybody may.
+            self._known = None
+            return foreign_text(str(error) or "no answer in time")
+        finally:
+            if context is not None and context.link is not None:
+                context.link.close()
+        return ""
+
+
+async def _produce_and_fetch(context: Context) -> None:
+    data = batch()
+    partition = {"index": 0, "records": data}
+    topic = {"name": context.topic, "topicId": context.topic_id, "partitionData": [partition]}
+    answer = await context.ask("Produce", {"acks": -1, "timeoutMs": 5000, "topicData": [topic]})
+    offset = answer["responses"][0]["partitionResponses"][0]["baseOffset"]
+    wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": FETCH_BYTES, "currentLeaderEpoch": -1}
+    asked = {
+        "replicaId": -1,
+        "maxWaitMs": 500,
+        "minBytes": 1,
+        "maxBytes": FETCH_BYTES,
+        "topics": [{"topic": context.topic, "topicId": context.topic_id, "partitions": [wanted]}],
+    }
+    while True:
+        answer = await context.ask("Fetch", asked)
+        found = answer["responses"][0]["partitions"][0]["records"] or b""
+        # The broker sets the offset and the leader epoch, which the CRC does not cover.
+        if bytes(found)[16 : len(data)] == data[16:]:
+            return
+        if found or time.monotonic() > context.deadline:
+            raise Unwell("the batch that was accepted is not served")
+
+
+def _whole(name: str) -> Callable[[Context], Awaitable[None]]:
+    one = CONVERSATIONS[name]
+    assert one.end is not None
+    end = one.end
+
+    async def part(context: Context) -> None:
+        mine = replace(context)
+        await one.reach(mine)
+        await end(mine)
+
+    return part
+
+
+# The part for a broker with which nothing else works.
+CONNECT: Final = "connect"
+PARTS: Final[Mapping[str, Callable[[Context], Awaitable[None]]]] = {
+    "produce and fetch": _produce_and_fetch,
+    "join a group": _whole("classic-group"),
+    "commit a transaction": _whole("transaction"),
+}

@@ -1,0 +1,419 @@
+"""Hostile requests in a conversation: cases are planned before it begins, and get their bytes when it is reached.
+
+A case's bytes depend only on its id, the seed and the values of the conversation's context.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
+
+from kfuzz.client.protocol import SIZE, frame
+from kfuzz.errors import EncodeError
+from kfuzz.kafka import INT32_MAX, INT64_MAX
+from kfuzz.messages import encode
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import Definition, Field, Versions, key_of
+from kfuzz.messages.schemas import schema
+from kfuzz.mutate import Mutator
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.message import MessageMutator
+from kfuzz.probe.conversations import CONVERSATIONS, Context, Conversation, assignment, fitted, subscription
+from kfuzz.vectors import Vector
+
+__all__ = ["KINDS", "Case", "Shot", "plan"]
+
+VECTOR: Final = "vector"
+MUTANT: Final = "mutant"
+POISON: Final = "poison"
+WRONG: Final = "wrong"
+ORDER: Final = "order"
+FRAME: Final = "frame"
+KINDS: Final = (VECTOR, MUTANT, POISON, WRONG, ORDER, FRAME)
+
+# Larger vectors are bombs for decoders, and no broker takes such a frame.
+BODY_BYTES_MAX: Final = 1 << 20
+# The conversation in which vectors of APIs are asked that no conversation knows.
+ANY: Final = "topic"
+CUTS: Final = 3
+# How many bytes of a split frame are sent one by one.
+SINGLE_BYTES: Final = 64
+UNKNOWN_API: Final = 32767
+
+
+class Shot(NamedTuple):
+    """The bytes to send: pieces, each in a packet of its own if the network likes, and the numbers of the requests.
+
+    Without ``waits``, the last frame is not whole: nobody answers it, and the connection is closed after it.
+    """
+
+    pieces: list[bytes]
+    numbers: list[int]
+    waits: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """A hostile request. ``make`` gives the bytes of its body, or a whole shot, for a context.
+
+    ``numbers`` gives the correlation ids that :meth:`shot` needs.
+    """
+
+    conversation: str
+    api: str
+    version: int
+    kind: str
+    index: str
+    make: Callable[[Context], bytes | Callable[[Callable[[], int]], Shot]]
+
+    @property
+    def id(self) -> str:
+        """The case's name, which stays the same for the same suite and version of kfuzz."""
+        return f"{self.conversation}/{self.api}/{self.version}/{self.kind}/{self.index}"
+
+    def shot(self, context: Context, next_number: Callable[[], int]) -> Shot:
+        """The bytes to send."""
+        made = self.make(context)
+        if not isinstance(made, bytes):
+            return made(next_number)
+        number = next_number()
+        return Shot([frame(self.api, self.version, number, made)], [number])
+
+
+def plan(
+    offered: Mapping[str, Versions], vectors: Sequence[Vector], *, seed: int, mutants: int, left_out: dict[str, str]
+) -> Iterator[Case]:
+    """The cases for a broker that offers these APIs, conversation by conversation.
+
+    ``mutants``: of each request at each version. ``left_out`` gets each conversation that the broker cannot have, with
+    the reason.
+    """
+    of_requests = _by_message(vectors)
+    used: set[str] = set()
+    for conversation in CONVERSATIONS.values():
+        missing = [api for api in conversation.needs if not offered.get(api)]
+        asks = [api for api in conversation.asks(Context()) if offered.get(api)]
+        if missing or not asks:
+            left_out[conversation.name] = f"the broker does not offer {', '.join(missing) or 'its requests'}"
+            continue
+        for api in asks:
+            # Frames are taken apart before anyone looks at what is asked, so one state is enough.
+            yield from _cases(conversation, api, offered[api], of_requests, seed, mutants, framed=api not in used)
+            used.add(api)
+    for api in sorted(offered.keys() - used):
+        yield from _vectors(CONVERSATIONS[ANY], api, offered[api], of_requests)
+
+
+def _by_message(vectors: Iterable[Vector]) -> dict[tuple[str, int], list[Vector]]:
+    found: dict[tuple[str, int], list[Vector]] = {}
+    for one in vectors:
+        name = one.options.get("message", "")
+        if one.kind == "message" and name.endswith("Request") and one.size <= BODY_BYTES_MAX:
+            found.setdefault((name.removesuffix("Request"), one.options["version"]), []).append(one)
+    return found
+
+
+def _vectors(
+    conversation: Conversation, api: str, versions: Versions, vectors: Mapping[tuple[str, int], Sequence[Vector]]
+) -> Iterator[Case]:
+    for version in versions:
+        for one in vectors.get((api, version), ()):
+            yield Case(conversation.name, api, version, VECTOR, one.id.removeprefix("messages/"), partial(_data, one))
+
+
+def _data(vector: Vector, context: Context) -> bytes:
+    return vector.data
+
+
+def _cases(
+    conversation: Conversation,
+    api: str,
+    versions: Versions,
+    vectors: Mapping[tuple[str, int], Sequence[Vector]],
+    seed: int,
+    mutants: int,
+    *,
+    framed: bool,
+) -> Iterator[Case]:
+    yield from _vectors(conversation, api, versions, vectors)
+    for version in sorted({versions.lowest, versions.highest}):
+        one = _Asked(conversation, api, version, seed)
+        try:
+            one.body(Context())
+        except EncodeError:
+            # The request says something for which this version has no place.
+            continue
+        others = [each.data for each in vectors.get((api, version), ())]
+        for index in range(mutants):
+            yield one.case(MUTANT, f"{index}", partial(one.mutant, index, others))
+        yield from one.poisoned()
+        yield from one.wrong()
+        yield from one.order()
+        if framed and version == versions.highest:
+            yield from one.frames()
+
+
+class _Asked:
+    """A good request of a conversation at a version, and what is made of it."""
+
+    def __init__(self, conversation: Conversation, api: str, version: int, seed: int) -> None:
+        self.conversation = conversation
+        self.api = api
+        self.version = version
+        self.seed = seed
+        self.definition = catalogue().find(f"{api}Request")
+
+    def case(self, kind: str, index: str, make: Callable[[Context], Any]) -> Case:
+        return Case(self.conversation.name, self.api, self.version, kind, index, make)
+
+    def dice(self, kind: str, index: int) -> Dice:
+        name = f"{self.conversation.name}/{self.api}/{self.version}/{kind}/{index}"
+        return Dice(self.seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
+
+    def values(self, context: Context) -> Message:
+        return fitted(self.definition, self.version, self.conversation.asks(context)[self.api])
+
+    def body(self, context: Context) -> bytes:
+        return encode(self.definition, self.version, self.values(context))
+
+    # -- mutants
+
+    def mutant(self, index: int, others: Sequence[bytes], context: Context) -> bytes:
+        dice = self.dice(MUTANT, index)
+        other = dice.pick(others) if others else b""
+        return _mutator(self.api, self.version).mutate(self.body(context), dice, other=other)
+
+    # -- single fields
+
+    def changed(self, path: tuple[str | int, ...], value: Callable[[Context, Any], Any], context: Context) -> bytes:
+        """The request with another value at a path."""
+        values = copy.deepcopy(self.values(context))
+        *way, last = path
+        struct: Any = values
+        for step in way:
+            struct = struct[step]
+        struct[last] = value(context, struct[last])
+        return encode(self.definition, self.version, values)
+
+    def poisoned(self) -> Iterator[Case]:
+        for path, field in _leaves(self.definition, self.definition.fields, self.values(Context())):
+            if field.type.name in ("bytes", "records"):
+                name = ".".join(map(str, path))
+                for number, (what, make) in enumerate(_poisons(path, field)):
+                    value = partial(_poison, make, partial(self.dice, POISON, number))
+                    yield self.case(POISON, f"{name}-{what}", partial(self.changed, path, value))
+
+    def wrong(self) -> Iterator[Case]:
+        for path, field in _leaves(self.definition, self.definition.fields, self.values(Context())):
+            for what, value in _wrong(path, field):
+                make = partial(self.changed, path, value)
+                try:
+                    make(Context())
+                except EncodeError:
+                    continue
+                yield self.case(WRONG, f"{'.'.join(map(str, path))}-{what}", make)
+
+    # -- order
+
+    def order(self) -> Iterator[Case]:
+        yield self.case(ORDER, "early", lambda context: self.body(context.stranger()))
+        yield self.case(ORDER, "twice", self.twice)
+
+    def twice(self, context: Context) -> Callable[[Callable[[], int]], Shot]:
+        """The same request two times, the second before the first is answered."""
+        body = self.body(context)
+
+        def shot(next_number: Callable[[], int]) -> Shot:
+            numbers = [next_number(), next_number()]
+            return Shot([b"".join(frame(self.api, self.version, one, body) for one in numbers)], numbers)
+
+        return shot
+
+    # -- frames
+
+    def frames(self) -> Iterator[Case]:
+        def framed(index: str, change: Callable[[bytes], list[bytes]], *, waits: bool = True) -> Case:
+            def make(context: Context) -> Callable[[Callable[[], int]], Shot]:
+                body = self.body(context)
+
+                def shot(next_number: Callable[[], int]) -> Shot:
+                    number = next_number()
+                    return Shot(change(frame(self.api, self.version, number, body)), [number], waits)
+
+                return shot
+
+            return self.case(FRAME, index, make)
+
+        def sized(size: Callable[[int], int]) -> Callable[[bytes], list[bytes]]:
+            return lambda whole: [SIZE.pack(size(len(whole) - SIZE.size)) + whole[SIZE.size :]]
+
+        for index in range(CUTS):
+            yield framed(f"cut-{index}", partial(self.cut, index), waits=False)
+        yield framed("longer-size", sized(lambda size: size + 1), waits=False)
+        yield framed("shorter-size", sized(lambda size: size - 1))
+        yield framed("size-0", sized(lambda size: 0))
+        yield framed("size-negative", sized(lambda size: -1))
+        yield framed("size-max", sized(lambda size: INT32_MAX))
+        yield framed("split", _split)
+        yield framed("bytes-after", lambda whole: _resized(whole + b"\xff" * 4))
+        yield framed("unknown-api", lambda whole: [whole[:4] + UNKNOWN_API.to_bytes(2, "big") + whole[6:]])
+        yield framed("unknown-version", lambda whole: [whole[:6] + UNKNOWN_API.to_bytes(2, "big") + whole[8:]])
+        yield framed("negative-version", lambda whole: [whole[:6] + b"\xff\xff" + whole[8:]])
+        yield framed("client-id-beyond", lambda whole: [whole[:12] + b"\x7f\xff" + whole[14:]])
+        yield framed("client-id-negative", lambda whole: [whole[:12] + b"\xff\xfe" + whole[14:]])
+        yield framed("client-id-not-utf8", lambda whole: [whole[:14] + b"\xff\xfe" + whole[16:]])
+        if self.version in self.definition.flexible_versions:
+            # After the client id, which is kfuzz.
+            at = 14 + len("kfuzz")
+            yield framed("header-tags-huge", lambda whole: [whole[:at] + b"\x7f" + whole[at + 1 :]])
+
+    def cut(self, index: int, whole: bytes) -> list[bytes]:
+        """The beginning of a frame."""
+        return [whole[: self.dice(FRAME, index).below(len(whole))]]
+
+
+def _split(whole: bytes) -> list[bytes]:
+    """Byte by byte at first, then the rest."""
+    return [whole[at : at + 1] for at in range(min(SINGLE_BYTES, len(whole) - 1))] + [
+        whole[SINGLE_BYTES:] or whole[-1:]
+    ]
+
+
+def _resized(whole: bytes) -> list[bytes]:
+    return [SIZE.pack(len(whole) - SIZE.size) + whole[SIZE.size :]]
+
+
+@cache
+def _mutator(api: str, version: int) -> MessageMutator:
+    return MessageMutator(schema(catalogue().find(f"{api}Request"), version))
+
+
+def _leaves(
+    definition: Definition, fields: Sequence[Field], values: Mapping[str, Any], path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Field]]:
+    """All values that are no structs, by their paths, as far as the request gives them."""
+    for one in fields:
+        key = key_of(one.name)
+        if values.get(key) is None:
+            continue
+        value = values[key]
+        if one.type.struct is None:
+            for at in range(len(value)) if one.type.array else ():
+                yield (*path, key, at), one
+            if not one.type.array:
+                yield (*path, key), one
+            continue
+        inner = definition.fields_of(one.type)
+        for at, each in enumerate(value if one.type.array else [value]):
+            yield from _leaves(definition, inner, each, (*path, key, at) if one.type.array else (*path, key))
+
+
+# -- poison inside bytes that the message's own form says nothing about
+
+Poison = Callable[[bytes, Dice], bytes]
+BLOBS: Final = {"metadata": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+# The version of a blob is in its first two bytes. Kafka reads at least the part that version 0 has.
+BLOB_VERSION: Final = 3
+MUTANTS_OF_BLOBS: Final = 8
+MUTANTS_OF_RECORDS: Final = 24
+
+
+def _poison(make: Poison, dice: Callable[[], Dice], context: Context, value: bytes) -> bytes:
+    return make(bytes(value or b""), dice())
+
+
+def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Poison]]:
+    yield "empty", lambda data, dice: b""
+    yield "byte", lambda data, dice: b"\xff"
+    yield "cut", lambda data, dice: data[: dice.below(len(data) + 1)]
+    yield "random", lambda data, dice: dice.octets(64)
+    yield "long", lambda data, dice: data + bytes(1 << 16)
+    name = path[-1]
+    if name in BLOBS:
+        message = BLOBS[str(name)]
+        yield "version", lambda data, dice: data[:2]
+        # KAFKA-20570: a count of -1 made Kafka's coordinators throw what they did not catch.
+        for version in (0, 1, BLOB_VERSION, 0x7FFF, 0xFFFF):
+            for what, count in (("null", 0xFFFFFFFF), ("negative", 0x80000000), ("huge", 0x7FFFFFFF)):
+                prefix = version.to_bytes(2, "big") + count.to_bytes(4, "big")
+                yield f"v{version}-count-{what}", _always(prefix)
+        yield "topic-null", lambda data, dice: b"\0\1\0\0\0\1\xff\xff"
+        yield "topic-beyond", lambda data, dice: b"\0\1\0\0\0\1\x7f\xff"
+        mutator = MessageMutator(schema(catalogue().find(message), BLOB_VERSION))
+        good = subscription("kfuzz") if name == "metadata" else assignment("kfuzz")
+        for index in range(MUTANTS_OF_BLOBS):
+            yield f"mutant-{index}", lambda data, dice: good[:2] + mutator.mutate(good[2:], dice)
+    elif field.type.name == "records":
+        for index in range(MUTANTS_OF_RECORDS):
+            yield (
+                f"mutant-{index}",
+                lambda data, dice: Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input(),
+            )
+    elif name == "authBytes":
+        yield "nuls", lambda data, dice: bytes(3)
+        yield "words", lambda data, dice: b"\0" * 1000 + b"a" * 1000
+        yield "scram", lambda data, dice: b"n,,n=\xff,r=" + dice.octets(24)
+        yield "gs2", lambda data, dice: b"p=tls-unique,,n=a,r="
+    elif name == "metrics":
+        # Protobuf: a length beyond the end, a varint without an end, groups within groups, a field of number 0.
+        yield "length-beyond", lambda data, dice: b"\x0a\xff\xff\xff\xff\x07"
+        yield "varint-endless", lambda data, dice: b"\x08" + b"\xff" * 64
+        yield "groups", lambda data, dice: b"\x0b" * 10_000
+        yield "field-0", lambda data, dice: b"\x02\x00"
+
+
+def _records(old: bytes, dice: Dice) -> bytes:
+    return Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input()
+
+
+def _always(data: bytes) -> Poison:
+    return lambda old, dice: data
+
+
+# -- single values of other states and other owners
+
+Value = Callable[[Context, Any], Any]
+NOBODY: Final = "kfuzz-nobody"
+
+
+def _fixed(value: Any) -> Value:
+    return lambda context, old: value
+
+
+def _wrong(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Value]]:
+    name = key_of(field.name).lower()
+    kind = field.type.name
+    if kind.startswith("int"):
+        largest = (1 << (int(kind.removeprefix("int")) - 1)) - 1
+        if name.endswith(("epoch", "generationid", "subscriptionid", "sessionid", "producerid")):
+            yield "stale", lambda context, old: old - 1
+            yield "next", lambda context, old: old + 1 if old < largest else old
+            yield "none", _fixed(-1)
+        if name.endswith(("index", "indexes", "partition", "partitions", "offset", "timestamp")):
+            yield "beyond", _fixed(min(1_000_000, largest))
+        yield "negative", _fixed(-2)
+        yield "min", _fixed(-largest - 1)
+        # A broker may wait as long as a request allows.
+        if not name.endswith("timeoutms") and name != "maxwaitms":
+            yield "max", _fixed(min(largest, INT64_MAX))
+    elif kind == "string":
+        yield "empty", _fixed("")
+        yield "nobody", _fixed(NOBODY)
+        yield "long", _fixed("a" * 32_767)
+        yield "odd", _fixed("../\0\N{SNOWMAN}")
+        if name in ("groupid", "transactionalid"):
+            yield "early", lambda context, old: context.stranger().group
+        if name in ("name", "topic", "topicname", "resourcename", "subscribedtopicnames"):
+            yield "internal", _fixed("__consumer_offsets")
+    elif kind == "uuid":
+        yield "zero", _fixed(bytes(16))
+        yield "one", _fixed(bytes(15) + b"\1")
+        yield "nobody", _fixed(b"\xee" * 16)
+    elif kind == "float64":
+        yield "nan", _fixed(float("nan"))
+        yield "infinite", _fixed(float("-inf"))
