@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -96,10 +97,11 @@ class Asked(NamedTuple):
 
 
 class Held:
-    """An answer that waits for other clients. If none comes in time, ``expire`` makes one."""
+    """An answer that waits for other clients, for ``wait_s`` or less. If none comes in time, ``expire`` makes one."""
 
-    def __init__(self, expire: Callable[[], None]) -> None:
+    def __init__(self, expire: Callable[[], None], wait_s: float = math.inf) -> None:
         self.values: Values | None = None
+        self.wait_s = wait_s
         self._expire = expire
         self._given = asyncio.Event()
 
@@ -111,7 +113,7 @@ class Held:
     async def taken(self) -> Values:
         """The answer, when it is there."""
         try:
-            async with asyncio.timeout(HELD_S_MAX):
+            async with asyncio.timeout(min(self.wait_s, HELD_S_MAX)):
                 await self._given.wait()
         except TimeoutError:
             self._expire()

@@ -28,6 +28,8 @@ class _Member:
     caller: Caller
     instance_id: str | None
     protocols: list[Values]
+    # How long it has for joining again; not positive if it did not say.
+    rebalance_ms: int = 0
     # The answers that this member waits for.
     join: Held | None = None
     sync: Held | None = None
@@ -162,8 +164,13 @@ class Groups:
             member_id = group.new_id(asked)
         group.protocol_type = values["protocolType"]
         self._look_at(group, "ConsumerProtocolSubscription", *(one["metadata"] for one in protocols))
+        rebalance_ms = values["sessionTimeoutMs" if asked.version == 0 else "rebalanceTimeoutMs"]
         held = Held(group.expire)
-        group.members[member_id] = _Member(asked.caller, instance_id, protocols, join=held)
+        group.members[member_id] = _Member(asked.caller, instance_id, protocols, rebalance_ms, join=held)
+        # As in Kafka, the member with the most time decides.
+        longest_ms = max(one.rebalance_ms for one in group.members.values())
+        if longest_ms > 0:
+            held.wait_s = longest_ms / 1000
         group.rejoin()
         return held, 0
 

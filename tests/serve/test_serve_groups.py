@@ -59,6 +59,18 @@ def test_two_members_share_a_group_and_one_that_goes_leaves_it_to_the_other() ->
     assert run(scenario) == []
 
 
+def test_a_member_that_does_not_join_again_has_the_rebalance_timeout_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HELD_S_MAX", 600)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as one, Client(server) as two:
+            await join(one, rebalanceTimeoutMs=1)
+            second = await join(two, rebalanceTimeoutMs=20)
+            assert (second["generationId"], len(second["members"])) == (2, 1)
+
+    assert run(scenario) == []
+
+
 def test_a_member_that_does_not_join_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
 
