@@ -155,6 +155,8 @@ class Cluster:
     fetch_sessions: bool = False
     # Answers to Produce, and those to Fetch without records, say that the client is throttled for so long.
     throttle_ms: int = 0
+    # Answers to Produce wait for so long.
+    produce_ms: int = 0
     # The highest versions that are offered, of APIs that have newer ones.
     versions: dict[str, int] = field(default_factory=dict)
     # The first request in a version above these.

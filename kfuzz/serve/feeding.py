@@ -21,6 +21,8 @@ __all__ = ["feed"]
 
 # A client that is throttled for longer is only slow.
 THROTTLE_MS_MAX: Final = 10_000
+# Clients wait for longer than this before they send a batch again.
+PRODUCE_MS_MAX: Final = 1000
 
 
 def _is_hex(value: Any) -> bool:
@@ -66,6 +68,7 @@ BEHAVIOUR: Final = Object(
         "fetch_sessions": BOOLEAN,
         "reads_groups": BOOLEAN,
         "throttle_ms": integer(0, THROTTLE_MS_MAX),
+        "produce_ms": integer(0, PRODUCE_MS_MAX),
         "versions": HIGHEST,
         "ends": BOOLEAN,
     }

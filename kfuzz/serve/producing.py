@@ -82,7 +82,8 @@ class Producing:
         # A request with acks 0 gets no answer. A broker closes the connection if it refuses the records.
         if lost or (failed and not acks):
             raise Refused(WRITES, "the answer is lost, as asked for" if lost else "this cannot be written here")
-        return {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms} if acks else None, 0
+        answered = {"responses": topics, "throttleTimeMs": self.cluster.throttle_ms}
+        return (answered, self.cluster.produce_ms) if acks else (None, 0)
 
     def _written(self, asked: Asked, one: Values, given: Values) -> Values:
         transactional_id, acks, data = asked.values["transactionalId"], asked.values["acks"], given["records"] or b""

@@ -12,6 +12,7 @@ from kfuzz.kafka import ROLES
 
 __all__ = [
     "AT_ONCE",
+    "GROUP",
     "KINDS",
     "LEFT_OUT",
     "LEVELS",
@@ -37,13 +38,14 @@ READER: Final = "reader"
 TOPIC: Final = "topic"
 # The kind for whole producers, and its options: the producer may also refuse to send the records; the fields of records
 # that its user leaves out; how many records each send has; whether no send waits for the one before; for each send, the
-# error of its topic in Metadata.
+# error of its topic in Metadata; the group whose offsets it commits, with a transaction for each send.
 PRODUCE_KIND: Final = "produce"
 MAY_REFUSE: Final = "may_refuse"
 LEFT_OUT: Final = "left_out"
 SENDS: Final = "sends"
 AT_ONCE: Final = "at_once"
 TOPIC_ERRORS: Final = "topic_errors"
+GROUP: Final = "group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ KINDS: Final = {
             "batches",
             (
                 *("compression", "idempotent", "transactional_id", "errors", "broker"),
-                *(SENDS, AT_ONCE, TOPIC_ERRORS, LEFT_OUT, MAY_REFUSE),
+                *(SENDS, AT_ONCE, TOPIC_ERRORS, GROUP, LEFT_OUT, MAY_REFUSE),
             ),
             "records",
             True,

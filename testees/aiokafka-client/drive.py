@@ -91,6 +91,7 @@ def producing(
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
+    group: str | None = None,
 ) -> Iterator[kfuzz_driver.Send]:
     end_s = LOOP.time() + PRODUCE_S_MAX
 
@@ -99,10 +100,17 @@ def producing(
 
     def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
         async def start() -> list[Any]:
+            if group is not None:
+                await producer.begin_transaction()
             return [await send(producer, record) for record in records]
 
         async def wait() -> list[int | None]:
-            return [one.offset for one in await asyncio.gather(*sent)]
+            offsets = [one.offset for one in await asyncio.gather(*sent)]
+            if group is not None:
+                committed = {TopicPartition(records[0].topic, 0): kfuzz_driver.COMMITTED_OFFSET}
+                await producer.send_offsets_to_transaction(committed, group)
+                await producer.commit_transaction()
+            return offsets
 
         sent = run_in_time(start())
         return lambda: run_in_time(wait())
@@ -124,10 +132,11 @@ def producing(
     producer = run(made())
     run_in_time(producer.start())
     try:
-        if transactional_id is not None:
+        is_one = transactional_id is not None and group is None
+        if is_one:
             run_in_time(producer.begin_transaction())
         yield send_all
-        if transactional_id is not None:
+        if is_one:
             run_in_time(producer.commit_transaction())
     finally:
         run(producer.stop())
@@ -135,7 +144,7 @@ def producing(
 
 if __name__ == "__main__":
     kfuzz_driver.drive(
-        {"version": aiokafka.__version__, "produces": kfuzz_driver.ALL_PRODUCES},
+        {"version": aiokafka.__version__, "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"]},
         Consumer,
         producing,
         rejections=(KafkaError,),

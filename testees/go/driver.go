@@ -24,7 +24,8 @@ type Opening struct {
 func (o Opening) IsCommitted() bool { return o.Isolation == "read_committed" }
 
 // Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it. Counts
-// has the number of records of each send, and Topics its topic, if they have several.
+// has the number of records of each send, and Topics its topic, if they have several. With a Group, each send is a
+// transaction of its own, which also commits an offset of that group.
 type Sending struct {
 	Address         string   `json:"address"`
 	Topic           string   `json:"topic"`
@@ -35,6 +36,7 @@ type Sending struct {
 	Counts          []int    `json:"sends"`
 	Topics          []string `json:"topics"`
 	AtOnce          bool     `json:"at_once"`
+	Group           string   `json:"group"`
 }
 
 // Given is a record to send. A nil timestamp is left to the library.
@@ -104,8 +106,16 @@ type Producer interface {
 	Close()
 }
 
+// WithGroups is a Producer that commits an offset of partition 0 of a topic for a group, as part of its transaction.
+type WithGroups interface {
+	CommitOffset(group, topic string, offset int64) error
+}
+
 // ErrNotOffered is the error of a Client for what its library does not have.
 var ErrNotOffered = errors.New("the library does not have this")
+
+// The offset that a transaction commits for a group.
+const committedOffset = 1
 
 // ProduceTimeout is how long a producer may take.
 const ProduceTimeout = 5 * time.Second
@@ -184,7 +194,8 @@ func (d *driver) produce(sending Sending) Object {
 		return refused(err)
 	}
 	defer producer.Close()
-	if sending.TransactionalID != nil {
+	isOne := sending.TransactionalID != nil && sending.Group == ""
+	if isOne {
 		if err := producer.Begin(); err != nil {
 			return refused(err)
 		}
@@ -194,7 +205,7 @@ func (d *driver) produce(sending Sending) Object {
 	if sending.Counts == nil {
 		answer = sends[0]
 	}
-	if sending.TransactionalID != nil && answer["outcome"] == nil {
+	if isOne && answer["outcome"] == nil {
 		if err := producer.Commit(); err != nil {
 			return refused(err)
 		}
@@ -218,21 +229,32 @@ func (d *driver) sendAll(producer Producer, sending Sending) []Object {
 		}
 		sending.Records = sending.Records[count:]
 		if sending.AtOnce {
-			group.Go(func() { results[i] = d.send(producer, topic, records) })
+			group.Go(func() { results[i] = d.send(producer, sending.Group, topic, records) })
 		} else {
-			results[i] = d.send(producer, topic, records)
+			results[i] = d.send(producer, sending.Group, topic, records)
 		}
 	}
 	return results
 }
 
-func (d *driver) send(producer Producer, topic string, records []Given) (result Object) {
+func (d *driver) send(producer Producer, group, topic string, records []Given) (result Object) {
 	defer func() {
 		if trouble := recover(); trouble != nil {
 			result = Panicked(trouble, d.library)
 		}
 	}()
+	if group != "" {
+		if err := producer.Begin(); err != nil {
+			return refused(err)
+		}
+	}
 	offsets, err := producer.Send(topic, records)
+	if err == nil && group != "" {
+		err = producer.(WithGroups).CommitOffset(group, topic, committedOffset)
+		if err == nil {
+			err = producer.Commit()
+		}
+	}
 	if err != nil {
 		return refused(err)
 	}

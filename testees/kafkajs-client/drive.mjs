@@ -23,6 +23,8 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 
 const TYPE_OF_CODEC = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 const WAIT_MS = 5
+// The offset that a transaction commits for a group.
+const COMMITTED_OFFSET = '1'
 // After an error, kafkajs starts a consumer again in this time, even if its user has disconnected it since. The last
 // option forbids that: otherwise the consumers of all refused questions would fetch until the driver ends.
 const RETRY = { initialRetryTime: 1, maxRetryTime: 1, restartOnFailure: async () => false }
@@ -52,7 +54,7 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
   return recordJson({ offset, timestamp, key, value, headers: pairs })
 }
 
-async function producing({ address, compression, idempotent, transactional_id: transactionalId }, use) {
+async function producing({ address, compression, idempotent, transactional_id: transactionalId, group }, use) {
   if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
   const sent = { compression: CompressionTypes[TYPE_OF_CODEC[compression]] }
   // One request, so the library reports one offset, which is the first record's.
@@ -67,7 +69,16 @@ async function producing({ address, compression, idempotent, transactional_id: t
   })
   try {
     await producer.connect()
-    if (transactionalId) {
+    if (group) {
+      await use(async (records, topic) => {
+        const transaction = await producer.transaction()
+        const offsets = await sendWith(transaction)(records, topic)
+        const topics = [{ topic, partitions: [{ partition: 0, offset: COMMITTED_OFFSET }] }]
+        await transaction.sendOffsets({ consumerGroupId: group, topics })
+        await transaction.commit()
+        return offsets
+      })
+    } else if (transactionalId) {
       const transaction = await producer.transaction()
       await use(sendWith(transaction))
       await transaction.commit()
@@ -98,7 +109,7 @@ function headersOf(pairs) {
 await drive(
   {
     version: installedVersion(import.meta.url, 'kafkajs'),
-    produces: ['idempotent', 'transactions', 'sends', 'topics'],
+    produces: ['idempotent', 'transactions', 'sends', 'topics', 'groups'],
     codecs: Object.keys(TYPE_OF_CODEC).filter(name => TYPE_OF_CODEC[name] in CompressionTypes), // no zstd before 1.4.1
     checks_crc: false,
     headers: 'map'

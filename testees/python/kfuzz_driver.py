@@ -112,6 +112,8 @@ def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 # The producer's other abilities, in the words of the handshake.
 ALL_PRODUCES = ("idempotent", "transactions", "sends", "topics")
+# An offset of partition 0, for a transaction of a group.
+COMMITTED_OFFSET = 1
 
 
 def drive(
@@ -126,8 +128,10 @@ def drive(
 
     ``hello`` has the library's version, and other fields of the handshake: ``produces`` if there is a ``producer``.
     That takes the broker's address, and as keywords ``compression``, ``idempotent`` and ``transactional_id``. It is a
-    context with a ``Send``, and commits a transaction at its end. ``rejections`` are the exceptions that the library
-    documents; others are faults. ``package`` is its top-level package: errors then name its innermost line.
+    context with a ``Send``, and commits a transaction at its end. If ``hello`` says that it can commit for groups, it
+    also takes a ``group``: then each send is a transaction, which commits ``COMMITTED_OFFSET`` of its topic for that.
+    ``rejections`` are the exceptions that the library documents; others are faults. ``package`` is its top-level
+    package: errors then name its innermost line.
     """
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
     open_one: list[Consumer] = []
@@ -157,6 +161,7 @@ def drive(
         topics = line.get("topics") or [line["topic"]] * len(counts)
         sends = [[_given(one, topics[i]) for one in islice(records, count)] for i, count in enumerate(counts)]
         how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
+        how.update({"group": line["group"]} if "group" in line else {})
         with producer(line["address"], **how) as send:
             if "sends" not in line:
                 return sent(send(sends[0]))

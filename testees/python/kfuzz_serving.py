@@ -126,8 +126,9 @@ Produce = Callable[..., "Stopped | list[Stopped | Offsets]"]
 """Sends records to partition 0, in order. Takes the broker's address and the name of a topic, and as keywords:
 ``records`` in their JSON form without offsets, ``compression``, ``idempotent``, and ``transactional_id`` (None, or that
 of a transaction that is to be committed). For several sends, it also takes ``sends`` and ``at_once`` of the protocol,
-and ``topics`` if they are to several. Returns why nothing could be sent, or a list with the result of each send: why it
-has failed, or the offsets that the library reports for the first records when all are acknowledged."""
+``topics`` if they are to several, and ``group`` if each is a transaction that commits an offset of this group. Returns
+why nothing could be sent, or a list with the result of each send: why it has failed, or the offsets that the library
+reports for the first records when all are acknowledged."""
 
 
 class Asked(NamedTuple):
@@ -142,9 +143,9 @@ class Broker:
     """`kfuzz serve`, which gives each client its bytes. ``behaviour``: its settings, for one question."""
 
     def __init__(self, behaviour: dict[str, Any] | None = None) -> None:
-        behaviour = behaviour or {}
-        # The first broker leads all partitions. If it is to end, clients get the address of the second one.
-        brokers = 2 if "ends" in behaviour else 1
+        behaviour = dict(behaviour or {})
+        # The first broker leads all partitions. If there are others, clients get the address of the last one.
+        brokers = behaviour.pop("brokers", 2 if "ends" in behaviour else 1)
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "kfuzz", "serve", "--from-stdin", "--json", "--cluster", str(brokers)],
             stdin=subprocess.PIPE,
@@ -400,7 +401,7 @@ class Kit:
             self.produce(self.broker.address, before, records=[PLAIN], **how)
             self.broker.ask(topic=before, hex=None)
         self.broker.ask(topic=topic, produce=True, errors=request.get("errors", []))
-        how |= {name: request[name] for name in ("sends", "at_once") if name in request}
+        how |= {name: request[name] for name in ("sends", "at_once", "group") if name in request}
         names = {"NONE": topic}
         for error in request.get("topic_errors", ()):
             if error not in names:

@@ -316,6 +316,25 @@ def test_sends_to_several_topics_name_the_one_with_each_error() -> None:
     assert {line["topic"] for line in asked if line.get("hex", "") is None} == {"t1", "t1-1", "t1-2"}
 
 
+def test_transactions_of_a_group_name_it_but_not_the_one_before() -> None:
+    sent: list[Any] = []
+
+    class Quiet:
+        address = "broker:1"
+
+        def ask(self, **line: Any) -> dict[str, Any]:
+            return {"produced": ["00"]}
+
+    def produce(*_: Any, **how: Any) -> list[list[str]]:
+        sent.append((how.get("group"), how.get("sends")))
+        return [["0"]]
+
+    kit: Any = Kit(Quiet(), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
+    request = {"operation": "produce-records", "records": [RECORD], "transactional_id": "x", "group": "g", "sends": [1]}
+    kit.answer(request, "t1")
+    assert sent == [(None, None), ("g", [1])]
+
+
 @pytest.mark.parametrize(("name", "topics"), [("x", ["t1-before", "t1"]), (None, ["t1"])])
 def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | None, topics: list[str]) -> None:
     """So a producer that cannot take the place of another fails in each run, also if it is asked one vector only."""

@@ -113,6 +113,15 @@ def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer() -> None:
     assert run(scenario) == []
 
 
+@pytest.mark.parametrize(("acks", "wait_ms"), [(-1, 50), (0, 0)])
+def test_a_slow_broker_holds_back_its_answers_to_produce(acks: int, wait_ms: int) -> None:
+    broker = with_topics({"topic": "t", "produce": True}, {"broker": {"produce_ms": 50}})
+    part = {"index": 0, "records": batch(0)}
+    produce = {"acks": acks, "topicData": [{"name": "t", "partitionData": [part]}]}
+    assert broker.answer(request("Produce", 9, produce), ONE).wait_ms == wait_ms
+    assert broker.answer(request("ApiVersions", 0, {}), ONE).wait_ms == 0
+
+
 def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_nor_answered() -> None:
     broker = with_topics({"topic": "t", "hex": batch(0).hex()})
     highest = {"Fetch": 11, "Metadata": 9}

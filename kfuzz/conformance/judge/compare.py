@@ -35,7 +35,7 @@ from kfuzz.conformance.protocol.lines import (
 from kfuzz.kafka import CODECS, ROLES
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
-from kfuzz.vectors.kinds import KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND, SENDS, TOPIC_ERRORS
+from kfuzz.vectors.kinds import GROUP, KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND, SENDS, TOPIC_ERRORS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
@@ -285,6 +285,7 @@ def _lacks_producer(handshake: Handshake, options: Json) -> str | None:
         "transactions": ("transactional_id" in options, "has no transactions"),
         SENDS: (SENDS in options, "sends only once"),
         "topics": (TOPIC_ERRORS in options, "sends to one topic only"),
+        "groups": (GROUP in options, "commits no offsets of groups"),
     }
     for name, (is_needed, why) in needed.items():
         if is_needed and name not in handshake.produces:

@@ -94,7 +94,7 @@ OPERATIONS: Final = (
     PRODUCE,
 )
 # A producer may be able to do this besides sending records.
-PRODUCES: Final = ("idempotent", "transactions", "sends", "topics")
+PRODUCES: Final = ("idempotent", "transactions", "sends", "topics", "groups")
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -345,7 +345,9 @@ class BrokerJson(TypedDict, total=False):
     """How the broker of a whole client behaves."""
 
     throttle_ms: Annotated[int, integer(1, 10_000)]
+    produce_ms: Annotated[int, integer(1, 1000)]
     versions: Annotated[dict[str, int], _HIGHEST]
+    brokers: Annotated[int, integer(2, 9)]
     ends: Annotated[bool, choice(True)]
     reads_groups: Annotated[bool, choice(True)]
 
@@ -464,6 +466,8 @@ class ProduceRecords(_ProduceRecords, total=False):
     at_once: Annotated[bool, BOOLEAN]
     # For each send, the error of its topic in Metadata.
     topic_errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
+    # Each send is a transaction, which also commits an offset of this group.
+    group: Annotated[str, TEXT]
     broker: Annotated[BrokerJson, object_of(BrokerJson)]
 
 

@@ -251,6 +251,7 @@ class Theme:
         sends: Sequence[int] = (),
         at_once: bool = False,
         topic_errors: Sequence[str] = (),
+        group: str | None = None,
         left_out: Sequence[str] = (),
         broker: Json | None = None,
         may_refuse: bool = False,
@@ -260,9 +261,10 @@ class Theme:
 
         ``errors``: the errors in the broker's first answers. ``sends``: how many records each send has, where there are
         several; with ``at_once``, no send waits for the one before. ``topic_errors``: for each send, the error of its
-        topic in Metadata. ``left_out``: the fields of records that the producer's user leaves out. ``broker`` is that
-        of the testee protocol. ``may_refuse``: the producer may also refuse the records. ``bomb``: the name of the
-        recipe of ``raw``, if the records are too large for a file.
+        topic in Metadata. ``group``: each send is a transaction, which also commits an offset of this group.
+        ``left_out``: the fields of records that the producer's user leaves out. ``broker`` is that of the testee
+        protocol. ``may_refuse``: the producer may also refuse the records. ``bomb``: the name of the recipe of ``raw``,
+        if the records are too large for a file.
         """
         batches = contents_digest(raw.batches) if bomb else list(raw.batches)
         document: Json = {
@@ -282,6 +284,7 @@ class Theme:
         document |= {"sends": list(sends)} if sends else {}
         document |= {"at_once": True} if at_once else {}
         document |= {"topic_errors": list(topic_errors)} if topic_errors else {}
+        document |= {"group": group} if group is not None else {}
         document |= {"left_out": list(left_out)} if left_out else {}
         document |= {"broker": broker} if broker else {}
         document |= {"may_refuse": True} if may_refuse else {}

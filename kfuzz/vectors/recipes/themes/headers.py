@@ -208,6 +208,16 @@ def _count(made: Theme) -> None:
             finding=finding,
             budget=SMALL,
         )
+    # A reader that takes this for none, and continues after it, finds no header of a batch there.
+    made.invalid(
+        "count-negative-before-long",
+        "the header count is -1, but a header of 48 bytes follows",
+        batch(Record(headers=[(b"header", b"v" * 40)], raw={"header_count": varint(-1)})),
+        requirements=["RB-HEADERS-1"],
+        flags=["HeaderCountWrong"],
+        finding="header-count-negative",
+        budget=SMALL,
+    )
     for codec in ("gzip", "snappy", "zstd"):
         made.invalid(
             f"count-largest-{codec}",

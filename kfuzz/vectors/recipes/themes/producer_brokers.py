@@ -51,4 +51,29 @@ def theme() -> Theme:
         errors=LOST,
         broker={"ends": True},
     )
+    made.produce(
+        "group-coordinator-ends",
+        "two transactions commit offsets of a group; in the second one, the broker that leads and coordinates all ends",
+        of_records(2),
+        requirements=["RB-PRODUCER-1", "TXN-BATCH-1"],
+        level="recommended",
+        idempotent=True,
+        transactional_id="kfuzz-group-coordinator-ends",
+        group="kfuzz-group",
+        sends=[1, 1],
+        errors=["NONE", *LOST],
+        broker={"ends": True},
+    )
+    # While a batch is sent again, the records after it wait for its answer. A producer may then ask the same broker for
+    # the leader, or another one. So there are several brokers, and several batches are lost.
+    made.produce(
+        "lost-then-slow",
+        "of three answers, the broker loses one with its connection, and takes 100 ms for each of the others",
+        of_records(12),
+        requirements=["MSG-ERRORS-1"],
+        level="recommended",
+        sends=[2] * 6,
+        errors=[*LOST, "NONE", "NONE"] * 6,
+        broker={"produce_ms": 100, "brokers": 5},
+    )
     return made

@@ -71,14 +71,23 @@ def theme() -> Theme:
         broker={"reads_groups": True},
     )
     # No document says how old a broker may be.
+    older: dict[str, Any] = {"roles": ROLES, "level": "recommended", "broker": {"versions": KAFKA_2_6}}
     reading(
         made,
         "older-versions",
         "the broker offers the versions of Kafka 2.6: no topic ids, and Fetch up to version 11",
         *(Part(plain(2, base_offset=offset)) for offset in (0, 2)),
-        roles=ROLES,
         requirements=["RB-SEVERAL-1"],
-        level="recommended",
-        broker={"versions": KAFKA_2_6},
+        **older,
+    )
+    # Offsets that a consumer reports do not count here, so this asks only whether it can fetch. A consumer need not
+    # check the CRC: librdkafka does not by default.
+    reading(
+        made,
+        "older-versions-damaged",
+        "the broker offers the versions of Kafka 2.6, and the CRC of the only batch is wrong",
+        Part(plain(crc=0), finding="crc-mismatch"),
+        requirements=["RB-CRC-1"],
+        **older,
     )
     return made
