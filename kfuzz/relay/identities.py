@@ -54,6 +54,8 @@ CLUSTER: Final = Kind("cluster")
 TELEMETRY: Final = Kind("telemetry")
 LEADER_EPOCH: Final = Kind("leader epoch", ("topic", "partition"), counts=True)
 OFFSET: Final = Kind("offset", ("topic", "partition"), counts=True)
+# A log may begin with records that the record does not know.
+LOG_START: Final = Kind("log start", ("topic", "partition"))
 
 KINDS: Final[Mapping[str, Kind]] = {
     name: kind
@@ -77,8 +79,9 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         OFFSET: (
             *("offset", "baseOffset", "firstOffset", "lastOffset", "startOffset", "endOffset", "fetchOffset"),
-            *("highWatermark", "lastStableOffset", "logStartOffset", "committedOffset", "currentTxnStartOffset"),
+            *("highWatermark", "lastStableOffset", "committedOffset", "currentTxnStartOffset"),
         ),
+        LOG_START: ("logStartOffset",),
     }.items()
     for name in names
 }
@@ -289,7 +292,7 @@ def _place(kind: Kind, scope: Scope) -> tuple[Any, ...]:
 
 
 def _is_id(kind: Kind, value: Any) -> bool:
-    """Whether a value is an id. Negative numbers, empty values and what the kind has instead mean that there is none."""
+    """Whether a value is an id. Negative numbers, empty values and the kind's own one mean that there is none."""
     if isinstance(value, int):
         return value >= 0 and value != kind.unset
     return isinstance(value, str | bytes) and not kind.counts and value not in EMPTY
