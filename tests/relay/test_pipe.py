@@ -601,5 +601,6 @@ def test_a_busy_pipe_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch
             await quiet.send(frame(PASSED, 10))
             assert await quiet.receive(14) == frame(PASSED, 10)
             assert busy.source.received_count
+            assert not busy.lost
 
     ran(work)
