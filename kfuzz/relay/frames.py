@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kfuzz.annotate.parts import moved
 from kfuzz.errors import MessageError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
-from kfuzz.kafka import RELEASES
+from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions
 from kfuzz.messages.schemas import schema
+from kfuzz.records import check as check_records
 from kfuzz.wire.io.cursor import uvarint_of
 
 if TYPE_CHECKING:
@@ -58,6 +60,12 @@ PRODUCE: Final = 0
 # The longest varint of a length, in bytes.
 VARINT: Final = 5
 API_VERSIONS: Final = "ApiVersions"
+# Who reads the batches in these messages. What a snapshot of the metadata has is cut anywhere, so it is not judged.
+READERS: Final[Mapping[str, Role]] = {
+    "FetchResponse": "consumer",
+    "ShareFetchResponse": "consumer",
+    "ProduceRequest": "broker",
+}
 # Elements of all arrays of a message together whose values are made.
 ELEMENTS_MAX: Final = 200_000
 # Requests of one connection that wait for their responses. Kafka's clients have at most a few.
@@ -253,6 +261,22 @@ class Frame:
             self.body_at = at
             records, self.errors, self.has_hosts = picked
             self.records = [(at + offset, size) for offset, size in records]
+
+    def check_batches(self) -> None:
+        """Check its record batches too, with the rules of who reads them. Deviations from Kafka's writer are found."""
+        form = self.form
+        role = READERS.get(self.name)
+        if not self.records or form is None or role is None:
+            return
+        view = memoryview(self.data)
+        paths: dict[int, str] = {}
+        for at, size in self.records:
+            found = check_records(view[at : at + size], role=role).findings
+            if found and not paths:
+                _, _, places = form.body.places(bytes(view[self.body_at :]))
+                # Where a field begins, after its length.
+                paths = {self.body_at + start + n: path for start, n, path, kind, _ in places if kind == "length"}
+            self.findings += [moved(one, at, f"{paths[at]}.{one.path}") for one in found]
 
     @property
     def is_read(self) -> bool:

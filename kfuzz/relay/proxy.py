@@ -208,6 +208,8 @@ class Proxy:
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
         size = len(memoryview(frame.data)) + 4
+        if self.settings.batches:
+            frame.check_batches()
         if frame.direction == "request":
             self.watch.asked(frame, size)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kfuzz import messages
+from kfuzz import messages, records
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.headers import request_header_version
 from kfuzz.relay.frames import HEAD, WAITING_MAX, Exchange, Frame, Pairing, api_of, versions_of
@@ -136,3 +136,56 @@ def test_offsets_of_findings_count_from_the_start_of_the_frame() -> None:
     frame.check()
     [finding] = frame.findings
     assert (finding.code, finding.at) == ("bytes-after-message", len(data) - 4)
+
+
+# --- record batches --------------------------------------------------------------------------------------------------
+
+BATCH = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+DAMAGED = bytearray(BATCH)
+DAMAGED[-1] ^= 1
+
+
+def fetched(name: str, version: int, values: dict[str, Any]) -> Frame:
+    definition = newest(f"{name}Response", version)
+    key = newest(f"{name}Request", version).api_key
+    assert key is not None
+    api = api_of(key, version)
+    assert api is not None
+    data = messages.encode("ResponseHeader", api.response.header_version, {"correlationId": 3})
+    data += messages.encode(definition, version, values)
+    frame = Frame(Exchange(1, 1, 1, key, version, 3, api=api), "response", memoryview(data))
+    frame.check()
+    return frame
+
+
+@pytest.mark.parametrize(("name", "version"), [("Fetch", 4), ("Fetch", 12), ("Fetch", 17), ("ShareFetch", 1)])
+def test_findings_in_batches_have_their_place(name: str, version: int) -> None:
+    partitions = [{"partitionIndex": 0, "records": BATCH}, {"records": b""}, {"records": bytes(DAMAGED)}]
+    frame = fetched(name, version, {"responses": [{"partitions": []}, {"partitions": partitions}]})
+    assert frame.findings == []
+    frame.check_batches()
+    [finding] = frame.findings
+    assert finding.code == "crc-mismatch"
+    assert finding.path.startswith(f"{name}Response.responses[1].partitions[2].records.batch[0].")
+    # The CRC is 17 bytes after the batch's start.
+    assert finding.at == bytes(frame.data).index(bytes(DAMAGED)) + 17
+
+
+def test_right_batches_have_no_findings() -> None:
+    frame = fetched("Fetch", 12, {"responses": [{"partitions": [{"records": BATCH * 3 + BATCH[:20]}]}]})
+    frame.check_batches()
+    assert frame.findings == []
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+@pytest.mark.parametrize(("batches", "count"), [(BATCH, 0), (BATCH * 2, 1), (b"", 1)])
+def test_produce_requests_follow_the_rules_of_a_broker(version: int, batches: bytes, count: int) -> None:
+    partitions = [{"index": 0, "records": BATCH}, {"index": 1, "records": batches}]
+    data = request("Produce", version, 5, {"acks": 1, "topicData": [{"partitionData": partitions}]})
+    exchange = asked(Pairing(1), data)
+    frame = Frame(exchange, "request", data)
+    frame.check()
+    frame.check_batches()
+    paths = [one.path for one in frame.findings]
+    assert len(paths) == count
+    assert all(one.startswith("ProduceRequest.topicData[0].partitionData[1].records.batch") for one in paths)
