@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import PATH, Word, json_line, say
+from kfuzz.cli.console import PATH, Place, Word, json_line, say
 from kfuzz.client.address import Address
 from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 
 __all__ = ["command"]
@@ -24,6 +25,27 @@ __all__ = ["command"]
 @click.option(
     "--strict", is_flag=True, help="Close a connection instead of passing on a frame that is not as it should be."
 )
+@click.option(
+    "--rule",
+    "rules",
+    type=Place("rule", parse_rule),
+    multiple=True,
+    help='Do something to frames, such as "EndTxn error=INVALID_TXN_STATE times=1"; may be repeated.',
+)
+@click.option(
+    "--rules",
+    "files",
+    type=Place("file", load_rules),
+    multiple=True,
+    metavar="FILE",
+    help="Take rules from a file of TOML, or of JSON; may be repeated. They come before those of --rule.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, SEED_MAX),
+    metavar="N",
+    help=f"Seed of the rules' random decisions.  [default: that of the last file, or {SEED}]",
+)
 @click.option("--record", type=PATH, metavar="DIR", help="Record what clients send and get into this folder.")
 @click.option("--record-max", type=options.SIZE, default="1GiB", show_default=True, help="Stop recording at this size.")
 @options.yes
@@ -33,6 +55,9 @@ def command(
     brokers: tuple[Address, ...],
     batches: bool,
     strict: bool,
+    rules: tuple[Rule, ...],
+    files: tuple[tuple[int | None, list[Rule]], ...],
+    seed: int | None,
     record: Path | None,
     record_max: int,
     yes: bool,
@@ -51,15 +76,19 @@ def command(
     Examples:
       kfuzz proxy 19092 127.0.0.1:9092
       kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
+      kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
       kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
     """
     host, port = listen
+    seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
     settings = Settings(
         host=host,
         port=port,
         batches=batches,
         strict=strict,
         open_to_others=yes,
+        rules=(*(rule for _, given in files for rule in given), *rules),
+        seed=seeds[-1],
         record=record,
         record_bytes_max=record_max,
     )

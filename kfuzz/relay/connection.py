@@ -1,4 +1,4 @@
-"""One connection of a client, and the connection to a broker behind it."""
+"""One connection of a client, and the connection to a broker that belongs to it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.pipe import FRAME_BYTES_MAX, SIZE, Pipe, Step
+from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
 
 if TYPE_CHECKING:
     from kfuzz.client.address import Address
@@ -25,6 +25,8 @@ __all__ = ["Connection"]
 
 # After one end has closed its side, how long the other may take.
 ENDING_S_MAX: Final = 10.0
+# A frame that is kept for the next one of its direction is sent after this time in any case.
+KEPT_S_MAX: Final = 1.0
 
 
 class Connection:
@@ -41,6 +43,10 @@ class Connection:
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
         self.is_closed = False
+        # Nothing is passed on any more, although nothing is closed.
+        self.is_half_open = False
+        # Frames that are sent after the next one of their direction, as steps, and when they are sent in any case.
+        self._kept: dict[Direction, tuple[Exchange, Sequence[Step], asyncio.TimerHandle]] = {}
         self._ending: asyncio.TimerHandle | None = None
         self.task = asyncio.get_running_loop().create_task(self._open())
 
@@ -56,8 +62,8 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self.pipes["request"] = Pipe(self.client, self.server, Requests(self), self._lost)
-        self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost)
+        self.pipes["request"] = Pipe(self.client, self.server, Requests(self), self._lost, self.proxy.buffers)
+        self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost, self.proxy.buffers)
         for pipe in self.pipes.values():
             pipe.start()
         if (recorder := self.proxy.recorder) is not None:
@@ -69,6 +75,11 @@ class Connection:
     def end(self, direction: Direction) -> None:
         """The sender of a direction has closed its end, and everything is sent: so the receiver's end is closed too."""
         if self.is_closed:
+            return
+        if self.is_half_open:
+            # The client gets no sign of a broker that closes the connection. A client that is gone needs none.
+            if direction == "request":
+                self.close()
             return
         if all(pipe.is_finished for pipe in self.pipes.values()):
             self.close()
@@ -89,6 +100,8 @@ class Connection:
         self.is_closed = True
         if self._ending is not None:
             self._ending.cancel()
+        for *_, timer in self._kept.values():
+            timer.cancel()
         for pipe in self.pipes.values():
             pipe.close()
         self.client.close()
@@ -96,28 +109,89 @@ class Connection:
             self.server.close()
         self.proxy.gone(self)
 
-    def halt(self) -> None:
-        """Pass nothing on any more in either direction, but keep both ends open."""
-        for pipe in self.pipes.values():
-            pipe.halt()
+    # -- what rules do besides changing a frame
 
-    def send(self, direction: Direction, steps: Sequence[Step]) -> None:
+    def half_open(self, direction: Direction) -> Sequence[Step]:
+        """Pass nothing on any more in the other direction, and in this one after these steps. Nothing is closed."""
+        self.is_half_open = True
+        for one, pipe in self.pipes.items():
+            if one != direction:
+                pipe.put([HALT])
+        return [HALT]
+
+    def forget(self, frame: Frame) -> None:
+        """A frame is not sent. If it is a request, nobody answers it."""
+        if frame.direction == "request":
+            self.pairing.forget(frame.exchange)
+
+    def answer(self, exchange: Exchange, steps: Sequence[Step]) -> None:
+        """Answer a request in the broker's place, after the responses to the requests before it."""
+        if exchange.has_answer:
+            self._send("response", self.pairing.reply(exchange, steps))
+
+    def replied(self, skipped: Sequence[Exchange]) -> None:
+        """A broker has left out requests, some of which the proxy answers itself: send those answers now."""
+        for one in skipped:
+            self._send("response", one.reply or ())
+
+    def sends_again(self, frame: Frame) -> None:
+        """A frame is sent twice. The client gets only one response to a request."""
+        one = frame.exchange
+        if frame.direction == "request":
+            self.pairing.wait(replace(one, is_copy=True, reply=None))
+
+    def keeps(self, direction: Direction) -> bool:
+        """Whether a frame of this direction waits for the next one."""
+        return direction in self._kept
+
+    def keep(self, frame: Frame, steps: Sequence[Step]) -> None:
+        """Send the steps of a frame after the next frame of its direction, or after a second."""
+        self.forget(frame)
+        timer = asyncio.get_running_loop().call_later(KEPT_S_MAX, self.release, frame.direction)
+        self._kept[frame.direction] = frame.exchange, steps, timer
+
+    def release(self, direction: Direction) -> None:
+        """Send the frame that is kept, if one is."""
+        self._send(direction, self.kept(direction))
+
+    def kept(self, direction: Direction) -> Sequence[Step]:
+        """The steps of the frame that is kept; they are sent now."""
+        if direction not in self._kept:
+            return ()
+        exchange, steps, timer = self._kept.pop(direction)
+        timer.cancel()
+        if direction == "request":
+            self.pairing.wait(exchange)
+        return steps
+
+    def _send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
-        if direction == "response":
-            self.record_response(None, steps)
-        self.pipes[direction].put(steps)
+        if steps and not self.is_closed:
+            if direction == "response":
+                self.record_response(None, steps)
+            self.pipes[direction].insert(steps)
 
-    def record_response(self, exchange: Exchange | None, given: memoryview | Sequence[Step]) -> None:
-        """Record what the client gets: a frame as it came, or the steps in its place."""
-        if (recorder := self.proxy.recorder) is None or self.pipes["response"].is_halted:
+    def holds(self, direction: Direction) -> bool:
+        """Whether the next frame must be held, because another follows it that does not come from its sender."""
+        return direction in self._kept or (direction == "response" and self.pairing.has_replies)
+
+    def record_response(
+        self, exchange: Exchange | None, steps: Sequence[Step] | None, data: memoryview | None = None
+    ) -> None:
+        """Record what the client gets: these steps in place of a frame of a broker, or the frame as it came."""
+        if (recorder := self.proxy.recorder) is None:
             return
-        record = partial(recorder.frame, self.number, self.broker, "response", exchange)
-        if isinstance(given, memoryview):
-            record([SIZE.pack(len(given)), given])
-            return
-        sent = [one for one in given if isinstance(one, bytes)]
-        for one in sent or [b""]:
-            record([one], changed=True)
+        came = [] if data is None else [SIZE.pack(len(data)), data]
+        sent = [came] if steps is None else [[one] for one in steps if isinstance(one, bytes)]
+        for pieces in sent or [[b""]]:
+            of, changed = exchange, False
+            if pieces is not came:
+                whole = b"".join(pieces)
+                changed = whole != b"".join(came)
+                # Other responses may follow, which waited.
+                if exchange is not None and whole[SIZE.size : HEAD.size] != CORRELATION.pack(exchange.correlation_id):
+                    of = None
+            recorder.frame(self.number, self.broker, "response", of, pieces, changed=changed)
 
 
 class _Side:
@@ -134,7 +208,7 @@ class _Side:
 
     def unread(self, why: str) -> None:
         """No frames are read any more."""
-        self._left_out(0)
+        self._left_out(why)
         self.note(None, "frame-size", f"{why} begins; from here on, bytes are passed on unread")
         if self.proxy.settings.strict:
             self.connection.close()
@@ -143,6 +217,7 @@ class _Side:
         """The sender has ended."""
         if why:
             self.note(None, "connection-cut", why)
+        self.connection.release(self.direction)
 
     def drained(self) -> None:
         """Everything is sent."""
@@ -153,15 +228,39 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
-    def large(self, exchange: Exchange | None, size: int) -> None:
-        """Note a frame that is too large to be read."""
-        if size > FRAME_BYTES_MAX:
-            self._left_out(size)
-            self.note(exchange, "frame-too-large", f"it has {size} bytes and is passed on unread")
+    def skipped(self, why: str) -> None:
+        """A frame is not read."""
+        self._left_out(why)
+        exchange = self._begun.pop()
+        self.note(exchange, "frame-too-large", why)
+        if exchange is not None and self.direction == "request":
+            self.connection.pairing.asked(exchange, b"")
 
-    def _left_out(self, size: int) -> None:
+    def _holds(self, exchange: Exchange | None) -> bool:
+        """Whether a frame is held until it is whole."""
+        if self.connection.holds(self.direction):
+            return True
+        return exchange is not None and (exchange.is_copy or self.proxy.holds(self.direction, exchange))
+
+    def _treated(self, frame: Frame | None, data: memoryview) -> Sequence[Step] | None:
+        """What is sent in place of a held frame, and after it; None: the frame as it is."""
+        connection = self.connection
+        if connection.is_half_open:
+            return []
+        keeps = connection.keeps(self.direction)
+        steps: Sequence[Step] | None = None
+        if frame is not None:
+            is_copy = frame.direction == "response" and frame.exchange.is_copy
+            steps = [] if is_copy else self.proxy.treat(connection, frame)
+        kept = connection.kept(self.direction) if keeps else ()
+        replies = connection.pairing.replies() if self.direction == "response" else []
+        if not kept and not replies:
+            return steps
+        return [*([framed(data)] if steps is None else steps), *kept, *replies]
+
+    def _left_out(self, why: str) -> None:
         if (recorder := self.proxy.recorder) is not None:
-            recorder.left_out(self.connection.number, self.direction, size)
+            recorder.left_out(self.connection.number, self.direction, why)
 
 
 class Requests(_Side):
@@ -173,9 +272,7 @@ class Requests(_Side):
     def began(self, head: memoryview, size: int) -> bool:
         """A request begins."""
         exchange = self.connection.pairing.begin(head)
-        self.large(exchange, size)
-        if size <= FRAME_BYTES_MAX:
-            self._begun.append(exchange)
+        self._begun.append(exchange)
         offered = self.connection.offered
         if exchange.api is None:
             self.note(exchange, "api-unknown", "no release that kfuzz knows has this API at this version")
@@ -184,7 +281,7 @@ class Requests(_Side):
                 f"offers the versions {offered[exchange.key]}" if exchange.key in offered else "does not offer the API"
             )
             self.note(exchange, "version-not-offered", f"the broker {what}")
-        return self.proxy.holds(self.direction, exchange)
+        return self._holds(exchange)
 
     def passed(self, data: memoryview) -> None:
         """A request was passed on."""
@@ -192,7 +289,7 @@ class Requests(_Side):
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A request may be changed."""
-        return self.proxy.treat(self.connection, self._seen(data))
+        return self._treated(self._seen(data), data)
 
     def _seen(self, data: memoryview) -> Frame:
         exchange = self._begun.popleft()
@@ -217,26 +314,26 @@ class Responses(_Side):
         """A response begins."""
         exchange, skipped = self.connection.pairing.answered(head)
         for one in skipped:
-            self.note(one, "no-response", "the broker answered a later request of the connection first")
-        self.large(exchange, size)
+            if not one.is_copy and one.reply is None:
+                self.note(one, "no-response", "the broker answered a later request of the connection first")
+        self.connection.replied(skipped)
+        self._begun.append(exchange)
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)
             self.note(None, "correlation-unknown", f"no request waits for a response with the correlation id {number}")
-        if size <= FRAME_BYTES_MAX:
-            self._begun.append(exchange)
-        return exchange is not None and self.proxy.holds(self.direction, exchange)
+        return self._holds(exchange)
 
     def passed(self, data: memoryview) -> None:
         """A response was passed on."""
         frame = self._seen(data)
-        self.connection.record_response(None if frame is None else frame.exchange, data)
+        if not self.connection.is_half_open:
+            self.connection.record_response(None if frame is None else frame.exchange, None, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A response may be changed."""
         frame = self._seen(data)
-        assert frame is not None
-        steps = self.proxy.treat(self.connection, frame)
-        self.connection.record_response(frame.exchange, data if steps is None else steps)
+        steps = self._treated(frame, data)
+        self.connection.record_response(None if frame is None else frame.exchange, steps, data)
         return steps
 
     def _seen(self, data: memoryview) -> Frame | None:

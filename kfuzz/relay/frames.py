@@ -8,25 +8,28 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kfuzz.errors import UsageError
+from kfuzz.annotate.parts import moved
+from kfuzz.errors import MessageError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
-from kfuzz.kafka import RELEASES
+from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
 from kfuzz.messages.model import Definition, Versions
 from kfuzz.messages.schemas import schema
+from kfuzz.records import check as check_records
 from kfuzz.wire.io.cursor import uvarint_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.relay.pipe import Step
     from kfuzz.wire.messages.schema import Picked, Schema
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Form",
     "Frame",
     "Pairing",
+    "api_key",
     "api_names",
     "api_of",
     "versions_of",
@@ -56,6 +60,12 @@ PRODUCE: Final = 0
 # The longest varint of a length, in bytes.
 VARINT: Final = 5
 API_VERSIONS: Final = "ApiVersions"
+# Who reads the batches in these messages. What a snapshot of the metadata has is cut anywhere, so it is not judged.
+READERS: Final[Mapping[str, Role]] = {
+    "FetchResponse": "consumer",
+    "ShareFetchResponse": "consumer",
+    "ProduceRequest": "broker",
+}
 # Elements of all arrays of a message together whose values are made.
 ELEMENTS_MAX: Final = 200_000
 # Requests of one connection that wait for their responses. Kafka's clients have at most a few.
@@ -132,6 +142,12 @@ def api_names() -> tuple[str, ...]:
 
 
 @cache
+def api_key(name: str) -> int:
+    """The key of an API of :func:`api_names`."""
+    return next(key for key, request in _requests_by_key().items() if request == f"{name}Request")
+
+
+@cache
 def versions_of(key: int) -> Versions | None:
     """The versions of an API that kfuzz can read, from all releases that it knows; None for an unknown API."""
     name = _requests_by_key().get(key)
@@ -177,6 +193,8 @@ class Exchange:
       among those of its API there. All count from 1.
     - ``api``: None if no release has the API at this version.
     - ``has_answer``: a broker does not answer Produce with acks 0.
+    - ``is_copy``: the request was sent by the proxy a second time, so no client waits for its response.
+    - ``reply``: what the proxy sends instead of a broker's response.
     - ``sent_ns``: when the request was whole; 0 before.
     """
 
@@ -189,6 +207,8 @@ class Exchange:
     client_id: str | None = None
     api: Api | None = None
     has_answer: bool = True
+    is_copy: bool = False
+    reply: Sequence[Step] | None = None
     sent_ns: int = 0
 
     @property
@@ -246,15 +266,31 @@ class Frame:
             records, self.errors, self.has_hosts = picked
             self.records = [(at + offset, size) for offset, size in records]
 
+    def check_batches(self) -> None:
+        """Check its record batches too, with the rules of who reads them. Deviations from Kafka's writer are found."""
+        form = self.form
+        role = READERS.get(self.name)
+        if not self.records or form is None or role is None:
+            return
+        view = memoryview(self.data)
+        paths: dict[int, str] = {}
+        for at, size in self.records:
+            found = check_records(view[at : at + size], role=role).findings
+            if found and not paths:
+                _, _, places = form.body.places(bytes(view[self.body_at :]))
+                # Where a field begins, after its length.
+                paths = {self.body_at + start + n: path for start, n, path, kind, _ in places if kind == "length"}
+            self.findings += [moved(one, at, f"{paths[at]}.{one.path}") for one in found]
+
     @property
     def is_read(self) -> bool:
         """Whether Kafka reads it."""
         return self.body_at >= 0
 
     def values(self) -> dict[str, Any]:
-        """The values of the body of a frame that is read. ``MessageError`` if it has too many elements."""
-        form = self.form
-        assert form is not None
+        """The values of its body. ``MessageError`` if it cannot be read."""
+        if (form := self.form) is None or self.body_at < 0:
+            raise unreadable(self, "body")
         return form.decode(memoryview(self.data)[self.body_at :])
 
     def with_values(self, values: Mapping[str, Any]) -> Frame:
@@ -263,6 +299,27 @@ class Frame:
         assert form is not None
         data = form.encode(memoryview(self.data)[: self.body_at], values)
         return Frame(self.exchange, self.direction, data, self.body_at)
+
+    def with_body(self, body: Buffer) -> Frame:
+        """The same header with these bytes as the body. ``MessageError`` if the header cannot be read."""
+        return Frame(self.exchange, self.direction, bytes(memoryview(self.data)[: self.header_end()]) + body)
+
+    def header_end(self) -> int:
+        """Where the body begins, even if Kafka refuses it. ``MessageError`` if the header cannot be read."""
+        if self.body_at >= 0:
+            return self.body_at
+        form = self.form
+        at = -1 if form is None else form.header.check(self.data)[0]
+        if at < 0:
+            raise unreadable(self, "header")
+        return at
+
+
+def unreadable(frame: Frame, what: str) -> MessageError:
+    """The error for a frame whose header or body cannot be read."""
+    fatal = next((one for one in frame.findings if one.severity == "fatal"), None)
+    sentence = f"the {what} of version {frame.exchange.version} cannot be read"
+    return MessageError(fatal or Finding("unreadable", "fatal", 0, frame.name, None, sentence))
 
 
 class Pairing:
@@ -273,6 +330,8 @@ class Pairing:
         self._waiting: deque[Exchange] = deque()
         self._counts: dict[int, int] = {}
         self._number = 0
+        # How many of those that wait have a reply of the proxy.
+        self._reply_count = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -293,6 +352,10 @@ class Pairing:
         if exchange.key == PRODUCE and exchange.api is not None:
             exchange.has_answer = _acks(view, exchange.api) != 0
         exchange.sent_ns = time.monotonic_ns()
+        self.wait(exchange)
+
+    def wait(self, exchange: Exchange) -> None:
+        """A request waits for its response, after all that wait already."""
         if exchange.has_answer and len(self._waiting) < WAITING_MAX:
             self._waiting.append(exchange)
 
@@ -309,6 +372,7 @@ class Pairing:
             if one.correlation_id == number:
                 skipped = [waiting.popleft() for _ in range(at)]
                 waiting.popleft()
+                self._reply_count -= sum(other.reply is not None for other in skipped)
                 return one, skipped
         return None, []
 
@@ -316,6 +380,26 @@ class Pairing:
         """A request was not passed on, so nobody answers it."""
         if exchange in self._waiting:
             self._waiting.remove(exchange)
+
+    def reply(self, exchange: Exchange, steps: Sequence[Step]) -> list[Step]:
+        """The proxy answers a waiting request itself. What it sends now: see :meth:`replies`."""
+        exchange.reply = steps
+        self._reply_count += 1
+        return self.replies()
+
+    def replies(self) -> list[Step]:
+        """The proxy's own answers to the requests that wait first. Other answers follow brokers' responses."""
+        made: list[Step] = []
+        while self._reply_count and self._waiting and (steps := self._waiting[0].reply) is not None:
+            made += steps
+            self._waiting.popleft()
+            self._reply_count -= 1
+        return made
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether an answer of the proxy waits for the responses before it."""
+        return self._reply_count > 0
 
     @property
     def unanswered(self) -> list[Exchange]:

@@ -9,6 +9,7 @@ Sockets are used within asyncio's loop without its transports, which would copy 
 from __future__ import annotations
 
 import asyncio
+import mmap
 import socket
 import ssl
 import struct
@@ -25,20 +26,34 @@ __all__ = ["CLOSE", "FRAME_BYTES_MAX", "HALT", "Pipe", "Step", "Taker", "Wait", 
 SIZE: Final = struct.Struct(">i")
 # A larger frame is passed on unread. Kafka's brokers take requests up to 100 MiB.
 FRAME_BYTES_MAX: Final = 128 << 20
-# The memory of a pipe at first, and what one call may receive.
-BUFFER_BYTES: Final = 16 << 10
+# The memory that a pipe receives into at first. A fetch of 1 MiB fits, with all that is around its batches.
+BUFFER_BYTES: Final = 2 << 20
+# What one call may receive, and of the frame that is received no further than to its end if so much of it is missing.
 RECEIVE_BYTES: Final = 1 << 20
-# What may wait for a socket that takes no more, before nothing more is received for it.
+LARGE_BYTES: Final = 64 << 10
+# The beginning of a frame that waits for the rest is moved to memory of its own size up to this.
+KEPT_BYTES: Final = 16 << 10
+# The memory of all pipes together. Above it, pipes get little, and no large frame is kept until it is whole.
+BUFFERS_BYTES_MAX: Final = 512 << 20
+SMALL_BYTES: Final = 64 << 10
+# What stays allocated although no pipe needs it.
+SPARE_BYTES_MAX: Final = 64 << 20
+# What may wait for a socket that takes no more, before nothing more is received for it; each part counts as so many
+# bytes at least.
 OUT_BYTES_MAX: Final = 1 << 20
+PART_BYTES: Final = 256
 # How many times in a row one pipe may receive before others get their turn.
-TURNS_MAX: Final = 16
+TURNS_MAX: Final = 4
+# A socket that has nothing, or takes nothing, at the moment.
+BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+NOTHING: Final = memoryview(b"")
 
 Socket = socket.socket
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What follows is sent so much later."""
+    """What follows is sent so much later, counted from when this step is put."""
 
     ms: float
 
@@ -72,7 +87,13 @@ class Taker(Protocol):
         """A frame was passed on as it is. It may be overwritten after this call."""
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A frame is whole and was not passed on. What is to be sent in its place; None: the frame as it is."""
+        """A frame is whole and was not passed on. What is to be sent in its place; None: the frame as it is.
+
+        It may be overwritten after this call.
+        """
+
+    def skipped(self, why: str) -> None:
+        """The frame that began last is passed on unread. ``why`` is a sentence."""
 
     def unread(self, why: str) -> None:
         """From here on, frames are not read but passed on as bytes. ``why`` is a sentence."""
@@ -84,35 +105,91 @@ class Taker(Protocol):
         """After the end, everything that came is sent."""
 
 
+class Buffers:
+    """The memory that pipes receive into. A pipe has some only while a frame is not whole, or not sent.
+
+    So a thousand connections need little, and busy ones use the same memory in turn, which stays in the processor's
+    cache.
+    """
+
+    def __init__(self, bytes_max: int = BUFFERS_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        # What pipes have now.
+        self.bytes = 0
+        self._spare: dict[int, list[memoryview]] = {}
+        self._spare_bytes = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there is only little for the next pipe."""
+        return self.bytes + BUFFER_BYTES > self.bytes_max
+
+    def take(self, size: int = BUFFER_BYTES) -> memoryview:
+        """Memory of this size; of ``SMALL_BYTES`` if there is not so much."""
+        if self.bytes + size > self.bytes_max:
+            size = SMALL_BYTES
+        self.bytes += size
+        if spare := self._spare.get(size):
+            self._spare_bytes -= size
+            return spare.pop()
+        # Pages that nothing is received into are never made.
+        return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+    def give(self, view: memoryview) -> None:
+        """Take memory back."""
+        size = len(view)
+        self.bytes -= size
+        if self._spare_bytes + size <= SPARE_BYTES_MAX:
+            self._spare_bytes += size
+            self._spare.setdefault(size, []).append(view)
+
+
 class Pipe:
     """Takes from ``source``, gives to ``target``. ``lost`` is called once, when nothing can be sent or received."""
 
-    def __init__(self, source: Socket, target: Socket, taker: Taker, lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, source: Socket, target: Socket, taker: Taker, lost: Callable[[str], None], buffers: Buffers | None = None
+    ) -> None:
         self.source = source
         self.target = target
         self.taker = taker
         self.lost = lost
+        self._buffers = buffers or Buffers()
         self._loop = asyncio.get_running_loop()
-        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._view = NOTHING
+        # Whether ``_view`` is from ``_buffers``.
+        self._is_lent = False
         # Of the current frame, with its size: where it begins, how much of it is passed on, and its size if known.
         self._start = self._passed = 0
         self._size = -1
         self._holds = False
         self._end = 0
-        # Bytes of the current frame that are too many to read, or -1 if no frames are read any more.
+        # Bytes of the current frame that are passed on unread, or -1 if no frames are read any more.
         self._unread = 0
+        # Buffers to send, the time to wait for (seconds of the loop's clock), and marks.
         self._out: deque[Any] = deque()
         self._out_bytes = 0
+        # Steps that follow the frame that is being passed on.
+        self._later: list[Step] = []
         # Whether something in ``_out`` lies in ``_view``.
         self._shares = False
         self._timer: asyncio.TimerHandle | None = None
-        self._is_reading = self._is_writing = self._is_over = self._halted = False
-        self._finished = False
+        # Whether the loop watches the source, and whether something may be received now.
+        self._is_watched = self._is_reading = False
+        self._is_writing = self._is_over = False
+        # After CLOSE or HALT nothing is passed on; after the latter was reached, nothing is sent.
+        self._is_stopped = self._is_halted = False
+        self._is_finished = False
 
     @property
     def buffer_bytes(self) -> int:
-        """The memory that it has for frames."""
+        """The memory that it has for frames now."""
         return len(self._view)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the source has ended and everything is sent."""
+        return self._is_finished and not self._out
 
     def start(self) -> None:
         """Begin."""
@@ -120,95 +197,158 @@ class Pipe:
 
     def close(self) -> None:
         """End. Closes no socket."""
-        self._is_over = True
-        self._set_reading(False)
+        self._is_over = self._is_stopped = True
+        self._is_reading = False
+        self._unwatch()
         self._set_writing(False)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._out.clear()
+        self._forget()
+        self._start = self._passed = self._end
+        self._release()
 
     def halt(self) -> None:
         """Pass nothing on any more. Both sockets stay open, and what comes is thrown away."""
-        self._halted = True
+        self._is_stopped = self._is_halted = True
+        self._set_writing(False)
+        self._forget()
+        self._balance()
+
+    def _forget(self) -> None:
+        """Send nothing of what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._out.clear()
+        self._later.clear()
         self._out_bytes = 0
-
-    @property
-    def is_halted(self) -> bool:
-        """Whether nothing is passed on any more."""
-        return self._halted
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the source has ended and everything is sent."""
-        return self._finished and not self._out
+        self._shares = False
 
     # -- receiving
 
     def _set_reading(self, on: bool) -> None:
-        if on and not self._is_reading and not self._is_over:
+        # The loop stops watching the source only when something comes that may not be received. A peer that waits for
+        # an answer sends nothing.
+        self._is_reading = on = on and not self._is_over
+        if not on:
+            return
+        if not self._is_watched:
+            self._is_watched = True
             self._loop.add_reader(self.source, self._readable)
-            if self._has_pending():
-                self._loop.call_soon(self._readable)
-        elif not on and self._is_reading:
+        if self._has_pending():
+            self._loop.call_soon(self._readable)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
             self._loop.remove_reader(self.source)
-        self._is_reading = on and not self._is_over
 
     def _readable(self) -> None:
         if not self._is_reading:
+            self._unwatch()
             return
-        for _ in range(TURNS_MAX):
+        try:
+            self._receive()
+        except Exception:
+            # An error of this program. Nobody waits for a connection that nothing comes out of.
+            self.lost("it cannot be read because of an error in kfuzz")
+            raise
+
+    def _receive(self) -> None:
+        for turn in range(TURNS_MAX):
             room = self._room()
+            if not self._is_reading:
+                break
             try:
                 count = self.source.recv_into(room)
-            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
+            except BLOCKED:
+                break
             except OSError as error:
                 self._source_ended(error.strerror or str(error))
-                return
+                break
             if not count:
                 self._source_ended("")
-                return
+                break
             self._end += count
             self._take()
             # What did not fit into the room waits in the socket.
-            if not self._is_reading or (count < len(room) and not self._has_pending()):
-                return
+            has_pending = self._has_pending()
+            if not self._is_reading or (count < len(room) and not has_pending):
+                break
+            if has_pending and turn == TURNS_MAX - 1:
+                self._loop.call_soon(self._readable)
+        self._release()
 
     def _has_pending(self) -> bool:
         """Whether a socket of TLS has decrypted bytes in its own memory, which the loop does not know."""
         return isinstance(self.source, ssl.SSLSocket) and self.source.pending() > 0
 
     def _room(self) -> memoryview:
-        """Where to receive. A large frame is received to its end and no further, so that nothing is moved."""
+        """Where to receive. A large frame is received to its end and no further, so that little is moved."""
         if self._start == self._end:
             self._start = self._passed = self._end = 0
-        left = self._size - (self._end - self._start) if self._size >= 0 else 0
-        if self._start and (left > len(self._view) - self._end or self._end == len(self._view)):
-            kept = self._view[self._start : self._end]
-            self._view[: len(kept)] = bytes(kept)
+        left = self._left()
+        if self._end + left > len(self._view) or self._end == len(self._view):
+            self._make_room()
+            left = self._left()
+        count = left if left > LARGE_BYTES else RECEIVE_BYTES
+        return self._view[self._end : self._end + min(count, RECEIVE_BYTES)]
+
+    def _left(self) -> int:
+        """What is missing of the current frame."""
+        return self._size - (self._end - self._start) if self._size >= 0 else 0
+
+    def _make_room(self) -> None:
+        view, start, there = self._view, self._start, self._end - self._start
+        if start and start < self._end:
+            view[:there] = bytes(view[start : self._end])
+        self._passed -= start
+        self._start, self._end = 0, there
+        if there < len(view):
+            return
+        bigger = self._buffers.take(max(2 * len(view), BUFFER_BYTES) if self._is_lent else BUFFER_BYTES)
+        if len(bigger) <= there:
+            self._buffers.give(bigger)
+            self._skip()
+            return
+        bigger[:there] = view
+        self._give()
+        self._view, self._is_lent = bigger, True
+
+    def _skip(self) -> bool:
+        """Pass on the current frame unread, because there is no memory for it. Whether all that came of it is sent."""
+        self._unread = self._left()
+        self._size = -1
+        self._flush(self._end, [])
+        self._start = self._passed = self._end = 0
+        self.taker.skipped(
+            "the connections have too many bytes of frames that are not whole, so it is passed on unread"
+        )
+        return not self._shares
+
+    def _release(self) -> None:
+        """Keep no more memory than what there is of a frame needs."""
+        if self._shares or not self._is_lent:
+            return
+        left = self._end - self._start
+        if left > KEPT_BYTES and self._buffers.is_short and self._size >= 0:
+            if not self._skip():
+                return
+            left = 0
+        if left <= KEPT_BYTES:
+            kept = memoryview(bytearray(self._view[self._start : self._end])) if left else NOTHING
+            self._give()
+            self._view = kept
             self._passed -= self._start
-            self._start, self._end = 0, len(kept)
-        if self._end == len(self._view) or (left > len(self._view) - self._end and len(self._view) < RECEIVE_BYTES):
-            self._grow(min(max(2 * len(self._view), min(self._end + left, RECEIVE_BYTES)), FRAME_BYTES_MAX + SIZE.size))
-        end = len(self._view)
-        if left > BUFFER_BYTES:
-            end = min(end, self._end + left)
-        return self._view[self._end : min(end, self._end + RECEIVE_BYTES)]
+            self._start, self._end = 0, left
 
-    def _grow(self, size: int) -> None:
-        bigger = memoryview(bytearray(size))
-        bigger[: self._end] = self._view[: self._end]
-        self._view = bigger
-
-    def shrink(self) -> None:
-        """Give memory back that an earlier large frame needed."""
-        if self._start == self._end and not self._shares and len(self._view) > BUFFER_BYTES:
-            self._start = self._passed = self._end = 0
-            self._view = memoryview(bytearray(BUFFER_BYTES))
+    def _give(self) -> None:
+        if self._is_lent:
+            self._is_lent = False
+            self._buffers.give(self._view)
 
     def _take(self) -> None:
         """Look at the bytes that came: pass on what may be passed on, then hand over the frames that are whole."""
+        if self._stops():
+            return
         seen: list[memoryview] = []
         while self._unread >= 0:
             if self._unread:
@@ -217,11 +357,11 @@ class Pipe:
                 self._unread -= part
                 if self._unread:
                     break
-            if self._size < 0 and not self._begin():
+                self._put_later(seen)
+            if self._size < 0 and not self._begin(seen):
                 break
-            if self._unread < 0:
-                break
-            if self._unread:
+            if self._size < 0:
+                # It is not read.
                 continue
             whole = self._start + self._size
             if self._end < whole:
@@ -229,89 +369,122 @@ class Pipe:
             data = self._view[self._start + SIZE.size : whole]
             self._size = -1
             if self._holds:
-                # Frames before it that were passed on come first.
-                self._flush(self._start, seen)
-                self._start = whole
+                if seen:
+                    # They were passed on, and come first.
+                    self._flush(self._start, seen)
                 if (steps := self.taker.held(data)) is not None:
+                    self._flush(self._start, seen)
                     self._passed = whole
                     self.put(steps)
-                if self._is_over:
-                    return
+                self._start = whole
             else:
                 seen.append(data)
                 self._start = whole
+                self._put_later(seen)
+            if self._stops():
+                self._flush(self._end, seen)
+                return
         if self._unread < 0:
             self._start = self._end
-        is_held = self._size >= 0 and self._holds
-        self._flush(self._start if is_held or self._size < 0 else self._end, seen)
+        is_known = self._size >= 0 and not self._holds
+        self._flush(self._end if is_known else self._start, seen)
 
-    def _begin(self) -> bool:
+    def _stops(self) -> bool:
+        """Whether nothing is passed on any more. Then what came is thrown away."""
+        if self._is_stopped:
+            self._start = self._passed = self._end
+        return self._is_stopped
+
+    def _begin(self, seen: list[memoryview]) -> bool:
         """The next frame begins, if enough of it is there."""
         view, start = self._view, self._start
         there = self._end - start
         if there < SIZE.size:
             return False
         [size] = SIZE.unpack_from(view, start)
+        head = start + SIZE.size
         needed = self.taker.head_bytes
         if size < needed:
             self._unread = -1
+            self._flush(start, seen)
             self.taker.unread(f"a frame of {size} bytes")
             return True
         if there < SIZE.size + needed:
             return False
-        holds = self.taker.began(view[start + SIZE.size : start + SIZE.size + needed], size)
-        if self._is_over:
-            return False
+        holds = self.taker.began(view[head : head + needed], size)
         if size > FRAME_BYTES_MAX:
             self._unread = SIZE.size + size
+            self._flush(start, seen)
+            self.taker.skipped(f"it has {size} bytes and is passed on unread")
             return True
         self._holds = holds
         self._size = SIZE.size + size
-        return True
+        return not self._is_stopped
 
     def _flush(self, end: int, seen: list[memoryview]) -> None:
         """Pass on the bytes up to ``end``, then show the frames among them."""
         if end > self._passed:
             data = self._view[self._passed : end]
             self._passed = end
-            if not self._halted:
+            if not self._is_stopped:
                 self._send(data, shares=True)
         for frame in seen:
             self.taker.passed(frame)
         seen.clear()
 
+    def _put_later(self, seen: list[memoryview]) -> None:
+        """A frame ends that was passed on as it came: send what follows it."""
+        if self._later:
+            self._flush(self._start, seen)
+            steps, self._later = self._later, []
+            self.put(steps)
+
     def _source_ended(self, why: str) -> None:
-        self._set_reading(False)
+        self._is_reading = False
+        self._unwatch()
         left = self._end - self._start
-        if not why and left and self._unread == 0:
-            why = f"{left} bytes of a frame came, and then the end"
+        if not why and (left or self._unread > 0):
+            why = f"{left} bytes of a frame came, and then the end" if left else "a frame ended too early"
         # What was held, but never became whole, is passed on too.
         self._flush(self._end, [])
-        self._finished = True
+        self._start = self._end
+        self._is_finished = True
         self.taker.ended(why)
         if not self._out and not self._is_over:
             self.taker.drained()
 
     # -- sending
 
-    def _put(self, step: Step) -> None:
-        if not self._halted:
+    def put(self, steps: Sequence[Step]) -> None:
+        """Send these as well, after everything that waits. What is put after CLOSE or HALT is not sent."""
+        for step in steps:
+            if self._is_stopped:
+                return
             if isinstance(step, bytes):
                 self._send(memoryview(step))
-            else:
-                self._out.append(step)
+                continue
+            self._is_stopped = not isinstance(step, Wait)
+            self._append(self._loop.time() + step.ms / 1000 if isinstance(step, Wait) else step, 0)
+            if not self._is_writing:
                 self._write()
 
-    def put(self, steps: Sequence[Step]) -> None:
-        """Send these as well, after everything that waits."""
-        for step in steps:
-            self._put(step)
+    def insert(self, steps: Sequence[Step]) -> None:
+        """Send these between two frames: after all that came before, but not within a frame that is passed on."""
+        if self._unread > 0 or self._passed > self._start:
+            self._later.extend(steps)
+        else:
+            self._flush(self._start, [])
+            self.put(steps)
+
+    def _append(self, step: Any, size: int) -> None:
+        self._out.append(step)
+        self._out_bytes += max(size, PART_BYTES)
 
     def _send(self, data: memoryview, *, shares: bool = False) -> None:
         if not self._out:
             try:
                 sent = self.target.send(data)
-            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except BLOCKED:
                 sent = 0
             except OSError as error:
                 self.lost(error.strerror or str(error))
@@ -319,8 +492,7 @@ class Pipe:
             if sent == len(data):
                 return
             data = data[sent:]
-        self._out.append(data)
-        self._out_bytes += len(data)
+        self._append(data, len(data))
         self._shares = self._shares or shares
         if self._timer is None:
             self._set_writing(True)
@@ -328,21 +500,28 @@ class Pipe:
 
     def _balance(self) -> None:
         """Receive only while what waits is little, and not in the memory that is received into."""
-        self._set_reading(not self._finished and not self._shares and self._out_bytes <= OUT_BYTES_MAX)
+        self._set_reading(not self._is_finished and not self._shares and self._out_bytes <= OUT_BYTES_MAX)
 
     def _set_writing(self, on: bool) -> None:
         if on and not self._is_writing and not self._is_over:
-            self._loop.add_writer(self.target, self._write)
+            self._loop.add_writer(self.target, self._writable)
         elif not on and self._is_writing:
             self._loop.remove_writer(self.target)
         self._is_writing = on and not self._is_over
 
+    def _writable(self) -> None:
+        try:
+            self._write()
+        except Exception:
+            self.lost("it cannot be written because of an error in kfuzz")
+            raise
+
     def _write(self) -> None:
         while self._out and self._timer is None:
             first = self._out[0]
-            if isinstance(first, Wait):
+            if isinstance(first, float):
                 self._set_writing(False)
-                self._timer = self._loop.call_later(first.ms / 1000, self._waited)
+                self._timer = self._loop.call_at(first, self._waited)
                 break
             if first is CLOSE:
                 self.lost("")
@@ -352,26 +531,31 @@ class Pipe:
                 return
             try:
                 sent = self.target.send(first)
-            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except BLOCKED:
                 self._set_writing(True)
                 return
             except OSError as error:
                 self.lost(error.strerror or str(error))
                 return
-            self._out_bytes -= sent
             if sent < len(first):
                 self._out[0] = first[sent:]
+                self._out_bytes -= max(len(first), PART_BYTES) - max(len(first) - sent, PART_BYTES)
                 self._set_writing(True)
                 return
-            self._out.popleft()
+            self._sent(len(first))
         if not self._out:
             self._shares = False
             self._set_writing(False)
-            if self._finished:
+            self._release()
+            if self._is_finished:
                 self.taker.drained()
         self._balance()
 
+    def _sent(self, size: int) -> None:
+        self._out.popleft()
+        self._out_bytes -= max(size, PART_BYTES)
+
     def _waited(self) -> None:
         self._timer = None
-        self._out.popleft()
-        self._write()
+        self._sent(0)
+        self._writable()

@@ -19,8 +19,9 @@ from kfuzz.errors import UsageError
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
-from kfuzz.relay.pipe import CLOSE, Step, framed
+from kfuzz.relay.pipe import CLOSE, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
+from kfuzz.relay.rules import SEED, Rule, Rules
 from kfuzz.relay.watching import Watch
 
 __all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
@@ -37,8 +38,6 @@ PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
 BACKLOG: Final = 1024
-# The memory of all pipes together before those that are empty give theirs back.
-BUFFERS_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,7 @@ class Settings:
     - ``open_to_others``: whether it may listen for, and connect to, other machines.
     - ``strict``: close a connection instead of passing on what a strict reader refuses.
     - ``batches``: check the record batches too.
+    - ``rules``: what is done to frames from the start; ``seed``: for the rules' random decisions.
     - ``record``: the folder to record into, with at most ``record_bytes_max`` bytes.
     """
 
@@ -61,6 +61,8 @@ class Settings:
     strict: bool = False
     batches: bool = False
     connections_max: int = CONNECTIONS_MAX
+    rules: tuple[Rule, ...] = ()
+    seed: int = SEED
     record: Path | None = None
     record_bytes_max: int = RECORD_BYTES_MAX
 
@@ -77,6 +79,8 @@ class Proxy:
         self.settings = settings
         self.tell = tell
         self.watch = Watch(tell)
+        self.buffers = Buffers()
+        self.rules = Rules(settings.rules, seed=settings.seed, note=self.watch.note)
         # Where it listens for each broker.
         self.places: dict[Address, tuple[str, int]] = {}
         self.connections: set[Connection] = set()
@@ -210,7 +214,7 @@ class Proxy:
 
     def holds(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether a frame must be whole before it is passed on, because it may be changed."""
-        if self.settings.strict:
+        if self.settings.strict or self.rules.may_match(direction, exchange):
             return True
         if direction == "response" and exchange.api is not None:
             return exchange.name == API_VERSIONS or has_addresses(
@@ -221,6 +225,8 @@ class Proxy:
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
         size = len(memoryview(frame.data)) + 4
+        if self.settings.batches:
+            frame.check_batches()
         if frame.direction == "request":
             self.watch.asked(frame, size)
         else:
@@ -232,6 +238,15 @@ class Proxy:
         """What is sent in place of a frame; None if it is sent as it is."""
         if self.settings.strict and (frame.findings or frame.form is None):
             return [CLOSE]
+        inside = self._inside(frame)
+        if self.rules.may_match(frame.direction, frame.exchange):
+            steps = self.rules.steps(connection, inside or frame)
+            if steps is not None:
+                return steps
+        return None if inside is None else [framed(inside.data)]
+
+    def _inside(self, frame: Frame) -> Frame | None:
+        """The frame that keeps the client inside; None if this one does."""
         if frame.direction == "response" and frame.is_read:
             if frame.exchange.name == API_VERSIONS:
                 return self._with_known_versions(frame)
@@ -239,13 +254,13 @@ class Proxy:
                 return self._with_places(frame)
         return None
 
-    def _with_places(self, frame: Frame) -> Sequence[Step] | None:
+    def _with_places(self, frame: Frame) -> Frame | None:
         values = frame.values()
         if not replace_addresses(frame.name, frame.exchange.version, values, self.place):
             return None
-        return [framed(frame.with_values(values).data)]
+        return frame.with_values(values)
 
-    def _with_known_versions(self, frame: Frame) -> Sequence[Step] | None:
+    def _with_known_versions(self, frame: Frame) -> Frame | None:
         """Offer no version whose addresses could not be replaced."""
         values = frame.values()
         changed = False
@@ -254,7 +269,7 @@ class Proxy:
             if known is not None and one["maxVersion"] > known.highest >= one["minVersion"]:
                 one["maxVersion"] = known.highest
                 changed = True
-        return [framed(frame.with_values(values).data)] if changed else None
+        return frame.with_values(values) if changed else None
 
     # -- the end
 
@@ -266,6 +281,8 @@ class Proxy:
             "brokers": [
                 {"broker": str(broker), "host": host, "port": port} for broker, (host, port) in self.places.items()
             ],
+            "seed": self.rules.seed,
+            "rules": self.rules.to_json(),
         } | self.watch.to_json()
 
     def lines(self) -> Iterator[str]:
@@ -273,3 +290,4 @@ class Proxy:
         refused = f", {self.refused} of them refused" if self.refused else ""
         yield f"{self.connections_total} connections{refused}"
         yield from self.watch.lines()
+        yield from self.rules.lines()

@@ -131,7 +131,11 @@ class Watch:
     def found(self, frame: Frame, findings: list[Finding]) -> None:
         """Note findings about a frame."""
         for one in findings:
-            self.note(one.code, frame.direction, frame.exchange, str(one))
+            known = self.remarks.get((one.code, frame.direction, frame.exchange.name))
+            if known is None:
+                self.note(one.code, frame.direction, frame.exchange, str(one))
+            else:
+                known.count += 1
 
     def note(self, code: str, direction: Direction, exchange: Exchange, sentence: str) -> None:
         """Note something about a frame of an exchange."""

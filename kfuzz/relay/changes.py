@@ -1,0 +1,333 @@
+"""What rules change in a frame's body: fields by their paths, errors, record batches, or anything at random.
+
+A rule is checked when it is made: everything that can be wrong about a change is found here, for all versions of the
+message at once. Nothing here knows sockets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
+
+from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.forms import Wrong, nearest, shown
+from kfuzz.messages import decode, encode
+from kfuzz.messages.catalogues import newest
+from kfuzz.messages.jsonform import from_json
+from kfuzz.messages.model import Definition, Field, key_of
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.engine import Engine
+from kfuzz.mutate.message import MessageMutator
+from kfuzz.relay.frames import Form, Frame
+
+__all__ = [
+    "Change",
+    "error_change",
+    "error_code",
+    "has_errors",
+    "has_field",
+    "has_records",
+    "mutated",
+    "records_change",
+    "replies_of",
+    "set_change",
+    "throttle_change",
+]
+
+# Gives the frame in place of another, or None if that has nothing to change. ``MessageError`` if it cannot be read,
+# ``EncodeError`` if a value does not fit into its version.
+Change = Callable[[Frame, Dice], Frame | None]
+
+
+class _Each:
+    """The step of a path to all elements of a list."""
+
+
+EACH: Final = _Each()
+# A field's name, an element's index, or all elements.
+Step = str | int | _Each
+Steps = tuple[Step, ...]
+
+_PART: Final = re.compile(r"([A-Za-z_]\w{0,99})(?:\[(\d{1,9}|\*)\])?", re.ASCII)
+PATH_CHARACTERS_MAX: Final = 500
+# With this probability, mutation of a frame that has record batches changes those instead of its other fields.
+RECORDS_SHARE: Final = 0.5
+RECORDS_REPAIR: Final = 0.95
+# The largest batches that a mutation makes of smaller ones.
+MUTATED_BYTES_MAX: Final = 1 << 20
+THROTTLE: Final = "throttleTimeMs"
+_OF_SHARE_SESSIONS: Final = ("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED")
+# The errors that these responses have at their top, about a whole session. Brokers give all others where the topics or
+# partitions are, so a client expects them there.
+AT_THE_TOP: Final[Mapping[str, frozenset[int]]] = {
+    name: frozenset(ERROR_CODES[one] for one in errors)
+    for name, errors in (
+        (
+            "FetchResponse",
+            ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR"),
+        ),
+        ("ShareFetchResponse", _OF_SHARE_SESSIONS),
+        ("ShareAcknowledgeResponse", _OF_SHARE_SESSIONS),
+        ("MetadataResponse", ("REBOOTSTRAP_REQUIRED",)),
+    )
+}
+
+_ENGINES: Final = {"request": Engine(RECORDS_REPAIR, True), "response": Engine(RECORDS_REPAIR)}
+
+
+# --- places in values -----------------------------------------------------------------------------------------------
+
+
+def _slots(value: Any, steps: Steps) -> Iterator[tuple[Any, Any]]:
+    """The structs and lists that hold what the path leads to, each with the key or index in it."""
+    first, rest = steps[0], steps[1:]
+    keys: Iterable[Any] = ()
+    if isinstance(value, list):
+        if first is EACH:
+            keys = range(len(value))
+        elif isinstance(first, int) and first < len(value):
+            keys = (first,)
+    elif isinstance(value, dict) and first in value:
+        keys = (first,)
+    for key in keys:
+        if rest:
+            yield from _slots(value[key], rest)
+        else:
+            yield value, key
+
+
+def _fields(
+    definition: Definition, version: int, wanted: Callable[[Field], bool], inside: Field | None = None
+) -> Iterator[tuple[Steps, Field]]:
+    """All fields of a version that are wanted, with their paths."""
+    for one in definition.fields if inside is None else definition.fields_of(inside.type):
+        if version not in one.versions:
+            continue
+        steps: Steps = (key_of(one.name), EACH) if one.type.array else (key_of(one.name),)
+        if wanted(one):
+            yield steps, one
+        elif one.type.struct is not None:
+            for more, found in _fields(definition, version, wanted, one):
+                yield steps + more, found
+
+
+@cache
+def _errors(name: str, version: int) -> tuple[Steps, ...]:
+    found = _fields(newest(name, version), version, lambda one: one.type.name == "int16" and _is_error(one.name))
+    return tuple(steps for steps, _ in found)
+
+
+def _is_error(name: str) -> bool:
+    # Also partitionErrorCode and acknowledgeErrorCode.
+    return name.lower().endswith("errorcode")
+
+
+@cache
+def _records(name: str, version: int) -> tuple[tuple[Steps, bytes | None], ...]:
+    """The paths to record batches, each with the value for none."""
+    found = _fields(newest(name, version), version, lambda one: one.type.name == "records")
+    return tuple((steps, None if version in one.nullable else b"") for steps, one in found)
+
+
+def has_errors(form: Form) -> bool:
+    """Whether messages of this form have an error."""
+    return bool(_errors(form.definition.name, form.version))
+
+
+def has_records(form: Form) -> bool:
+    """Whether messages of this form can have record batches."""
+    return bool(_records(form.definition.name, form.version))
+
+
+def has_field(form: Form, name: str) -> bool:
+    """Whether messages of this form have this field at their top."""
+    return any(key_of(one.name) == name and form.version in one.versions for one in form.definition.fields)
+
+
+# --- fields by their paths ------------------------------------------------------------------------------------------
+
+
+def _parsed(path: str) -> Steps:
+    """The steps of a path such as ``responses[0].partitions[*].highWatermark``. ``Wrong`` for another text."""
+    steps: list[Step] = []
+    for part in path.split(".") if len(path) <= PATH_CHARACTERS_MAX else [""]:
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise Wrong("is not the path of a field", 'give one such as "responses[0].partitions[*].errorCode"')
+        steps.append(match[1])
+        if match[2]:
+            steps.append(EACH if match[2] == "*" else int(match[2]))
+    return tuple(steps)
+
+
+def error_code(given: int | str) -> int:
+    """The number of an error that is given by its number or its name. ``Wrong`` for an unknown name."""
+    if isinstance(given, int):
+        return given
+    code = ERROR_CODES.get(given.upper())
+    if code is None:
+        remedy = nearest(given.upper(), ERROR_CODES) or "give the name of one of Kafka's errors, or its number"
+        raise Wrong(f"is {shown(given)}, which is no error of Kafka's", remedy)
+    return code
+
+
+def _as_json(steps: Steps, value: Any) -> Any:
+    """The JSON form of a message that has only this value. Lists in it have one element."""
+    for step in reversed(steps):
+        value = {step: value} if isinstance(step, str) else [value]
+    return value
+
+
+def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
+    """Sets fields: ``values`` has each value in the JSON form of messages by the path of its field.
+
+    ``forms`` are those of one message, in the order of its versions. ``Wrong`` if a path leads to nothing in all of
+    them, or if its value does not fit there.
+    """
+    made: dict[int, list[tuple[Steps, Any]]] = {form.version: [] for form in forms}
+    for path, given in values.items():
+        try:
+            steps = _parsed(path)
+            is_error = _is_error(str(steps[-1])) and isinstance(given, str)
+            value = error_code(given) if is_error else given
+            why, is_known = "", False
+            for form in reversed(forms):
+                try:
+                    made[form.version].append((steps, _typed(form, steps, value)))
+                    is_known = True
+                except (UsageError, EncodeError) as error:
+                    why = why or str(error)
+            if not is_known:
+                raise Wrong("cannot be set in any of the rule's versions", why)
+        except Wrong as wrong:
+            raise wrong.inside(f'."{path[:PATH_CHARACTERS_MAX]}"') from None
+
+    def change(frame: Frame, dice: Dice) -> Frame | None:
+        if not (places := made.get(frame.exchange.version)):
+            return None
+        body, changed = frame.values(), False
+        for steps, value in places:
+            for holder, key in _slots(body, steps):
+                changed = changed or holder[key] != value
+                holder[key] = value
+        return frame.with_values(body) if changed else None
+
+    return change
+
+
+def _typed(form: Form, steps: Steps, given: Any) -> Any:
+    """The value for a field, from its JSON form. ``UsageError`` or ``EncodeError`` if the version cannot have it."""
+    definition, version = form.definition, form.version
+    values = from_json(definition, version, _as_json(steps, given))
+    data = encode(definition, version, values)
+    first = tuple(0 if isinstance(one, int | _Each) else one for one in steps)
+    # A writer takes the default for a field that the version lacks.
+    if not list(_slots(decode(definition, version, data), first)):
+        path = "".join(f".{one}" if isinstance(one, str) else "[0]" for one in steps)
+        raise UsageError(f"{definition.name}{path} is not a field of version {version}")
+    [(holder, key)] = _slots(values, first)
+    return holder[key]
+
+
+def error_change(code: int) -> Change:
+    """Sets the error at the top of a response; all errors below it if it has none there, or has it for sessions only.
+
+    Where a partition has an error, it has no records.
+    """
+
+    def change(frame: Frame, dice: Dice) -> Frame | None:
+        name, version = frame.name, frame.exchange.version
+        if frame.form is None or not (errors := _errors(name, version)):
+            return None
+        values = frame.values()
+        own = AT_THE_TOP.get(name)
+        top = [steps for steps in errors if len(steps) == 1]
+        below = [steps for steps in errors if len(steps) > 1]
+        chosen = (top or below) if own is None or code in own else (below or top)
+        places = [one for steps in chosen for one in _slots(values, steps)]
+        if not places:
+            return None
+        for holder, key in places:
+            holder[key] = code
+        if code:
+            for steps, none in _records(name, version):
+                for holder, key in _slots(values, steps):
+                    holder[key] = none
+        return frame.with_values(values)
+
+    return change
+
+
+def throttle_change(ms: int) -> Change:
+    """Sets how long the client should wait, in ms."""
+
+    def change(frame: Frame, dice: Dice) -> Frame | None:
+        if (form := frame.form) is None or not has_field(form, THROTTLE):
+            return None
+        return frame.with_values({**frame.values(), THROTTLE: ms})
+
+    return change
+
+
+# --- record batches, and whole bodies -------------------------------------------------------------------------------
+
+
+def _filled(frame: Frame, values: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The places of record batches that are not empty."""
+    paths = _records(frame.name, frame.exchange.version)
+    return [(holder, key) for steps, _ in paths for holder, key in _slots(values, steps) if holder[key]]
+
+
+def records_change(data: bytes) -> Change:
+    """Puts these bytes in place of the record batches of every partition that has some."""
+
+    def change(frame: Frame, dice: Dice) -> Frame | None:
+        if (form := frame.form) is None or not has_records(form):
+            return None
+        values = frame.values()
+        places = _filled(frame, values)
+        for holder, key in places:
+            holder[key] = data
+        return frame.with_values(values) if places else None
+
+    return change
+
+
+@lru_cache(maxsize=64)
+def _mutator(form: Form) -> MessageMutator:
+    return MessageMutator(form.body)
+
+
+def mutated(frame: Frame, dice: Dice) -> Frame | None:
+    """The frame after one to three changes of its body's structure, or of that of a partition's record batches."""
+    at = frame.header_end()
+    form = frame.form
+    assert form is not None
+    if any(size for _, size in frame.records) and dice.chance(RECORDS_SHARE):
+        values = frame.values()
+        holder, key = dice.pick(_filled(frame, values))
+        holder[key] = _ENGINES[frame.direction].mutate(holder[key], b"", dice, MUTATED_BYTES_MAX)
+        return frame.with_values(values)
+    body = bytes(memoryview(frame.data)[at:])
+    changed = _mutator(form).mutate(body, dice)
+    return None if changed == body else frame.with_body(changed)
+
+
+def replies_of(forms: Sequence[Form], given: Mapping[str, Any]) -> dict[int, bytes]:
+    """The bodies of responses with these values, in the JSON form of messages, by the version.
+
+    ``Wrong`` if no version can have them; ``forms`` are in the order of their versions.
+    """
+    made: dict[int, bytes] = {}
+    why = ""
+    for form in reversed(forms):
+        try:
+            made[form.version] = encode(form.definition, form.version, from_json(form.definition, form.version, given))
+        except (UsageError, EncodeError) as error:
+            why = why or str(error)
+    if not made:
+        raise Wrong("is no response in any of the rule's versions", why)
+    return made

@@ -1,0 +1,224 @@
+"""The rules of a proxy: which frames it changes, holds back or loses, and how often each was applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.mutate.dice import Dice
+from kfuzz.relay.frames import Direction, Exchange, Frame
+from kfuzz.relay.pipe import CLOSE, Step, Wait, framed
+from kfuzz.relay.rule import ANY, ENDINGS, SEED, SEED_MAX, Rule, load_rules, parse_rule
+from kfuzz.units import counted
+
+__all__ = ["RULES_MAX", "SEED", "SEED_MAX", "Connection", "Live", "Rule", "Rules", "load_rules", "parse_rule"]
+
+RULES_MAX: Final = 1000
+
+
+class Connection(Protocol):
+    """What rules need of the connection of a frame."""
+
+    def half_open(self, direction: Direction, /) -> Sequence[Step]: ...
+    def forget(self, frame: Frame, /) -> None: ...
+    def answer(self, exchange: Exchange, steps: Sequence[Step], /) -> None: ...
+    def sends_again(self, frame: Frame, /) -> None: ...
+    def keeps(self, direction: Direction, /) -> bool: ...
+    def keep(self, frame: Frame, steps: Sequence[Step], /) -> None: ...
+
+
+class Live:
+    """A rule of a proxy that runs, with its counts.
+
+    - ``times``: how often it may still be applied in all; None for no bound.
+    - ``matched``: how many frames met all of its conditions; ``applied``: how many of those it changed, held or lost.
+    """
+
+    def __init__(self, number: int, rule: Rule) -> None:
+        self.number = number
+        self.rule = rule
+        self.times = rule.times
+        self.matched = self.applied = 0
+        # Frames that match, but for their number and the probability.
+        self._seen = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it has been applied as often as it may be."""
+        return self.times is not None and self.applied >= self.times
+
+    def dice(self, seed: int, exchange: Exchange) -> Dice | None:
+        """Its random numbers for a frame of its API and direction; None if the frame does not match."""
+        if self.is_used_up or not self.rule.matches(exchange):
+            return None
+        self._seen += 1
+        if not self.rule.takes(self._seen):
+            return None
+        dice = self.rule.dice(seed, exchange)
+        if not dice.chance(self.rule.probability):
+            return None
+        self.matched += 1
+        return dice
+
+    def to_json(self) -> dict[str, Any]:
+        """The rule and its counts as a JSON object."""
+        return {"number": self.number, "rule": self.rule.to_json(), "matched": self.matched, "applied": self.applied}
+
+    def __str__(self) -> str:
+        if not self.matched:
+            counts = "no frame matched"
+        else:
+            counts = f"applied to {self.applied} of {counted(self.matched, 'frame')} that matched"
+        return f"rule {self.number}: {self.rule}: {counts}"
+
+
+# Gets a code, a frame's direction and exchange, and a sentence.
+Note = Callable[[str, Direction, Exchange, str], None]
+
+
+class Rules:
+    """The rules of a proxy, in their order. They may be added and removed while it runs, in the thread of its loop."""
+
+    def __init__(self, rules: Iterable[Rule] = (), *, seed: int = SEED, note: Note = lambda *what: None) -> None:
+        self.seed = seed
+        self._note = note
+        self._numbers = 0
+        self._live: dict[int, Live] = {}
+        # By direction and API, the rules that can match. Filled when asked, emptied by each change.
+        self._by_api: dict[tuple[Direction, str], tuple[Live, ...]] = {}
+        for one in rules:
+            self.add(one)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[Live]:
+        return iter(self._live.values())
+
+    def __getitem__(self, number: int) -> Live:
+        """The rule with this number. ``UsageError`` if there is none."""
+        try:
+            return self._live[number]
+        except KeyError:
+            raise UsageError(f"there is no rule {number}; it was removed, or never added") from None
+
+    def add(self, rule: Rule | Mapping[str, Any]) -> int:
+        """Add a rule after all others. Its number, which is never given again. ``UsageError`` if it is wrong."""
+        if len(self._live) >= RULES_MAX:
+            raise UsageError(f"there are {RULES_MAX} rules already; remove some")
+        made = rule if isinstance(rule, Rule) else Rule(rule)
+        self._numbers += 1
+        self._live[self._numbers] = Live(self._numbers, made)
+        self._by_api.clear()
+        return self._numbers
+
+    def set_times(self, number: int, times: int | None) -> None:
+        """Apply a rule at most so often in all; None for no bound. ``UsageError`` if there is no such rule."""
+        self[number].times = times
+        self._by_api.clear()
+
+    def remove(self, number: int) -> None:
+        """Remove a rule, and its counts. ``UsageError`` if there is none with this number."""
+        del self._live[self[number].number]
+        self._by_api.clear()
+
+    def clear(self) -> None:
+        """Remove all rules."""
+        self._live.clear()
+        self._by_api.clear()
+
+    def _of(self, direction: Direction, exchange: Exchange) -> tuple[Live, ...]:
+        # Keys come from strangers: APIs that no release has share one entry.
+        name = exchange.name if exchange.is_known else ANY
+        found = self._by_api.get((direction, name))
+        if found is None:
+            found = self._by_api[direction, name] = tuple(
+                one
+                for one in self
+                if one.rule.direction == direction and one.rule.api in (name, ANY) and not one.is_used_up
+            )
+        return found
+
+    def may_match(self, direction: Direction, exchange: Exchange) -> bool:
+        """Whether a frame that begins may match a rule, so that it must be held."""
+        return any(one.rule.may_match(exchange) for one in self._of(direction, exchange))
+
+    def steps(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
+        """What is sent in place of a frame; None if no rule has anything to say about it."""
+        wait_ms, copies, is_changed = 0, 1, False
+        for live in self._of(frame.direction, frame.exchange):
+            if (dice := live.dice(self.seed, frame.exchange)) is None:
+                continue
+            rule = live.rule
+            if rule.change is not None:
+                changed = self._changed(live, frame, dice)
+                if changed is None:
+                    continue
+                frame, is_changed = changed, True
+            elif rule.action == "duplicate":
+                copies += 1
+                connection.sends_again(frame)
+            wait_ms += rule.delay_ms
+            if rule.action in ENDINGS:
+                waits: list[Step] = [Wait(wait_ms)] if wait_ms else []
+                ended = _ended(rule, connection, frame, waits, copies)
+                if ended is None:
+                    wait_ms -= rule.delay_ms
+                    continue
+                self._count(live)
+                return ended
+            self._count(live)
+        if not (wait_ms or is_changed or copies > 1):
+            return None
+        return [*([Wait(wait_ms)] if wait_ms else []), *[framed(frame.data)] * copies]
+
+    def _count(self, live: Live) -> None:
+        live.applied += 1
+        if live.is_used_up:
+            self._by_api.clear()
+
+    def _changed(self, live: Live, frame: Frame, dice: Dice) -> Frame | None:
+        assert live.rule.change is not None
+        try:
+            changed = live.rule.change(frame, dice)
+        except (MessageError, EncodeError) as error:
+            sentence = f"rule {live.number} cannot change it: {error}"
+            self._note("rule-not-applied", frame.direction, frame.exchange, sentence)
+            return None
+        if changed is not None:
+            # The next rule may need what is in it.
+            changed.check()
+        return changed
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The rules and their counts as JSON objects."""
+        return [one.to_json() for one in self]
+
+    def lines(self) -> Iterator[str]:
+        """A line for each rule."""
+        yield from map(str, self)
+
+
+def _ended(rule: Rule, connection: Connection, frame: Frame, waits: list[Step], copies: int) -> Sequence[Step] | None:
+    """What is sent of a frame after which no other rule has a turn; None if the rule does not fit the frame."""
+    if rule.action == "answer":
+        data = rule.answer(frame.exchange)
+        if data is None:
+            return None
+        connection.answer(frame.exchange, [*waits, framed(data)])
+        return []
+    if rule.action == "drop":
+        connection.forget(frame)
+        return []
+    whole = framed(frame.data)
+    if rule.action == "reorder":
+        if connection.keeps(frame.direction):
+            return None
+        connection.keep(frame, [*waits, *[whole] * copies])
+        return []
+    if rule.action == "cut":
+        return [*waits, whole[: rule.document["cut"]], CLOSE]
+    if rule.action == "disconnect":
+        return [*waits, CLOSE] if rule.document["disconnect"] == "before" else [*waits, *[whole] * copies, CLOSE]
+    return [*waits, *connection.half_open(frame.direction)]

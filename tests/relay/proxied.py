@@ -1,0 +1,54 @@
+"""A client's side of a conversation with `kfuzz serve` through a proxy that has rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from serve.asking import SECONDS_MAX, Client, topics
+
+from kfuzz.client.address import Address
+from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.rules import parse_rule
+from kfuzz.serve import Server
+from kfuzz.serve import Settings as ServerSettings
+from kfuzz.serve.topics import Topics
+
+Scenario = Callable[[Client, Proxy], Awaitable[None]]
+
+
+def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int = 1) -> Proxy:
+    """Run ``scenario`` with a client whose connection goes through a proxy. The proxy, after its end."""
+
+    async def bounded() -> Proxy:
+        async with asyncio.timeout(SECONDS_MAX), Server(of or topics(), ServerSettings()) as server:
+            settings = Settings(rules=tuple(map(parse_rule, rules)), seed=seed)
+            async with Proxy([Address(server.host, server.port)], settings) as proxy:
+                [(_, port)] = proxy.places.values()
+                async with Client(server, port) as client:
+                    await scenario(client, proxy)
+                return proxy
+
+    return asyncio.run(bounded())
+
+
+def counts(proxy: Proxy) -> list[tuple[int, int]]:
+    """For each rule, how many frames it matched, and to how many it was applied."""
+    return [(one.matched, one.applied) for one in proxy.rules]
+
+
+def codes(proxy: Proxy) -> set[str]:
+    """The codes of what the proxy remarked."""
+    return {one.code for one in proxy.watch.remarks.values()}
+
+
+async def is_ended(client: Client) -> bool:
+    """Whether the next thing that comes is the end of the connection."""
+    try:
+        return await client.reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+Values = dict[str, Any]
