@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Place, Word, json_line, say
 from kfuzz.client.address import Address
 from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.control import Control
 from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 
@@ -24,6 +26,12 @@ __all__ = ["command"]
 @click.option("--batches", is_flag=True, help="Check the record batches too.")
 @click.option(
     "--strict", is_flag=True, help="Close a connection instead of passing on a frame that is not as it should be."
+)
+@click.option(
+    "--control",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Take lines of JSON on this port of this machine; 0 is any free one.",
 )
 @click.option(
     "--rule",
@@ -55,6 +63,7 @@ def command(
     brokers: tuple[Address, ...],
     batches: bool,
     strict: bool,
+    control: int | None,
     rules: tuple[Rule, ...],
     files: tuple[tuple[int | None, list[Rule]], ...],
     seed: int | None,
@@ -76,6 +85,7 @@ def command(
     Examples:
       kfuzz proxy 19092 127.0.0.1:9092
       kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
+      kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
       kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
       kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
     """
@@ -92,21 +102,32 @@ def command(
         record=record,
         record_bytes_max=record_max,
     )
-    asyncio.run(_run(brokers, settings, as_json))
+    asyncio.run(_run(brokers, settings, control, as_json))
 
 
-async def _run(brokers: tuple[Address, ...], settings: Settings, as_json: bool) -> None:
+async def _run(brokers: tuple[Address, ...], settings: Settings, control_port: int | None, as_json: bool) -> None:
     ended = asyncio.Event()
-    async with Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True)) as proxy:
+    async with contextlib.AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True)))
+        control = None
+        if control_port is not None:
+            control = await stack.enter_async_context(Control(proxy, control_port, ended.set))
         with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
-            places = {str(broker): shown_address(*place) for broker, place in proxy.places.items()}
-            if as_json:
-                click.echo(json_line({"brokers": places}))
-            else:
-                for broker, place in places.items():
-                    click.echo(f"kfuzz listens at {place} for {broker}")
+            _say_places(proxy, control, as_json)
             await ended.wait()
     if as_json:
         click.echo(json_line(proxy.to_json()))
     else:
         say(*proxy.lines())
+
+
+def _say_places(proxy: Proxy, control: Control | None, as_json: bool) -> None:
+    places = {str(broker): shown_address(*place) for broker, place in proxy.places.items()}
+    if as_json:
+        first = {"bootstrap": ",".join(places.values()), "brokers": places}
+        click.echo(json_line(first | ({"control_port": control.port} if control else {})))
+        return
+    for broker, place in places.items():
+        click.echo(f"kfuzz listens at {place} for {broker}")
+    if control is not None:
+        click.echo(f"the control port is {control.port}")

@@ -81,6 +81,8 @@ class Proxy:
         self.watch = Watch(tell)
         self.buffers = Buffers()
         self.rules = Rules(settings.rules, seed=settings.seed, note=self.watch.note)
+        # Sees each frame as it came.
+        self.on_frame: Callable[[Frame], object] | None = None
         # Where it listens for each broker.
         self.places: dict[Address, tuple[str, int]] = {}
         self.connections: set[Connection] = set()
@@ -233,6 +235,8 @@ class Proxy:
             self.watch.answered(frame, size, now_ns)
         if frame.findings:
             self.watch.found(frame, frame.findings)
+        if self.on_frame is not None:
+            self.on_frame(frame)
 
     def treat(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
         """What is sent in place of a frame; None if it is sent as it is."""

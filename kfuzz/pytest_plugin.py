@@ -1,0 +1,43 @@
+"""Fixtures of pytest for tests of clients (docs/client-tests.md).
+
+Every run of pytest loads this module, so it imports little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kfuzz
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kfuzz.relay.local import LocalCluster, LocalProxy
+
+__all__ = ["kfuzz_cluster", "kfuzz_proxy"]
+
+
+@pytest.fixture
+def kfuzz_proxy() -> Iterator[Callable[..., LocalProxy]]:
+    """Makes proxies that run until the test ends. Its arguments are those of ``kfuzz.proxy``."""
+    with contextlib.ExitStack() as running:
+
+        def make(*brokers: str, **options: Any) -> LocalProxy:
+            return running.enter_context(kfuzz.proxy(*brokers, **options))
+
+        yield make
+
+
+@pytest.fixture
+def kfuzz_cluster() -> Iterator[Callable[..., LocalCluster]]:
+    """Makes clusters in memory that run until the test ends. Its arguments are those of ``kfuzz.cluster``."""
+    with contextlib.ExitStack() as running:
+
+        def make(count: int = 1, **options: Any) -> LocalCluster:
+            return running.enter_context(kfuzz.cluster(count, **options))
+
+        yield make

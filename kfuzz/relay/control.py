@@ -1,0 +1,158 @@
+"""The control port of a proxy: lines of JSON over TCP, an answer for each (docs/client-tests.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from kfuzz.documents import load_json
+from kfuzz.errors import UsageError
+from kfuzz.forms import Form, Wrong, integer, nearest, shown
+from kfuzz.kafka import INT32_MAX
+from kfuzz.relay.proxy import Proxy
+from kfuzz.relay.rules import Rule
+from kfuzz.text import foreign_text
+
+__all__ = ["LINE_BYTES_MAX", "Control", "answer"]
+
+HOST: Final = "127.0.0.1"
+# A rule may hold the bytes of a message.
+LINE_BYTES_MAX: Final = 4 << 20
+CONNECTIONS_MAX: Final = 100
+# How long a client may take for an answer.
+ANSWER_S_MAX: Final = 10.0
+# A page in a browser can send such lines to this machine, and JSON after them.
+HTTP: Final = re.compile(rb"[A-Za-z]+ \S* HTTP/")
+
+NUMBER: Final = integer(1, INT32_MAX)
+# The rule checks what is in it.
+TABLE: Final = Form({"type": "object"}, "give a rule, a JSON object", lambda value: type(value) is dict)
+ON: Final = Form({"const": True}, "give true", lambda value: value is True)
+
+
+def _remove(proxy: Proxy, number: int) -> Any:
+    proxy.rules.remove(number)
+    return number
+
+
+def _clear(proxy: Proxy, _: bool) -> Any:
+    count = len(proxy.rules)
+    proxy.rules.clear()
+    return count
+
+
+# For each request: the form of its value, and a function that does it and gives the value of its answer.
+VERBS: Final[dict[str, tuple[Form, Callable[[Proxy, Any], Any]]]] = {
+    "add": (TABLE, lambda proxy, rule: proxy.rules.add(Rule(rule, "the line.add"))),
+    "remove": (NUMBER, _remove),
+    "clear": (ON, _clear),
+    "list": (ON, lambda proxy, _: proxy.rules.to_json()),
+    "summary": (ON, lambda proxy, _: proxy.to_json()),
+    "places": (ON, lambda proxy, _: proxy.to_json()["brokers"]),
+    "end": (ON, lambda proxy, value: value),
+}
+
+
+def answer(proxy: Proxy, line: bytes) -> dict[str, Any]:
+    """Do what a line asks for. Its answer has the same key; ``UsageError`` if the line is wrong: nothing was done."""
+    asked = load_json(line, "the line", remedy="correct it", bytes_max=LINE_BYTES_MAX)
+    if not isinstance(asked, dict) or len(asked) != 1:
+        raise UsageError(f'the line is {shown(asked)}; give an object with one key, such as {{"list": true}}')
+    [(verb, value)] = asked.items()
+    if verb not in VERBS:
+        remedy = nearest(verb, VERBS) or f"the keys are {', '.join(VERBS)}"
+        raise UsageError(f"the line has {shown(verb)}, which is no request; {remedy}")
+    form, do = VERBS[verb]
+    try:
+        form.check(value)
+    except Wrong as wrong:
+        raise UsageError(wrong.inside(f".{verb}").sentence("the line")) from None
+    return {verb: do(proxy, value)}
+
+
+class Control:
+    """The control port of ``proxy``. Use it in an ``async with`` block in the proxy's loop; :attr:`port` is its number.
+
+    ``end`` is called for the request ``end``. Entering the block raises ``UsageError`` if ``port`` cannot be opened.
+    """
+
+    def __init__(self, proxy: Proxy, port: int, end: Callable[[], None]) -> None:
+        self.port = port
+        self._proxy = proxy
+        self._end = end
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Control:
+        try:
+            listening = socket.create_server((HOST, self.port))
+        except OSError as error:
+            why = "another program uses it" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
+            raise UsageError(
+                f"the control port {self.port} cannot be opened: {why}; take another, or 0 for any free one"
+            ) from None
+        self.port = listening.getsockname()[1]
+        self._server = await asyncio.start_server(self._connected, sock=listening, limit=LINE_BYTES_MAX)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task: Any = asyncio.current_task()
+        # A client may close its connection at any time. The block's end cancels the task.
+        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
+            if len(self._open) >= CONNECTIONS_MAX:
+                await _say(writer, {"error": f"there are {CONNECTIONS_MAX} control connections already; close one"})
+                return
+            self._open.add(task)
+            try:
+                await self._answer_all(reader, writer)
+            finally:
+                self._open.discard(task)
+
+    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:
+                await _say(writer, {"error": f"the line has more than {LINE_BYTES_MAX} bytes; send a shorter one"})
+                return
+            if not line:
+                return
+            if HTTP.match(line):
+                await _say(writer, {"error": "this is no web server; send lines of JSON"})
+                return
+            if not line.strip():
+                continue
+            try:
+                said = answer(self._proxy, line)
+            except UsageError as error:
+                said = {"error": foreign_text(error)}
+            await _say(writer, said)
+            if "end" in said:
+                self._end()
+                return
+
+
+async def _say(writer: asyncio.StreamWriter, value: dict[str, Any]) -> None:
+    writer.write(json.dumps(value).encode() + b"\n")
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await writer.drain()
+    except TimeoutError:
+        # Closing it would wait until the client takes the answers.
+        writer.transport.abort()
+        raise

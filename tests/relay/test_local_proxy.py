@@ -1,0 +1,267 @@
+"""`kfuzz.proxy` and `kfuzz.cluster`: a proxy and brokers in threads of their own, for the tests of a client."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve.asking import SECONDS_MAX, request, response
+
+import kfuzz
+from kfuzz.errors import UsageError
+from kfuzz.relay import local
+from kfuzz.relay.frames import Exchange, Frame
+from kfuzz.relay.local import LocalCluster, LocalProxy, Seen
+
+SIZE = struct.Struct(">i")
+
+
+class Client:
+    """A connection that sends a request and waits for its answer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.split(",")[0].rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+        self.stream = self.socket.makefile("rb")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.close()
+        self.socket.close()
+
+    def ask(self, api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
+        frame = request(api, version, values)
+        self.socket.sendall(SIZE.pack(len(frame)) + frame)
+        [size] = SIZE.unpack(self.stream.read(SIZE.size))
+        return response(api, version, self.stream.read(size))
+
+
+def find_coordinator(bootstrap: str) -> dict[str, Any]:
+    with Client(bootstrap) as client:
+        return client.ask("FindCoordinator", 3, {"key": "g"})
+
+
+def test_a_client_stays_inside_and_a_rule_makes_one_error() -> None:
+    with kfuzz.cluster(3) as brokers, kfuzz.proxy(brokers.bootstrap) as between:
+        brokers.topic("orders", partitions=2)
+        rule = between.error("Metadata", "UNKNOWN_TOPIC_OR_PARTITION").once()
+        with Client(between.bootstrap) as client:
+            asked = {"topics": [{"name": "orders"}]}
+            first, second = (client.ask("Metadata", 9, asked) for _ in range(2))
+        named = {f"{one['host']}:{one['port']}" for one in first["brokers"]}
+        assert named == set(between.bootstrap.split(","))
+        assert not named & set(brokers.bootstrap.split(","))
+        assert [one["topics"][0]["errorCode"] for one in (first, second)] == [3, 0]
+        assert len(second["topics"][0]["partitions"]) == 2
+        assert rule.matched == 1
+    assert between.summary()["apis"]["Metadata"]["responses"] == 2
+
+
+def test_rules_are_added_counted_removed_and_cleared_while_it_runs() -> None:
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        twice = between.error("FindCoordinator", 15).times(2)
+        errors = [find_coordinator(between.bootstrap)["errorCode"] for _ in range(3)]
+        assert (errors, twice.matched) == ([15, 15, 0], 2)
+        always = between.rule("FindCoordinator", set={"errorMessage": "no"})
+        assert find_coordinator(between.bootstrap)["errorMessage"] == "no"
+        always.remove()
+        assert find_coordinator(between.bootstrap)["errorMessage"] != "no"
+        with pytest.raises(UsageError, match=r"^there is no rule "):
+            always.remove()
+        between.error("FindCoordinator", 15)
+        between.clear()
+        assert find_coordinator(between.bootstrap)["errorCode"] == 0
+
+
+def test_a_rule_that_never_matches_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        between.error("FindCoordinator", 15)
+        between.error("EndTxn", "INVALID_TXN_STATE")
+        find_coordinator(between.bootstrap)
+    assert caplog.messages == ["rule 2: EndTxn error=INVALID_TXN_STATE: no frame matched"]
+
+
+def test_rules_can_be_there_from_the_start() -> None:
+    rules = [{"api": "FindCoordinator", "error": "NOT_COORDINATOR"}]
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap, rules=rules) as between:
+        assert find_coordinator(between.bootstrap)["errorCode"] == 16
+
+
+def test_the_last_frames_can_be_looked_at_as_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "FRAMES_MAX", 3)
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        between.error("FindCoordinator", 15)
+        find_coordinator(between.bootstrap)
+        with Client(between.bootstrap) as client:
+            client.ask("Metadata", 9, {"topics": [{"name": "none"}]})
+    asked, said = between.frames("Metadata")
+    assert (asked.api, asked.version, asked.direction, asked.connection, asked.number, asked.client_id) == (
+        "Metadata", 9, "request", 2, 1, "test",
+    )  # fmt: skip
+    assert asked.values()["topics"] == [{"name": "none"}]
+    assert said.errors == {3: 1}
+    # One frame more is kept, and the rule changed it after that.
+    [found] = between.frames("FindCoordinator")
+    assert (found.direction, found.values()["errorCode"]) == ("response", 0)
+    assert between.frames(direction="request") == [asked]
+
+
+def test_later_frames_do_not_change_the_kept_ones() -> None:
+    names = ["first", "other"]
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between, Client(between.bootstrap) as client:
+        for name in names:
+            client.ask("Metadata", 9, {"topics": [{"name": name}]})
+        assert [one.values()["topics"][0]["name"] for one in between.frames("Metadata", "request")] == names
+
+
+def test_a_large_frame_is_not_kept() -> None:
+    frame = Frame(Exchange(1, 1, 1, 3, 9, 0), "request", bytes(local.FRAME_BYTES_MAX + 1))
+    with pytest.raises(UsageError, match=r"^the frame has 65537 bytes; only 65536 bytes of a frame are kept$"):
+        Seen(frame).values()
+
+
+def test_leaving_the_block_ends_everything() -> None:
+    before = threading.active_count()
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        client = Client(between.bootstrap)
+        client.ask("FindCoordinator", 3, {"key": "g"})
+        place = between.bootstrap
+    with client:
+        assert client.stream.read() == b""
+    with pytest.raises(ConnectionRefusedError):
+        Client(place)
+    assert threading.active_count() == before
+    with pytest.raises(UsageError, match=r"^the proxy has ended; "):
+        between.error("FindCoordinator", 15)
+
+
+def test_blocks_can_be_in_each_other_and_follow_each_other() -> None:
+    for _ in range(2):
+        with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as outer, kfuzz.proxy(outer.bootstrap) as inner:
+            inner.error("FindCoordinator", 15)
+            assert find_coordinator(inner.bootstrap)["errorCode"] == 15
+            assert find_coordinator(outer.bootstrap)["errorCode"] == 0
+            assert len(outer.frames("FindCoordinator", "request")) == 2
+
+
+class Broken(Exception):
+    """A fault of the code in the thread."""
+
+
+def fail(frame: Frame) -> None:
+    raise Broken
+
+
+def break_it(between: LocalProxy) -> None:
+    """Send a frame to a proxy whose code fails on it."""
+    between._call(lambda inner: setattr(inner, "on_frame", fail))
+    frame = request("FindCoordinator", 3, {"key": "g"})
+    with Client(between.bootstrap) as client:
+        client.socket.sendall(SIZE.pack(len(frame)) + frame)
+        while between._fault is None:
+            time.sleep(0.001)
+
+
+def test_a_fault_in_the_thread_is_raised_by_calls_and_at_the_end_of_the_block() -> None:
+    def use() -> None:
+        with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+            break_it(between)
+            with pytest.raises(Broken):
+                between.summary()
+
+    with pytest.raises(Broken):
+        use()
+
+
+def test_an_error_in_the_block_comes_before_a_fault_in_the_thread() -> None:
+    def use() -> None:
+        with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+            break_it(between)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        use()
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "no broker": (kfuzz.proxy, 'a proxy needs a broker; give its "host:port"'),
+    "no address": (lambda: kfuzz.proxy("here"), "'here' is not the address of a broker; give HOST:PORT, such as "),
+    "no brokers": (lambda: kfuzz.cluster(0), "a cluster has 1 to 9 brokers, not 0"),
+    "not yet": (lambda: kfuzz.proxy("127.0.0.1:9").bootstrap, "the proxy does not run yet; use it in a with block"),
+    "not yet a cluster": (lambda: kfuzz.cluster().topic("t"), "the cluster does not run yet; use it in a with block"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_is_a_sentence(name: str) -> None:
+    call, sentence = WRONG[name]
+    with pytest.raises(UsageError) as error:
+        call()
+    assert str(error.value).startswith(sentence)
+
+
+def test_wrong_use_of_what_runs_is_a_sentence() -> None:
+    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        with pytest.raises(UsageError, match="EndTxx"):
+            between.error("EndTxx", "INVALID_TXN_STATE")
+        with pytest.raises(UsageError, match=r"^there is no topic 't' with partition 0$"):
+            broker.line(topic="t")
+        with pytest.raises(UsageError, match=r"^this proxy has been used already; make another$"):
+            between.__enter__()
+        with pytest.raises(UsageError, match="times"):
+            between.error("EndTxn", "INVALID_TXN_STATE").times(0)
+
+
+def test_a_leader_moves() -> None:
+    with kfuzz.cluster(2) as brokers:
+        brokers.topic("t")
+        brokers.move("t", to=2)
+        with Client(brokers.bootstrap) as client:
+            said = client.ask("Metadata", 9, {"topics": [{"name": "t"}]})
+    assert said["topics"][0]["partitions"][0]["leaderId"] == 2
+
+
+def test_the_fixtures_of_pytest_run_until_the_test_ends(
+    kfuzz_cluster: Callable[..., LocalCluster], kfuzz_proxy: Callable[..., LocalProxy]
+) -> None:
+    broker = kfuzz_cluster()
+    between = kfuzz_proxy(broker.bootstrap, seed=1)
+    between.error("FindCoordinator", 15)
+    assert find_coordinator(between.bootstrap)["errorCode"] == 15
+
+
+def test_importing_the_package_and_the_plugin_imports_no_more() -> None:
+    program = "import sys, kfuzz.pytest_plugin; print(*(one for one in sys.modules if one.startswith('kfuzz')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["kfuzz", "kfuzz.pytest_plugin"]
+
+
+TESTS = """
+import socket
+
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_proxy_of_its_own(kfuzz_cluster, kfuzz_proxy, number):
+    between = kfuzz_proxy(kfuzz_cluster(3).bootstrap)
+    host, _, port = between.bootstrap.split(",")[0].rpartition(":")
+    socket.create_connection((host, int(port))).close()
+"""
+
+
+@pytest.mark.full
+def test_the_fixtures_work_in_the_processes_of_xdist(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "test_mine.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=10 * SECONDS_MAX)
+    assert "4 passed" in done.stdout, done.stdout
