@@ -18,6 +18,8 @@ from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Excha
 from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from kfuzz.client.address import Address
     from kfuzz.relay.proxy import Proxy
 
@@ -181,8 +183,10 @@ class Connection:
         """Record what the client gets: these steps in place of a frame of a broker, or the frame as it came."""
         if (recorder := self.proxy.recorder) is None:
             return
-        came = [] if data is None else [SIZE.pack(len(data)), data]
-        sent = [came] if steps is None else [[one] for one in steps if isinstance(one, bytes)]
+        came: list[Buffer] = [] if data is None else [SIZE.pack(len(data)), data]
+        sent: list[list[Buffer]] = [came]
+        if steps is not None:
+            sent = [[one] for one in steps if isinstance(one, bytes)]
         for pieces in sent or [[b""]]:
             of, changed = exchange, False
             if pieces is not came:
