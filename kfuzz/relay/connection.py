@@ -193,7 +193,8 @@ class Connection:
                 whole = b"".join(pieces)
                 changed = whole != b"".join(came)
                 # Other responses may follow, which waited.
-                if exchange is not None and whole[SIZE.size : HEAD.size] != CORRELATION.pack(exchange.correlation_id):
+                number = whole[SIZE.size : HEAD.size]
+                if exchange is not None and number and number != CORRELATION.pack(exchange.correlation_id):
                     of = None
             recorder.frame(self.number, self.broker, "response", of, pieces, changed=changed)
 

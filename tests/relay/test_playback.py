@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from cli.cli_driver import outcome as run_kfuzz
+from conformance.conversation import SETTINGS
+from conftest import require_tool
 from relay.conversing import TOPIC, at, everything, joins, reads, recorded, served, writes
 from serve.asking import SECONDS_MAX, Client, asked, request
 from serve.test_clients import (
@@ -27,11 +29,13 @@ from serve.test_clients import (
 )
 
 from kfuzz.client.address import Address
+from kfuzz.conformance.broker.real import Broker as RealBroker
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy
 from kfuzz.relay import Settings as ProxySettings
 from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
 from kfuzz.relay.recording import CONVERSATION, Recording
+from kfuzz.relay.rules import parse_rule
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.cluster import Caller, Refused
@@ -131,6 +135,29 @@ def test_a_broker_that_does_not_answer_is_said_once(conversation: Path) -> None:
         "none came within 0.05 s; what follows on this connection is left out"
     }
     assert made.total == 2
+
+
+def test_a_request_is_sent_again_while_the_broker_is_not_ready(conversation: Path) -> None:
+    errors = b'["COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"]'
+    made = played(conversation, b'{"topic": "t", "produce": true, "errors": %s}' % errors)
+    assert list(made.lines()) == ["13 requests, 13 frames compared: nothing differs"]
+    # It ends at some time.
+    endless = b'{"topic": "t", "produce": true, "errors": [%s]}' % b", ".join([b'"COORDINATOR_LOAD_IN_PROGRESS"'] * 99)
+    first = next(iter(played(conversation, endless, timeout_ms=300).found.values()))
+    assert (first.api, first.recorded, first.fresh) == ("Produce", 0, 14)
+
+
+def test_a_request_that_the_recorded_client_sent_again_is_sent_once(tmp_path: Path) -> None:
+    async def again(proxy: Any) -> None:
+        async with at(proxy) as client:
+            said = [await client.ask("FindCoordinator", 4, {"coordinatorKeys": ["g"]}) for _ in range(3)]
+            assert [one["coordinators"][0]["errorCode"] for one in said] == [15, 15, 0]
+
+    recorded(tmp_path / "out", again, rules=(parse_rule("FindCoordinator error=COORDINATOR_NOT_AVAILABLE times=2"),))
+    assert list(played(tmp_path / "out").lines()) == [
+        "2 recorded requests left out: they got an error that ends by itself, and were sent again",
+        "1 request, 1 frames compared: nothing differs",
+    ]
 
 
 def test_the_command_says_what_differs_and_what_is_wrong(conversation: Path, tmp_path: Path) -> None:
@@ -276,6 +303,12 @@ def proxied(broker: str, folder: Path) -> Running:
     return Running(listens)
 
 
+def findings(shown: dict[str, Any]) -> list[Any]:
+    """What is said of all frames of a list."""
+    sides = [side for frame in shown["frames"] for side in (frame, frame["answer"] or {})]
+    return [one for side in sides for one in side.get("findings", [])]
+
+
 def listening(broker: RecordedBroker) -> Running:
     """The brokers of a recording."""
 
@@ -309,10 +342,7 @@ def test_the_conversation_of_a_client_is_read_strictly_and_played_to_both_sides(
         with proxied(brokers.address, tmp_path / "out") as proxy:
             assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
     shown = json.loads(run_kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict", "--json")[1])
-    found = [
-        one for frame in shown["frames"] for side in (frame, frame["answer"] or {}) for one in side.get("findings", [])
-    ]
-    assert (found, shown["strays"], shown["refused"]) == ([], 0, 0)
+    assert (findings(shown), shown["strays"], shown["refused"]) == ([], 0, 0)
     with Brokers() as brokers:
         for line in topics:
             brokers.ask(line)
@@ -322,3 +352,34 @@ def test_the_conversation_of_a_client_is_read_strictly_and_played_to_both_sides(
     broker = RecordedBroker(Recording(tmp_path / "out"))
     with listening(broker) as place:
         assert (writes(place), reads(place)) == ([0, 1, 2], COMMITTED)
+
+
+@pytest.mark.java
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("writes", "reads"),
+    [(kafka_python_writes, kafka_python_reads), (librdkafka_writes, librdkafka_reads_in_a_newer_group)],
+)
+def test_nothing_differs_with_a_fresh_apache_kafka(
+    tmp_path: Path, writes: Callable[[Any], list[int]], reads: Callable[[Any], list[tuple[int, bytes]]]
+) -> None:
+    """Its topics, members and cluster have other ids, and its coordinators need a while to begin."""
+    import kafka.admin
+
+    for tool in ("java", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    for is_recorded in (False, True):
+        with RealBroker(SETTINGS) as broker:
+            address = f"127.0.0.1:{broker.port}"
+            admin = kafka.admin.KafkaAdminClient(bootstrap_servers=address)
+            admin.create_topics([kafka.admin.NewTopic(name, 1, 1) for name in ("t", "i")])
+            admin.close()
+            if is_recorded:
+                made = asyncio.run(play_clients(Recording(tmp_path / "out"), Settings(Address.parse(address))))
+                assert list(made.found.values()) == []
+                assert made.compared > 30
+                continue
+            with proxied(address, tmp_path / "out") as proxy:
+                assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
+    shown = json.loads(run_kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict", "--json")[1])
+    assert findings(shown) == []
