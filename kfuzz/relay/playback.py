@@ -91,7 +91,7 @@ class Found:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a play has shown. ``total``: how many differences there were. ``found`` has those that are not alike.
+    """The result of a play. ``total``: how many differences there were. ``found`` has those that are not alike.
 
     ``left_out``: recorded requests that were not sent, because the client itself sent them again.
     """
@@ -122,7 +122,7 @@ class Outcome:
             self.found[key] = Found(*first, direction, what, *difference)
 
     def compare(self, identities: Identities, old: Frame, new: Frame, scope: Scope) -> None:
-        """Note where a fresh frame differs from a recorded one. What they say about ids is learned."""
+        """Note where a fresh frame differs from a recorded one, and learn ids from both."""
         self.compared += 1
         if old.form is not new.form or not old.is_read or not new.is_read:
             if old.form is not new.form or bytes(old.data)[CORRELATION.size :] != bytes(new.data)[CORRELATION.size :]:
@@ -273,7 +273,7 @@ class _Clients:
         self._identities = Identities()
         self._pairs = _Pairs(recording)
         self._places: dict[int, str] = {}
-        # What waits for its response.
+        # Requests that wait for their responses.
         self._sent: dict[Exchange, _Sent] = {}
         # Requests that got an error that ends by itself, by connection and number.
         self._left_out = {
@@ -567,7 +567,7 @@ class RecordedBroker(Broker):
 
 
 def _texts(request: Frame) -> frozenset[Any]:
-    """What tells requests of one API apart: the client, and all names and ids."""
+    """All texts that distinguish requests of one API: the client id, names and ids."""
     return frozenset(_leaves([request.exchange.client_id, _values(request)]))
 
 

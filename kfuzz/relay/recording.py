@@ -38,7 +38,7 @@ __all__ = ["CONVERSATION", "RECORD_BYTES_MAX", "Event", "Recorder", "Recording"]
 CONVERSATION: Final = "conversation.jsonl"
 FORMAT: Final = "kfuzz-conversation/1"
 RECORD_BYTES_MAX: Final = 1 << 30
-# What waits in memory, and for how long at most.
+# The bytes that wait in memory, and for how long at most.
 WAITING_BYTES_MAX: Final = 4 << 20
 FLUSH_S: Final = 1.0
 # A larger frame is written at once, without a copy.

@@ -25,7 +25,7 @@ def test_an_id_may_differ_once_and_then_stays() -> None:
     assert not differing(made, {"memberId": "a"}, {"memberId": "b"})
     assert not differing(made, {"members": [{"memberId": "a"}]}, {"members": [{"memberId": "b"}]})
     assert differing(made, {"memberId": "a"}, {"memberId": "c"}) == [("memberId", "a", "c")]
-    # What follows is as the fresh side has it.
+    # Later requests have the fresh id.
     assert made.translated({"memberId": "a"}, {}) == {"memberId": "c"}
 
 

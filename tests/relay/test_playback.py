@@ -304,7 +304,7 @@ def proxied(broker: str, folder: Path) -> Running:
 
 
 def findings(shown: dict[str, Any]) -> list[Any]:
-    """What is said of all frames of a list."""
+    """The findings of all frames of a list."""
     sides = [side for frame in shown["frames"] for side in (frame, frame["answer"] or {})]
     return [one for side in sides for one in side.get("findings", [])]
 

@@ -1,4 +1,4 @@
-"""What `kfuzz proxy --record` writes is what clients sent and got, and it is read with bounds."""
+"""`kfuzz proxy --record` writes exactly what clients sent and got, and recordings are read with bounds."""
 
 from __future__ import annotations
 
