@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -164,14 +166,14 @@ def test_the_command_says_what_differs_and_what_is_wrong(conversation: Path, tmp
     with Brokers() as brokers:
         brokers.ask(b'{"topic": "t", "produce": true}')
         brokers.server.broker.cluster.fetch_sessions = True
-        code, out, _ = run_kfuzz("play", conversation, "--to", brokers.address, "--json")
+        code, out, _ = run_kfuzz("play", conversation, "--bootstrap", brokers.address, "--json")
     made = json.loads(out)
     assert code == 1
     assert {one["api"] for one in made["found"]} == {"Metadata", "ApiVersions"}
     for words, sentence in {
-        (): "give either --to HOST:PORT, to play the clients, or --listen HOST:PORT",
-        ("--to", "127.0.0.1:1"): "127.0.0.1:1 cannot be reached: Connection refused; start a broker there",
-        ("--to", "192.0.2.1:9092"): "192.0.2.1:9092 is not on this machine; add --yes",
+        (): "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT",
+        ("--bootstrap", "127.0.0.1:1"): "127.0.0.1:1 cannot be reached: Connection refused; start a broker there",
+        ("--bootstrap", "192.0.2.1:9092"): "192.0.2.1:9092 is not on this machine; add --yes",
         ("--listen", "nowhere"): "is no place to listen at",
         ("--listen", "0.0.0.0:0"): "add --yes",
     }.items():
@@ -201,6 +203,34 @@ def test_a_fresh_client_gets_the_recorded_responses(conversation: Path) -> None:
     assert str(found) == (
         "connection 2, request 8, Metadata 12: the record has no more of this API; the last one is repeated"
     )
+
+
+@pytest.mark.full
+def test_the_command_that_listens_ends_with_its_client(conversation: Path) -> None:
+    words = [sys.executable, "-m", "kfuzz.cli.main", "play", conversation, "--listen", "0", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        [(_, place)] = json.loads(process.stdout.readline())["brokers"].items()
+        host, port = place.split(":")
+        server = type("Place", (), {"host": host, "port": int(port)})
+
+        async def scenario() -> None:
+            async with Client(server) as producer, Client(server) as consumer:  # type: ignore[arg-type]
+                await joins(consumer)
+                await writes(producer)
+                await reads(consumer, 0)
+
+        asyncio.run(scenario())
+        out, _ = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0
+    assert json.loads(out) == {
+        "requests": 13,
+        "left_out": 0,
+        "compared": 13,
+        "differences": 0,
+        "found": [],
+        "missing": {},
+    }
 
 
 def test_a_request_of_another_version_gets_the_response_in_its_own(conversation: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_killed_proxy_leaves_a_recording_that_says_so(tmp_path: Path) -> None:
 def test_a_wrong_recording_is_one_sentence(tmp_path: Path, given: list[Any], sentence: str) -> None:
     text = "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in given)
     (tmp_path / CONVERSATION).write_text(text)
-    code, _, said = outcome("play", tmp_path, "--to", "127.0.0.1:1")
+    code, _, said = outcome("play", tmp_path, "--bootstrap", "127.0.0.1:1")
     assert code == 2
     assert sentence.format(tmp_path / CONVERSATION) in said
 
