@@ -8,13 +8,13 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
-from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
+from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, offers
 from kfuzz.relay.pipe import HALT, Pipe, Step, framed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Connection:
         self.broker = broker
         self.pairing = Pairing(number)
         # The versions that the broker offers, by API key, once it has said so.
-        self.offered: dict[int, Versions] = {}
+        self.offered: Mapping[int, Versions] = {}
         self.client = client
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
@@ -317,9 +317,4 @@ class Responses(_Side):
         if not frame.is_read:
             return
         with contextlib.suppress(MessageError):
-            values = frame.values()
-            if not values["errorCode"]:
-                offered = values["apiKeys"]
-                self.connection.offered = {
-                    one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered
-                }
+            self.connection.offered, _ = offers(frame)

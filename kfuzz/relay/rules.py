@@ -142,6 +142,9 @@ class Rules:
 
     def may_match(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether a frame that begins may match a rule, so that it must be held."""
+        # Most proxies have none, and every frame asks.
+        if not self._live:
+            return False
         return any(one.rule.may_match(exchange) for one in self._of(direction, exchange))
 
     def steps(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
