@@ -205,6 +205,30 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
+    def opaque(self, data: memoryview) -> int:
+        """Where the record batches end that are cut at the end of these bytes, if nobody looks at them."""
+        exchange = self._begun[-1]
+        if exchange is None or exchange.api is None or self.proxy.reads_records(self.direction, exchange):
+            return 0
+        return exchange.api.form(self.direction).records_end(data)
+
+    def passes(self, data: memoryview) -> bool:
+        """A held frame without its record batches: whether it is passed on as it is."""
+        connection = self.connection
+        exchange = self._begun[0]
+        if exchange is None or connection.is_half_open or connection.holds(self.direction):
+            return False
+        frame = Frame(exchange, self.direction, data)
+        frame.check()
+        if frame.has_hosts or exchange.is_copy or (frame.findings and self.proxy.settings.strict):
+            return False
+        self._seen(data)
+        return True
+
+    def _seen(self, data: memoryview) -> Frame | None:
+        """Take note of a frame."""
+        raise NotImplementedError
+
     def skipped(self, why: str) -> None:
         """A frame is not read."""
         exchange = self._begun.pop()

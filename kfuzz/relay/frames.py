@@ -21,7 +21,7 @@ from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import Definition, Versions, key_of
 from kfuzz.messages.schemas import schema
 from kfuzz.records import check as check_records
 from kfuzz.relay.addresses import has_addresses
@@ -108,6 +108,17 @@ class Form:
             found.append(from_message_note(self.definition.name, note, "strict"))
         return at, found, picked
 
+    def records_end(self, data: memoryview) -> int:
+        """Where the record batches end that are cut at the end of these first bytes of a frame; 0 if none are."""
+        at, _ = self.header.check(data)
+        if at < 0:
+            return 0
+        _, notes = self.body.check(data[at:])
+        for code, _, size, left, steps in notes:
+            if code == "length-exceeds-message" and steps and steps[-1][0] in _names_of_records(self.definition):
+                return len(data) - left + size
+        return 0
+
     def decode(self, body: Buffer) -> dict[str, Any]:
         """The values of a body. ``MessageError`` if Kafka refuses it."""
         return decode(self.definition, self.version, bytes(body), elements_max=ELEMENTS_MAX)
@@ -134,6 +145,13 @@ class Api:
     def form(self, direction: Direction) -> Form:
         """How to read the frames of a direction."""
         return self.request if direction == "request" else self.response
+
+
+@cache
+def _names_of_records(definition: Definition) -> frozenset[str]:
+    """The names of the fields whose bytes are record batches."""
+    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
+    return frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
 
 
 @cache

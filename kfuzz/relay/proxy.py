@@ -115,6 +115,7 @@ class Proxy:
             one.task.cancel()
             one.close()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.buffers.close()
 
     def _close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -201,6 +202,10 @@ class Proxy:
             return True
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
+
+    def reads_records(self, direction: Direction, exchange: Exchange) -> bool:
+        """Whether the record batches of a frame that begins are needed in this process."""
+        return self.settings.batches or self.rules.may_match(direction, exchange)
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
