@@ -8,13 +8,13 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
-from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
+from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, offers
 from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Connection:
         self.broker = broker
         self.pairing = Pairing(number)
         # The versions that the broker offers, by API key, once it has said so.
-        self.offered: dict[int, Versions] = {}
+        self.offered: Mapping[int, Versions] = {}
         self.client = client
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
@@ -233,6 +233,30 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
+    def opaque(self, data: memoryview) -> int:
+        """Where the record batches end that are cut at the end of these bytes, if nobody looks at them."""
+        exchange = self._begun[-1]
+        if exchange is None or exchange.api is None or self.proxy.reads_records(self.direction, exchange):
+            return 0
+        return exchange.api.form(self.direction).records_end(data)
+
+    def passes(self, data: memoryview) -> bool:
+        """A held frame without its record batches: whether it is passed on as it is."""
+        connection = self.connection
+        exchange = self._begun[0]
+        if exchange is None or connection.is_half_open or connection.holds(self.direction):
+            return False
+        frame = Frame(exchange, self.direction, data)
+        frame.check()
+        if frame.has_hosts or exchange.is_copy or (frame.findings and self.proxy.settings.strict):
+            return False
+        self._seen(data)
+        return True
+
+    def _seen(self, data: memoryview) -> Frame | None:
+        """Take note of a frame."""
+        raise NotImplementedError
+
     def skipped(self, why: str) -> None:
         """A frame is not read."""
         self._left_out(why)
@@ -358,9 +382,4 @@ class Responses(_Side):
         if not frame.is_read:
             return
         with contextlib.suppress(MessageError):
-            values = frame.values()
-            if not values["errorCode"]:
-                offered = values["apiKeys"]
-                self.connection.offered = {
-                    one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered
-                }
+            self.connection.offered, _ = offers(frame)

@@ -21,9 +21,10 @@ from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import Definition, Versions, key_of
 from kfuzz.messages.schemas import schema
 from kfuzz.records import check as check_records
+from kfuzz.relay.addresses import has_addresses
 from kfuzz.wire.io.cursor import uvarint_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
     "api_key",
     "api_names",
     "api_of",
+    "offers",
     "versions_of",
 ]
 
@@ -72,6 +74,8 @@ ELEMENTS_MAX: Final = 200_000
 WAITING_MAX: Final = 10_000
 # Names of clients are shown and matched up to this length.
 CLIENT_ID_BYTES_MAX: Final = 250
+# An ApiVersions response that is kept, so that it need not be read again. Apache Kafka's has less than 1 KiB.
+OFFERS_BYTES_MAX: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,9 +94,12 @@ class Form:
 
         Offsets count from the start of ``data``. Record batches are not looked at.
         """
+        found: list[Finding] = []
         at, notes = self.header.check(data)
-        # The body follows the header.
-        found = [from_message_note(self.header_name, one, "strict") for one in notes if one[0] != "bytes-after-message"]
+        for one in notes:
+            # The body follows the header.
+            if one[0] != "bytes-after-message":
+                found.append(from_message_note(self.header_name, one, "strict"))
         if at < 0:
             return -1, found, None
         _, notes, picked = self.body.pick(memoryview(data)[at:])
@@ -100,6 +107,17 @@ class Form:
             note = (code, offset + at, seen, allowed, steps)
             found.append(from_message_note(self.definition.name, note, "strict"))
         return at, found, picked
+
+    def records_end(self, data: memoryview) -> int:
+        """Where the record batches end that are cut at the end of these first bytes of a frame; 0 if none are."""
+        at, _ = self.header.check(data)
+        if at < 0:
+            return 0
+        _, notes = self.body.check(data[at:])
+        for code, _, size, left, steps in notes:
+            if code == "length-exceeds-message" and steps and steps[-1][0] in _names_of_records(self.definition):
+                return len(data) - left + size
+        return 0
 
     def decode(self, body: Buffer) -> dict[str, Any]:
         """The values of a body. ``MessageError`` if Kafka refuses it."""
@@ -112,17 +130,28 @@ class Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Api:
-    """An API at one version: its name without "Request", and how to read both directions."""
+    """An API at one version: its name without "Request", and how to read both directions.
+
+    ``is_inside``: the proxy changes responses to keep clients inside, because they name brokers or versions.
+    """
 
     name: str
     key: int
     version: int
     request: Form
     response: Form
+    is_inside: bool
 
     def form(self, direction: Direction) -> Form:
         """How to read the frames of a direction."""
         return self.request if direction == "request" else self.response
+
+
+@cache
+def _names_of_records(definition: Definition) -> frozenset[str]:
+    """The names of the fields whose bytes are record batches."""
+    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
+    return frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
 
 
 @cache
@@ -177,6 +206,7 @@ def api_of(key: int, version: int) -> Api | None:
         version,
         _form(asked, version, "RequestHeader", request_header_version(asked, version)),
         _form(said, version, "ResponseHeader", response_header_version(said, version)),
+        name == f"{API_VERSIONS}Request" or has_addresses(said.name, version),
     )
 
 
@@ -320,6 +350,36 @@ def unreadable(frame: Frame, what: str) -> MessageError:
     fatal = next((one for one in frame.findings if one.severity == "fatal"), None)
     sentence = f"the {what} of version {frame.exchange.version} cannot be read"
     return MessageError(fatal or Finding("unreadable", "fatal", 0, frame.name, None, sentence))
+
+
+def offers(frame: Frame) -> tuple[Mapping[int, Versions], bytes | None]:
+    """The versions in an ApiVersions response that is read, by API key, and its body without those that kfuzz lacks.
+
+    The body is None if kfuzz has them all: addresses in the others could not be replaced. ``MessageError`` if it has
+    too many elements.
+    """
+    form = frame.form
+    assert form is not None
+    body = bytes(memoryview(frame.data)[frame.body_at :])
+    # A broker says the same to everybody.
+    return (_offers if len(body) <= OFFERS_BYTES_MAX else _offers.__wrapped__)(form, body)
+
+
+@lru_cache(maxsize=64)
+def _offers(form: Form, body: bytes) -> tuple[Mapping[int, Versions], bytes | None]:
+    values = form.decode(body)
+    offered = (
+        {}
+        if values["errorCode"]
+        else {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in values["apiKeys"]}
+    )
+    changed = False
+    for one in values["apiKeys"]:
+        known = versions_of(one["apiKey"])
+        if known is not None and one["maxVersion"] > known.highest >= one["minVersion"]:
+            one["maxVersion"] = known.highest
+            changed = True
+    return offered, encode(form.definition, form.version, values) if changed else None
 
 
 class Pairing:

@@ -104,7 +104,8 @@ class Watch:
     def sums(self, exchange: Exchange) -> Sums:
         """The sums of the API of an exchange."""
         # Keys come from strangers: APIs that no release has share one entry.
-        name = exchange.name if exchange.is_known else "unknown"
+        api = exchange.api
+        name = api.name if api is not None else exchange.name if exchange.is_known else "unknown"
         found = self.by_api.get(name)
         if found is None:
             found = self.by_api[name] = Sums()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cli.cli_driver import kfuzz, outcome
-from relay.conversing import at, everything, joins, recorded, writes
+from relay.conversing import at, everything, joins, reads, recorded, writes
 from serve.asking import request
 
 from kfuzz.errors import UsageError
@@ -20,6 +20,10 @@ from kfuzz.relay.rules import parse_rule
 
 FIRST = {"format": "kfuzz-conversation/1", "started": "", "brokers": []}
 OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
+
+
+# Without a recording, the proxy would not read the batches of such a frame.
+LARGE = 600_000
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -88,7 +92,8 @@ def test_a_large_frame_is_written_after_the_small_ones_before_it(tmp_path: Path)
     async def large(proxy: Proxy) -> None:
         async with at(proxy) as client:
             await writes(client, b"1" * 10)
-            await writes(client, b"2" * (COPIED_BYTES_MAX + 1))
+            await writes(client, b"2" * LARGE)
+            assert await reads(client, 2) == [b"2" * LARGE]
 
     recorded(tmp_path / "out", large)
     recording = Recording(tmp_path / "out")
