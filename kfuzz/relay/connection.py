@@ -107,7 +107,7 @@ class Connection:
             self.server.close()
         self.proxy.gone(self)
 
-    # -- what rules do besides changing a frame
+    # -- for rules that do more than change a frame
 
     def half_open(self, direction: Direction) -> Sequence[Step]:
         """Pass nothing on any more in the other direction, and in this one after these steps. Nothing is closed."""
@@ -173,7 +173,7 @@ class Connection:
 
 
 class _Side:
-    """What both directions of a connection have in common."""
+    """The part that both directions of a connection have in common."""
 
     head_bytes = 0
     direction: Direction
@@ -212,7 +212,7 @@ class _Side:
         return exchange is not None and (exchange.is_copy or self.proxy.holds(self.direction, exchange))
 
     def _treated(self, frame: Frame | None, data: memoryview) -> Sequence[Step] | None:
-        """What is sent in place of a held frame, and after it; None: the frame as it is."""
+        """Steps in place of a held frame, and after it; None: the frame as it is."""
         connection = self.connection
         if connection.is_half_open:
             return []

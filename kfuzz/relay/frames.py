@@ -354,7 +354,7 @@ class Pairing:
             self._waiting.remove(exchange)
 
     def reply(self, exchange: Exchange, steps: Sequence[Step]) -> list[Step]:
-        """The proxy answers a waiting request itself. What it sends now: see :meth:`replies`."""
+        """The proxy answers a waiting request itself. Gives the answers to send now, as :meth:`replies` does."""
         exchange.reply = steps
         self._reply_count += 1
         return self.replies()

@@ -221,7 +221,7 @@ class Proxy:
             self.on_frame(frame)
 
     def treat(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
-        """What is sent in place of a frame; None if it is sent as it is."""
+        """The steps in place of a frame; None if it is sent as it is."""
         if self.settings.strict and (frame.findings or frame.form is None):
             return [CLOSE]
         inside = self._inside(frame)

@@ -271,7 +271,7 @@ def test_the_end_of_a_broker_does_not_reach_the_client_of_a_half_open_connection
         while not connection.is_half_open:
             await asyncio.sleep(0.001)
         client.server._end(1)
-        while not connection.pipes["response"]._finished:
+        while not connection.pipes["response"].is_finished:
             await asyncio.sleep(0.001)
         assert connection in proxy.connections
 
