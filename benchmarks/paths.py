@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from benchmarks import corpus_work, kfuzz_work, message_work, process_work
+from benchmarks import corpus_work, kfuzz_work, message_work, process_work, proxy_work
 from benchmarks.contestant import ROOT, Job, compare, made
 from benchmarks.corpus_work import GeneratedSet
 from benchmarks.measure import LAP_MS, Census, Contest, Ratio
@@ -271,6 +271,39 @@ def _dump(mode: str, log: str, setup: _Setup) -> _Meeting:
     return _alone(partial(process_work.dump, mode, segment), process_work.MODES[mode].tool, other, expected, size, 3)
 
 
+# --- the proxy ------------------------------------------------------------------------------------------------------
+
+# Version 17 can name brokers, so an answer is held until it is whole; version 12 cannot.
+_FETCH: Final = {12: proxy_work.Conversation("Fetch", 12), 17: proxy_work.Conversation("Fetch", 17)}
+_PING: Final = proxy_work.Conversation("ApiVersions", 3)
+
+
+def _through(work: Any, conversation: proxy_work.Conversation, setup: _Setup) -> _Meeting:
+    """kfuzz's proxy that watches, beside proxies that only pass on: the CPU time of the proxy, or by how much an answer
+    comes later.
+    """
+    jobs: dict[str, Job] = {"kfuzz": partial(work, conversation, "kfuzz")}
+    for name, found in (("socat", proxy_work.socat), ("toxiproxy", proxy_work.toxiproxy)):
+        with suppress(PeerMissing):
+            found()
+            jobs[name] = partial(work, conversation, name)
+    if len(jobs) == 1:
+        raise PeerMissing("neither socat nor Toxiproxy is installed; install Debian's package socat, or Go")
+    contests = [Contest("kfuzz", name, (name,)) for name in jobs if name != "kfuzz"]
+    return _Meeting(jobs, contests, conversation.census, len(conversation.answer))
+
+
+def _batches(conversation: proxy_work.Conversation, setup: _Setup) -> _Meeting:
+    """The proxy that checks all batches, beside watching and the verdict on the same bytes."""
+    jobs: dict[str, Job] = {
+        "kfuzz": partial(proxy_work.Relayed, conversation, "kfuzz --batches"),
+        "kfuzz watching": partial(proxy_work.Relayed, conversation, "kfuzz"),
+        "kfuzz verdict": partial(proxy_work.verdict, conversation),
+    }
+    contests = [Contest("kfuzz", "watching-verdict", ("kfuzz watching", "kfuzz verdict"))]
+    return _Meeting(jobs, contests, conversation.census, len(conversation.answer))
+
+
 # --- the table ------------------------------------------------------------------------------------------------------
 
 _Path = Callable[[_Setup], _Meeting]
@@ -347,5 +380,8 @@ FILE_PATHS: Final[Mapping[str, _Path]] = {
     "arrow-records": partial(_arrow, "generated", "records", None),
     "arrow-records-offset-value": partial(_arrow, "generated", "records", _PAIR),
     "arrow-batches": partial(_arrow, "generated", "batches", None),
+    **{f"proxy-fetch-{version}": partial(_through, proxy_work.Relayed, fetch) for version, fetch in _FETCH.items()},
+    "proxy-batches": partial(_batches, _FETCH[17]),
+    "proxy-delay": partial(_through, proxy_work.Delay, _PING),
 }
 PATHS: Final[Mapping[str, _Path]] = {**RECORD_PATHS, **MESSAGE_PATHS, **FILE_PATHS}

@@ -34,10 +34,10 @@ def kfuzz_proxy() -> Iterator[Callable[..., LocalProxy]]:
 
 @pytest.fixture
 def kfuzz_cluster() -> Iterator[Callable[..., LocalCluster]]:
-    """Makes clusters in memory that run until the test ends. Its arguments are those of ``kfuzz.cluster``."""
+    """Makes brokers in memory that run until the test ends. Its argument is that of ``kfuzz.cluster``."""
     with contextlib.ExitStack() as running:
 
-        def make(count: int = 1, **options: Any) -> LocalCluster:
-            return running.enter_context(kfuzz.cluster(count, **options))
+        def make(count: int = 1) -> LocalCluster:
+            return running.enter_context(kfuzz.cluster(count))
 
         yield make

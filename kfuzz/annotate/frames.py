@@ -39,7 +39,7 @@ CORRELATION_BYTES: Final = 4
 WAITING_MAX: Final = 50_000
 # A list is about as wide as this, unless a terminal has fewer columns.
 WIDTH: Final = 140
-# What the number of a connection takes.
+# The width of the column with the number of a connection.
 CONNECTION_WIDTH: Final = 6
 
 

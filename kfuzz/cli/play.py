@@ -23,7 +23,9 @@ __all__ = ["command"]
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=PATH)
-@click.option("--to", type=Word("host:port", Address.parse), help="Play the clients to the broker at this address.")
+@click.option(
+    "--bootstrap", type=Word("host:port", Address.parse), help="A broker of the cluster to play the clients to."
+)
 @click.option(
     "--listen", type=options.LISTEN, help="Play the brokers to clients that connect here; port 0 is any free one."
 )
@@ -33,7 +35,7 @@ __all__ = ["command"]
 @options.as_json
 def command(
     directory: Path,
-    to: Address | None,
+    bootstrap: Address | None,
     listen: tuple[str, int] | None,
     timeout_ms: int,
     security: Security,
@@ -42,8 +44,8 @@ def command(
 ) -> int:
     """Play one side of a conversation that `kfuzz proxy --record DIR` has recorded, and compare the other side.
 
-    With --to, the recorded requests go to a fresh broker, each after the responses that came before it. Its ids, epochs
-    and offsets replace the recorded ones.
+    With --bootstrap, the recorded requests go to a fresh broker, each after the responses that came before it. Its ids,
+    epochs and offsets replace the recorded ones.
 
     With --listen, a fresh client gets the recorded responses: each request gets the next one of its API. It ends once
     all are given and the client has closed its connections, or by Ctrl-C.
@@ -54,22 +56,27 @@ def command(
 
     \b
     Examples:
-      kfuzz play out/conversation --to 127.0.0.1:9092
+      kfuzz play out/conversation --bootstrap 127.0.0.1:9092
       kfuzz play out/conversation --listen 127.0.0.1:19092
     """
-    wrong = UsageError("give either --to HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers")
-    if to is not None and listen is not None:
+    wrong = UsageError(
+        "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers"
+    )
+    if bootstrap is not None and listen is not None:
         raise wrong
     recording = Recording(directory)
     if recording.flaw:
         say(recording.flaw, err=True)
-    if to is not None:
-        outcome = asyncio.run(play_clients(recording, Settings(to, security, timeout_ms, yes)))
+    if bootstrap is not None:
+        outcome = asyncio.run(play_clients(recording, Settings(bootstrap, security, timeout_ms, yes)))
     elif listen is not None:
         outcome = asyncio.run(_listened(recording, *listen, yes, as_json))
     else:
         raise wrong
-    if as_json:
+    if as_json and listen is not None:
+        # The first line has the places.
+        click.echo(json_line(outcome.to_json()))
+    elif as_json:
         echo_json(outcome.to_json())
     else:
         say(*outcome.lines())

@@ -85,9 +85,9 @@ def command(
     Examples:
       kfuzz proxy 19092 127.0.0.1:9092
       kfuzz proxy 127.0.0.1:0 broker-1:9092 broker-2:9092 --yes --json
-      kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
       kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
       kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
+      kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
     """
     host, port = listen
     seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
@@ -97,10 +97,10 @@ def command(
         batches=batches,
         strict=strict,
         open_to_others=yes,
-        record=record,
-        record_bytes_max=record_max,
         rules=(*(rule for _, given in files for rule in given), *rules),
         seed=seeds[-1],
+        record=record,
+        record_bytes_max=record_max,
     )
     asyncio.run(_run(brokers, settings, control, as_json))
 

@@ -1,4 +1,4 @@
-"""What rules change in a frame's body: fields by their paths, errors, record batches, or anything at random.
+"""Rules change a frame's body: fields by their paths, errors, record batches, or anything at random.
 
 A rule is checked when it is made: everything that can be wrong about a change is found here, for all versions of the
 message at once. Nothing here knows sockets.

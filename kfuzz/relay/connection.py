@@ -8,17 +8,18 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
-from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
+from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, offers
 from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from kfuzz.client.address import Address
     from kfuzz.relay.proxy import Proxy
 
@@ -39,7 +40,7 @@ class Connection:
         self.broker = broker
         self.pairing = Pairing(number)
         # The versions that the broker offers, by API key, once it has said so.
-        self.offered: dict[int, Versions] = {}
+        self.offered: Mapping[int, Versions] = {}
         self.client = client
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
@@ -110,7 +111,7 @@ class Connection:
             self.server.close()
         self.proxy.gone(self)
 
-    # -- what rules do besides changing a frame
+    # -- for rules that do more than change a frame
 
     def half_open(self, direction: Direction) -> Sequence[Step]:
         """Pass nothing on any more in the other direction, and in this one after these steps. Nothing is closed."""
@@ -176,21 +177,30 @@ class Connection:
         """Whether the next frame must be held, because another follows it that does not come from its sender."""
         return direction in self._kept or (direction == "response" and self.pairing.has_replies)
 
-    def record_response(self, exchange: Exchange | None, given: memoryview | Sequence[Step]) -> None:
-        """Record what the client gets: a frame as it came, or the steps in its place."""
-        if (recorder := self.proxy.recorder) is None or self.is_half_open:
+    def record_response(
+        self, exchange: Exchange | None, steps: Sequence[Step] | None, data: memoryview | None = None
+    ) -> None:
+        """Record what the client gets: these steps in place of a frame of a broker, or the frame as it came."""
+        if (recorder := self.proxy.recorder) is None:
             return
-        record = partial(recorder.frame, self.number, self.broker, "response", exchange)
-        if isinstance(given, memoryview):
-            record([SIZE.pack(len(given)), given])
-            return
-        sent = [one for one in given if isinstance(one, bytes)]
-        for one in sent or [b""]:
-            record([one], changed=True)
+        came: list[Buffer] = [] if data is None else [SIZE.pack(len(data)), data]
+        sent: list[list[Buffer]] = [came]
+        if steps is not None:
+            sent = [[one] for one in steps if isinstance(one, bytes)]
+        for pieces in sent or [[b""]]:
+            of, changed = exchange, False
+            if pieces is not came:
+                whole = b"".join(pieces)
+                changed = whole != b"".join(came)
+                # Other responses may follow, which waited.
+                number = whole[SIZE.size : HEAD.size]
+                if exchange is not None and number and number != CORRELATION.pack(exchange.correlation_id):
+                    of = None
+            recorder.frame(self.number, self.broker, "response", of, pieces, changed=changed)
 
 
 class _Side:
-    """What both directions of a connection have in common."""
+    """The part that both directions of a connection have in common."""
 
     head_bytes = 0
     direction: Direction
@@ -203,7 +213,7 @@ class _Side:
 
     def unread(self, why: str) -> None:
         """No frames are read any more."""
-        self._left_out(0)
+        self._left_out(why)
         self.note(None, "frame-size", f"{why} begins; from here on, bytes are passed on unread")
         if self.proxy.settings.strict:
             self.connection.close()
@@ -223,9 +233,33 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
-    def skipped(self, size: int, why: str) -> None:
+    def opaque(self, data: memoryview) -> int:
+        """Where the record batches end that are cut at the end of these bytes, if nobody looks at them."""
+        exchange = self._begun[-1]
+        if exchange is None or exchange.api is None or self.proxy.reads_records(self.direction, exchange):
+            return 0
+        return exchange.api.form(self.direction).records_end(data)
+
+    def passes(self, data: memoryview) -> bool:
+        """A held frame without its record batches: whether it is passed on as it is."""
+        connection = self.connection
+        exchange = self._begun[0]
+        if exchange is None or connection.is_half_open or connection.holds(self.direction):
+            return False
+        frame = Frame(exchange, self.direction, data)
+        frame.check()
+        if frame.has_hosts or exchange.is_copy or (frame.findings and self.proxy.settings.strict):
+            return False
+        self._seen(data)
+        return True
+
+    def _seen(self, data: memoryview) -> Frame | None:
+        """Take note of a frame."""
+        raise NotImplementedError
+
+    def skipped(self, why: str) -> None:
         """A frame is not read."""
-        self._left_out(size)
+        self._left_out(why)
         exchange = self._begun.pop()
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
@@ -238,7 +272,7 @@ class _Side:
         return exchange is not None and (exchange.is_copy or self.proxy.holds(self.direction, exchange))
 
     def _treated(self, frame: Frame | None, data: memoryview) -> Sequence[Step] | None:
-        """What is sent in place of a held frame, and after it; None: the frame as it is."""
+        """Steps in place of a held frame, and after it; None: the frame as it is."""
         connection = self.connection
         if connection.is_half_open:
             return []
@@ -253,9 +287,9 @@ class _Side:
             return steps
         return [*([framed(data)] if steps is None else steps), *kept, *replies]
 
-    def _left_out(self, size: int) -> None:
+    def _left_out(self, why: str) -> None:
         if (recorder := self.proxy.recorder) is not None:
-            recorder.left_out(self.connection.number, self.direction, size)
+            recorder.left_out(self.connection.number, self.direction, why)
 
 
 class Requests(_Side):
@@ -321,13 +355,14 @@ class Responses(_Side):
     def passed(self, data: memoryview) -> None:
         """A response was passed on."""
         frame = self._seen(data)
-        self.connection.record_response(None if frame is None else frame.exchange, data)
+        if not self.connection.is_half_open:
+            self.connection.record_response(None if frame is None else frame.exchange, None, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A response may be changed."""
         frame = self._seen(data)
         steps = self._treated(frame, data)
-        self.connection.record_response(None if frame is None else frame.exchange, data if steps is None else steps)
+        self.connection.record_response(None if frame is None else frame.exchange, steps, data)
         return steps
 
     def _seen(self, data: memoryview) -> Frame | None:
@@ -347,9 +382,4 @@ class Responses(_Side):
         if not frame.is_read:
             return
         with contextlib.suppress(MessageError):
-            values = frame.values()
-            if not values["errorCode"]:
-                offered = values["apiKeys"]
-                self.connection.offered = {
-                    one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered
-                }
+            self.connection.offered, _ = offers(frame)

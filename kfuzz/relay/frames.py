@@ -13,15 +13,18 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kfuzz.annotate.parts import moved
 from kfuzz.errors import MessageError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
-from kfuzz.kafka import RELEASES
+from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import Definition, Versions, key_of
 from kfuzz.messages.schemas import schema
+from kfuzz.records import check as check_records
+from kfuzz.relay.addresses import has_addresses
 from kfuzz.wire.io.cursor import uvarint_of
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ __all__ = [
     "api_key",
     "api_names",
     "api_of",
+    "offers",
     "versions_of",
 ]
 
@@ -58,12 +62,20 @@ PRODUCE: Final = 0
 # The longest varint of a length, in bytes.
 VARINT: Final = 5
 API_VERSIONS: Final = "ApiVersions"
+# Who reads the batches in these messages. What a snapshot of the metadata has is cut anywhere, so it is not judged.
+READERS: Final[Mapping[str, Role]] = {
+    "FetchResponse": "consumer",
+    "ShareFetchResponse": "consumer",
+    "ProduceRequest": "broker",
+}
 # Elements of all arrays of a message together whose values are made.
 ELEMENTS_MAX: Final = 200_000
 # Requests of one connection that wait for their responses. Kafka's clients have at most a few.
 WAITING_MAX: Final = 10_000
 # Names of clients are shown and matched up to this length.
 CLIENT_ID_BYTES_MAX: Final = 250
+# An ApiVersions response that is kept, so that it need not be read again. Apache Kafka's has less than 1 KiB.
+OFFERS_BYTES_MAX: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,9 +94,12 @@ class Form:
 
         Offsets count from the start of ``data``. Record batches are not looked at.
         """
+        found: list[Finding] = []
         at, notes = self.header.check(data)
-        # The body follows the header.
-        found = [from_message_note(self.header_name, one, "strict") for one in notes if one[0] != "bytes-after-message"]
+        for one in notes:
+            # The body follows the header.
+            if one[0] != "bytes-after-message":
+                found.append(from_message_note(self.header_name, one, "strict"))
         if at < 0:
             return -1, found, None
         _, notes, picked = self.body.pick(memoryview(data)[at:])
@@ -92,6 +107,17 @@ class Form:
             note = (code, offset + at, seen, allowed, steps)
             found.append(from_message_note(self.definition.name, note, "strict"))
         return at, found, picked
+
+    def records_end(self, data: memoryview) -> int:
+        """Where the record batches end that are cut at the end of these first bytes of a frame; 0 if none are."""
+        at, _ = self.header.check(data)
+        if at < 0:
+            return 0
+        _, notes = self.body.check(data[at:])
+        for code, _, size, left, steps in notes:
+            if code == "length-exceeds-message" and steps and steps[-1][0] in _names_of_records(self.definition):
+                return len(data) - left + size
+        return 0
 
     def decode(self, body: Buffer) -> dict[str, Any]:
         """The values of a body. ``MessageError`` if Kafka refuses it."""
@@ -104,17 +130,28 @@ class Form:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Api:
-    """An API at one version: its name without "Request", and how to read both directions."""
+    """An API at one version: its name without "Request", and how to read both directions.
+
+    ``is_inside``: the proxy changes responses to keep clients inside, because they name brokers or versions.
+    """
 
     name: str
     key: int
     version: int
     request: Form
     response: Form
+    is_inside: bool
 
     def form(self, direction: Direction) -> Form:
         """How to read the frames of a direction."""
         return self.request if direction == "request" else self.response
+
+
+@cache
+def _names_of_records(definition: Definition) -> frozenset[str]:
+    """The names of the fields whose bytes are record batches."""
+    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
+    return frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
 
 
 @cache
@@ -169,6 +206,7 @@ def api_of(key: int, version: int) -> Api | None:
         version,
         _form(asked, version, "RequestHeader", request_header_version(asked, version)),
         _form(said, version, "ResponseHeader", response_header_version(said, version)),
+        name == f"{API_VERSIONS}Request" or has_addresses(said.name, version),
     )
 
 
@@ -258,6 +296,22 @@ class Frame:
             records, self.errors, self.has_hosts = picked
             self.records = [(at + offset, size) for offset, size in records]
 
+    def check_batches(self) -> None:
+        """Check its record batches too, with the rules of who reads them. Deviations from Kafka's writer are found."""
+        form = self.form
+        role = READERS.get(self.name)
+        if not self.records or form is None or role is None:
+            return
+        view = memoryview(self.data)
+        paths: dict[int, str] = {}
+        for at, size in self.records:
+            found = check_records(view[at : at + size], role=role).findings
+            if found and not paths:
+                _, _, places = form.body.places(bytes(view[self.body_at :]))
+                # Where a field begins, after its length.
+                paths = {self.body_at + start + n: path for start, n, path, kind, _ in places if kind == "length"}
+            self.findings += [moved(one, at, f"{paths[at]}.{one.path}") for one in found]
+
     @property
     def is_read(self) -> bool:
         """Whether Kafka reads it."""
@@ -296,6 +350,36 @@ def unreadable(frame: Frame, what: str) -> MessageError:
     fatal = next((one for one in frame.findings if one.severity == "fatal"), None)
     sentence = f"the {what} of version {frame.exchange.version} cannot be read"
     return MessageError(fatal or Finding("unreadable", "fatal", 0, frame.name, None, sentence))
+
+
+def offers(frame: Frame) -> tuple[Mapping[int, Versions], bytes | None]:
+    """The versions in an ApiVersions response that is read, by API key, and its body without those that kfuzz lacks.
+
+    The body is None if kfuzz has them all: addresses in the others could not be replaced. ``MessageError`` if it has
+    too many elements.
+    """
+    form = frame.form
+    assert form is not None
+    body = bytes(memoryview(frame.data)[frame.body_at :])
+    # A broker says the same to everybody.
+    return (_offers if len(body) <= OFFERS_BYTES_MAX else _offers.__wrapped__)(form, body)
+
+
+@lru_cache(maxsize=64)
+def _offers(form: Form, body: bytes) -> tuple[Mapping[int, Versions], bytes | None]:
+    values = form.decode(body)
+    offered = (
+        {}
+        if values["errorCode"]
+        else {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in values["apiKeys"]}
+    )
+    changed = False
+    for one in values["apiKeys"]:
+        known = versions_of(one["apiKey"])
+        if known is not None and one["maxVersion"] > known.highest >= one["minVersion"]:
+            one["maxVersion"] = known.highest
+            changed = True
+    return offered, encode(form.definition, form.version, values) if changed else None
 
 
 class Pairing:
@@ -358,7 +442,7 @@ class Pairing:
             self._waiting.remove(exchange)
 
     def reply(self, exchange: Exchange, steps: Sequence[Step]) -> list[Step]:
-        """The proxy answers a waiting request itself. What it sends now: see :meth:`replies`."""
+        """The proxy answers a waiting request itself. Gives the answers to send now, as :meth:`replies` does."""
         exchange.reply = steps
         self._reply_count += 1
         return self.replies()

@@ -1,8 +1,8 @@
-"""What stands for the same thing in two runs of one conversation: ids, epochs, offsets and addresses.
+"""The values that mean the same in two runs of one conversation: ids, epochs, offsets and addresses.
 
 The values of a recorded and of a fresh frame are walked side by side. So it is learned which fresh id a recorded one
-became, and recorded frames can be sent to somebody who only knows the fresh ids. What was learned earlier must stay
-so: everything else is a difference.
+became, and recorded frames can be sent to somebody who only knows the fresh ids. An id must keep its meaning: anything
+else is a difference.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kfuzz.wire.records.framing import frames
 
 __all__ = ["MEMBER", "Difference", "Identities", "Kind", "Scope"]
 
-# What a value is inside of, in the record: "topic", "partition", "producer", "member", "group".
+# The recorded things that a value belongs to: "topic", "partition", "producer", "member", "group".
 Scope = dict[str, Any]
 Difference = tuple[str, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a field identifies.
+    """A kind of thing that fields identify.
 
     - ``scope``: one id means different things in different scopes.
     - ``counts``: two values are as far from each other as in the record.
@@ -54,6 +54,8 @@ CLUSTER: Final = Kind("cluster")
 TELEMETRY: Final = Kind("telemetry")
 LEADER_EPOCH: Final = Kind("leader epoch", ("topic", "partition"), counts=True)
 OFFSET: Final = Kind("offset", ("topic", "partition"), counts=True)
+# A log may begin with records that the record does not know.
+LOG_START: Final = Kind("log start", ("topic", "partition"))
 
 KINDS: Final[Mapping[str, Kind]] = {
     name: kind
@@ -77,8 +79,9 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         OFFSET: (
             *("offset", "baseOffset", "firstOffset", "lastOffset", "startOffset", "endOffset", "fetchOffset"),
-            *("highWatermark", "lastStableOffset", "logStartOffset", "committedOffset", "currentTxnStartOffset"),
+            *("highWatermark", "lastStableOffset", "committedOffset", "currentTxnStartOffset"),
         ),
+        LOG_START: ("logStartOffset",),
     }.items()
     for name in names
 }
@@ -105,7 +108,7 @@ MASKED: Final = frozenset(
         *("authBytes", "tokenId", "hmac"),
     }
 )
-# What the elements of a list are found by. The first that an element has counts.
+# Fields by which the elements of a list are found. The first that an element has counts.
 KEYS: Final = (
     *("name", "topic", "topicName", "topicId", "groupId", "key", "apiKey", "feature", "resourceName"),
     *("transactionalId", "memberId", "nodeId", "brokerId", "partition", "partitionIndex", "index", "producerId"),
@@ -114,7 +117,7 @@ EMPTY: Final = (None, "", b"", bytes(16))
 
 
 class Identities:
-    """What the ids of a record are in a fresh conversation. Only ids of ``kinds`` may differ; None: all of them.
+    """Finds the fresh ids for recorded ones. Only ids of ``kinds`` may differ; None: all of them.
 
     ``masks_times``: the times of records may differ too, because a fresh client makes them.
     """
@@ -289,7 +292,7 @@ def _place(kind: Kind, scope: Scope) -> tuple[Any, ...]:
 
 
 def _is_id(kind: Kind, value: Any) -> bool:
-    """Whether a value is an id. Negative numbers, empty values and what the kind has instead are none."""
+    """Whether a value is an id. Negative numbers, empty values and the kind's own one mean that there is none."""
     if isinstance(value, int):
         return value >= 0 and value != kind.unset
     return isinstance(value, str | bytes) and not kind.counts and value not in EMPTY
@@ -301,7 +304,7 @@ def _is_masked(value: Any) -> bool:
 
 
 def _key(element: Any) -> Any:
-    """What an element of a list is found by; None if it has no key."""
+    """The field by which an element of a list is found, and its value; None if it has none."""
     if not isinstance(element, dict):
         return None
     found = ((name, element[name]) for name in KEYS if element.get(name) not in EMPTY)

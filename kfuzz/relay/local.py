@@ -30,7 +30,8 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
-from kfuzz.relay.frames import Frame
+from kfuzz.forms import nearest, shown
+from kfuzz.relay.frames import Direction, Frame, api_names
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rules import SEED, Live, Rule
 from kfuzz.serve.cluster import NODES_MAX
@@ -255,8 +256,13 @@ class LocalProxy(_Local[Proxy]):
         """The proxy's sums so far, as ``kfuzz proxy --json`` prints them in the end. Also works after the block."""
         return self._call(lambda inner: inner.to_json(), after_end=True)
 
-    def frames(self, api: str | None = None, direction: str | None = None) -> list[Seen]:
-        """The last frames that came, of all APIs or of one; of the last 1,000 of all. Also works after the block."""
+    def frames(self, api: str | None = None, direction: Direction | None = None) -> list[Seen]:
+        """The last frames that came, of all APIs or of one; of the last 1,000 of all. Also works after the block.
+
+        ``UsageError`` for an unknown API.
+        """
+        if api is not None and api not in api_names():
+            raise UsageError(f"{shown(api)} is no API; {nearest(api, api_names()) or 'give a name such as Fetch'}")
         seen = self._call(lambda _: list(self._seen), after_end=True)
         return [one for one in seen if api in (None, one.api) and direction in (None, one.direction)]
 
@@ -267,14 +273,16 @@ def proxy(
     seed: int = SEED,
     strict: bool = False,
     batches: bool = False,
+    open_to_others: bool = False,
 ) -> LocalProxy:
     """A proxy in front of ``brokers``, each ``"host:port"``, or several of these with commas between.
 
-    It listens on a free port of this machine, and connects only to brokers on this machine.
+    It listens on a free port of this machine.
 
     - ``rules``: rules from the start, as in JSON; ``seed``: for their decisions by chance
     - ``strict``: close a connection instead of passing on a frame that is not as it should be
     - ``batches``: check the record batches too
+    - ``open_to_others``: it may connect to brokers on other machines
 
     ``UsageError`` if an address or a rule is wrong. The proxy's remarks go to the logger ``kfuzz``.
     """
@@ -282,7 +290,8 @@ def proxy(
     if not addresses:
         raise UsageError('a proxy needs a broker; give its "host:port"')
     made = tuple(Rule(one, f"rules[{at}]") for at, one in enumerate(rules))
-    return LocalProxy(addresses, Settings(strict=strict, batches=batches, rules=made, seed=seed))
+    settings = Settings(strict=strict, batches=batches, open_to_others=open_to_others, rules=made, seed=seed)
+    return LocalProxy(addresses, settings)
 
 
 # --- the cluster
@@ -321,8 +330,8 @@ class LocalCluster(_Local[Server]):
         return self._call(lambda server: done(server.broker.cluster, text))
 
 
-def cluster(count: int = 1, *, fetch_sessions: bool = False) -> LocalCluster:
+def cluster(count: int = 1) -> LocalCluster:
     """``count`` brokers in memory, up to 9, without topics at first. They listen on free ports of this machine."""
     if not 1 <= count <= NODES_MAX:
         raise UsageError(f"a cluster has 1 to {NODES_MAX} brokers, not {count}")
-    return LocalCluster(ServerSettings(brokers=count, fetch_sessions=fetch_sessions))
+    return LocalCluster(ServerSettings(brokers=count))

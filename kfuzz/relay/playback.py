@@ -42,6 +42,11 @@ IN_FLIGHT: Final = 10_000
 MAX_WAIT: Final = "maxWaitMs"
 UUID_BYTES: Final = 16
 
+# Errors that end by themselves: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS. Every
+# client sends such a request again.
+PASSING: Final = frozenset({14, 15, 51})
+AGAIN_S: Final = 0.1
+
 # Kinds of refusals.
 NOT_RECORDED: Final = "requests that the record cannot answer"
 
@@ -86,9 +91,13 @@ class Found:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a play has shown. ``total``: how many differences there were. ``found`` has those that are not alike."""
+    """The result of a play. ``total``: how many differences there were. ``found`` has those that are not alike.
+
+    ``left_out``: recorded requests that were not sent, because the client itself sent them again.
+    """
 
     requests: int = 0
+    left_out: int = 0
     compared: int = 0
     total: int = 0
     found: dict[tuple[Any, ...], Found] = field(default_factory=dict)
@@ -113,7 +122,7 @@ class Outcome:
             self.found[key] = Found(*first, direction, what, *difference)
 
     def compare(self, identities: Identities, old: Frame, new: Frame, scope: Scope) -> None:
-        """Note where a fresh frame differs from a recorded one. What they say about ids is learned."""
+        """Note where a fresh frame differs from a recorded one, and learn ids from both."""
         self.compared += 1
         if old.form is not new.form or not old.is_read or not new.is_read:
             if old.form is not new.form or bytes(old.data)[CORRELATION.size :] != bytes(new.data)[CORRELATION.size :]:
@@ -134,6 +143,7 @@ class Outcome:
         """The outcome as a JSON object."""
         return {
             "requests": self.requests,
+            "left_out": self.left_out,
             "compared": self.compared,
             "differences": self.total,
             "found": [one.to_json() for one in self.found.values()],
@@ -147,12 +157,28 @@ class Outcome:
             yield f"{counted(more, 'more difference')}"
         for api, count in sorted(self.missing.items()):
             yield f"{count} recorded requests of {api} did not come"
+        if self.left_out:
+            what = counted(self.left_out, "recorded request")
+            yield f"{what} left out: they got an error that ends by itself, and were sent again"
         same = "nothing differs" if self.is_same else counted(self.total + len(self.missing), "difference")
         yield f"{counted(self.requests, 'request')}, {self.compared} frames compared: {same}"
 
 
 def _value(value: Any) -> str:
-    return shown(value.hex() if isinstance(value, bytes) else value)
+    return shown(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _is_passing(response: Frame) -> bool:
+    """Whether a response has an error that ends by itself."""
+    return not PASSING.isdisjoint(response.errors)
 
 
 def _frame(exchange: Exchange, direction: Direction, data: memoryview | bytes) -> Frame:
@@ -224,6 +250,9 @@ class Settings:
 async def play_clients(recording: Recording, settings: Settings) -> Outcome:
     """Send the recorded requests to a fresh broker, in their order, each after the responses that came before it.
 
+    A request is sent again while it gets an error that ends by itself. Recorded requests that got one are left out,
+    because their client sent them again.
+
     ``UsageError`` if the broker cannot be used at all.
     """
     player = _Clients(recording, settings)
@@ -244,8 +273,14 @@ class _Clients:
         self._identities = Identities()
         self._pairs = _Pairs(recording)
         self._places: dict[int, str] = {}
-        # What waits: the response, and what its recorded request was about.
-        self._sent: dict[Exchange, tuple[asyncio.Future[bytes | None], Scope]] = {}
+        # Requests that wait for their responses.
+        self._sent: dict[Exchange, _Sent] = {}
+        # Requests that got an error that ends by itself, by connection and number.
+        self._left_out = {
+            (response.exchange.connection, response.exchange.number)
+            for response in _responses(recording)
+            if _is_passing(response)
+        }
         # Connections with which something went wrong. That is said once.
         self._lost: set[int] = set()
 
@@ -262,6 +297,9 @@ class _Clients:
 
     async def _send(self, request: Frame) -> None:
         exchange = request.exchange
+        if (exchange.connection, exchange.number) in self._left_out:
+            self.outcome.left_out += 1
+            return
         link = await self._link(exchange)
         if link is None:
             return
@@ -274,13 +312,10 @@ class _Clients:
             except EncodeError as error:
                 self.outcome.say(exchange, "request", f"it is sent as it was: {error}")
         self.outcome.requests += 1
-        pieces = [framed(data)]
-        if not exchange.has_answer:
-            link.send(exchange.correlation_id, pieces, None)
-            return
-        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._sent[exchange] = answer, self._identities.scope(values)
-        link.send(exchange.correlation_id, pieces, lambda got: None if answer.done() else answer.set_result(got))
+        sent = _Sent(link, exchange, framed(data), self._identities.scope(values))
+        if exchange.has_answer:
+            self._sent[exchange] = sent
+        sent.send()
 
     async def _link(self, exchange: Exchange) -> Link | None:
         """The connection for a request; None if there is none any more."""
@@ -323,21 +358,66 @@ class _Clients:
 
     async def _compare(self, recorded: Frame) -> None:
         exchange = recorded.exchange
-        if exchange not in self._sent:
+        sent = self._sent.pop(exchange, None)
+        if sent is None or exchange.connection in self._lost:
             return
-        answer, scope = self._sent.pop(exchange)
-        if exchange.connection in self._lost:
-            return
+        timeout_s = self._settings.timeout_ms / 1000
         try:
-            async with asyncio.timeout(self._settings.timeout_ms / 1000):
-                data = await answer
+            async with asyncio.timeout(timeout_s):
+                response = await sent.response()
         except TimeoutError:
-            self._lose(exchange, "response", f"none came within {self._settings.timeout_ms / 1000:g} s")
+            if sent.last is None:
+                self._lose(exchange, "response", f"none came within {timeout_s:g} s")
+                return
+            response = sent.last
+        if response is None:
+            self._lose(exchange, "response", f"none came: {sent.link.lost}")
             return
-        if data is None:
-            self._lose(exchange, "response", f"none came: {self.links[exchange.connection].lost}")
+        self.outcome.compare(self._identities, recorded, response, sent.scope)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request that was sent. ``scope``: what its recorded one was about. ``last``: the last response to it."""
+
+    link: Link
+    exchange: Exchange
+    data: bytes
+    scope: Scope
+    answer: asyncio.Future[bytes | None] | None = None
+    last: Frame | None = None
+
+    def send(self) -> None:
+        """Send it."""
+        number = self.exchange.correlation_id
+        if not self.exchange.has_answer:
+            self.link.send(number, [self.data], None)
             return
-        self.outcome.compare(self._identities, recorded, _frame(exchange, "response", data), scope)
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self.answer = answer
+        self.link.send(number, [self.data], lambda got: None if answer.done() else answer.set_result(got))
+
+    async def response(self) -> Frame | None:
+        """The response; None if the connection is lost. It is sent again while it gets an error that ends by itself."""
+        while True:
+            assert self.answer is not None
+            if (data := await self.answer) is None:
+                return None
+            self.last = _frame(self.exchange, "response", data)
+            if not _is_passing(self.last):
+                return self.last
+            await asyncio.sleep(AGAIN_S)
+            self.send()
+
+
+def _responses(recording: Recording) -> Iterator[Frame]:
+    """The responses of a recording."""
+    pairs = _Pairs(recording)
+    for event in recording.events:
+        if event.event == "request":
+            pairs.request(event)
+        elif event.event == "response" and (response := pairs.response(event)) is not None:
+            yield response
 
 
 # ------------------------------------------------------------------------------------- the brokers, to a fresh client
@@ -487,7 +567,7 @@ class RecordedBroker(Broker):
 
 
 def _texts(request: Frame) -> frozenset[Any]:
-    """What tells requests of one API apart: the client, and all names and ids."""
+    """All texts that distinguish requests of one API: the client id, names and ids."""
     return frozenset(_leaves([request.exchange.client_id, _values(request)]))
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.link import are_of_this_machine, connected
 from kfuzz.errors import UsageError
-from kfuzz.relay.addresses import has_addresses, replace_addresses
+from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection
-from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, versions_of
+from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
 from kfuzz.relay.pipe import CLOSE, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
 from kfuzz.relay.rules import SEED, Rule, Rules
@@ -132,6 +132,7 @@ class Proxy:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.recorder is not None:
             self.recorder.end()
+        self.buffers.close()
 
     def _close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -218,15 +219,18 @@ class Proxy:
         """Whether a frame must be whole before it is passed on, because it may be changed."""
         if self.settings.strict or self.rules.may_match(direction, exchange):
             return True
-        if direction == "response" and exchange.api is not None:
-            return exchange.name == API_VERSIONS or has_addresses(
-                exchange.api.response.definition.name, exchange.version
-            )
-        return False
+        api = exchange.api
+        return direction == "response" and api is not None and api.is_inside
+
+    def reads_records(self, direction: Direction, exchange: Exchange) -> bool:
+        """Whether the record batches of a frame that begins are needed in this process."""
+        return self.settings.batches or self.recorder is not None or self.rules.may_match(direction, exchange)
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
         size = len(memoryview(frame.data)) + 4
+        if self.settings.batches:
+            frame.check_batches()
         if frame.direction == "request":
             self.watch.asked(frame, size)
         else:
@@ -237,7 +241,7 @@ class Proxy:
             self.on_frame(frame)
 
     def treat(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
-        """What is sent in place of a frame; None if it is sent as it is."""
+        """The steps in place of a frame; None if it is sent as it is."""
         if self.settings.strict and (frame.findings or frame.form is None):
             return [CLOSE]
         inside = self._inside(frame)
@@ -264,14 +268,8 @@ class Proxy:
 
     def _with_known_versions(self, frame: Frame) -> Frame | None:
         """Offer no version whose addresses could not be replaced."""
-        values = frame.values()
-        changed = False
-        for one in values["apiKeys"]:
-            known = versions_of(one["apiKey"])
-            if known is not None and one["maxVersion"] > known.highest >= one["minVersion"]:
-                one["maxVersion"] = known.highest
-                changed = True
-        return frame.with_values(values) if changed else None
+        _, body = offers(frame)
+        return None if body is None else frame.with_body(body)
 
     # -- the end
 

@@ -38,7 +38,7 @@ __all__ = ["CONVERSATION", "RECORD_BYTES_MAX", "Event", "Recorder", "Recording"]
 CONVERSATION: Final = "conversation.jsonl"
 FORMAT: Final = "kfuzz-conversation/1"
 RECORD_BYTES_MAX: Final = 1 << 30
-# What waits in memory, and for how long at most.
+# The bytes that wait in memory, and for how long at most.
 WAITING_BYTES_MAX: Final = 4 << 20
 FLUSH_S: Final = 1.0
 # A larger frame is written at once, without a copy.
@@ -115,7 +115,7 @@ class Recorder:
     ) -> None:
         """Record a frame, with its size in front. ``changed``: it is not as its sender sent it.
 
-        ``exchange``: None for a response that belongs to no request.
+        ``exchange``: None if it is not known. Of bytes that were cut it is what they are of.
         """
         if self._is_over:
             return
@@ -144,9 +144,9 @@ class Recorder:
         if self._waiting_bytes > WAITING_BYTES_MAX:
             self._flush()
 
-    def left_out(self, connection: int, direction: Direction, size: int) -> None:
-        """A frame was too large to be read, or (size 0) no frames of this direction are read any more."""
-        self._event("left-out", connection, {"of": direction, "size": size})
+    def left_out(self, connection: int, direction: Direction, why: str) -> None:
+        """A frame was passed on unread, or no frames of this direction are read any more."""
+        self._event("left-out", connection, {"of": direction, "why": why})
 
     def end(self, why: str = "the proxy ended") -> None:
         """Write what is left, and that the recording ended."""

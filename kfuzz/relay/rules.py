@@ -18,7 +18,7 @@ RULES_MAX: Final = 1000
 
 
 class Connection(Protocol):
-    """What rules need of the connection of a frame."""
+    """The connection of a frame, as far as rules need it."""
 
     def half_open(self, direction: Direction, /) -> Sequence[Step]: ...
     def forget(self, frame: Frame, /) -> None: ...
@@ -142,10 +142,13 @@ class Rules:
 
     def may_match(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether a frame that begins may match a rule, so that it must be held."""
+        # Most proxies have none, and every frame asks.
+        if not self._live:
+            return False
         return any(one.rule.may_match(exchange) for one in self._of(direction, exchange))
 
     def steps(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
-        """What is sent in place of a frame; None if no rule has anything to say about it."""
+        """The steps in place of a frame; None if no rule does anything to it."""
         wait_ms, copies, is_changed = 0, 1, False
         for live in self._of(frame.direction, frame.exchange):
             if (dice := live.dice(self.seed, frame.exchange)) is None:
@@ -158,7 +161,6 @@ class Rules:
                 frame, is_changed = changed, True
             elif rule.action == "duplicate":
                 copies += 1
-                connection.sends_again(frame)
             wait_ms += rule.delay_ms
             if rule.action in ENDINGS:
                 waits: list[Step] = [Wait(wait_ms)] if wait_ms else []
@@ -171,7 +173,7 @@ class Rules:
             self._count(live)
         if not (wait_ms or is_changed or copies > 1):
             return None
-        return [*([Wait(wait_ms)] if wait_ms else []), *[framed(frame.data)] * copies]
+        return [*([Wait(wait_ms)] if wait_ms else []), *_copied(connection, frame, copies)]
 
     def _count(self, live: Live) -> None:
         live.applied += 1
@@ -200,8 +202,15 @@ class Rules:
         yield from map(str, self)
 
 
+def _copied(connection: Connection, frame: Frame, copies: int) -> list[Step]:
+    """The steps that send a frame so often."""
+    for _ in range(copies - 1):
+        connection.sends_again(frame)
+    return [framed(frame.data)] * copies
+
+
 def _ended(rule: Rule, connection: Connection, frame: Frame, waits: list[Step], copies: int) -> Sequence[Step] | None:
-    """What is sent of a frame after which no other rule has a turn; None if the rule does not fit the frame."""
+    """The steps for a frame for which no other rule has a turn; None if the rule does not fit the frame."""
     if rule.action == "answer":
         data = rule.answer(frame.exchange)
         if data is None:
@@ -211,14 +220,14 @@ def _ended(rule: Rule, connection: Connection, frame: Frame, waits: list[Step], 
     if rule.action == "drop":
         connection.forget(frame)
         return []
-    whole = framed(frame.data)
     if rule.action == "reorder":
         if connection.keeps(frame.direction):
             return None
-        connection.keep(frame, [*waits, *[whole] * copies])
+        connection.keep(frame, _copied(connection, frame, copies))
         return []
     if rule.action == "cut":
-        return [*waits, whole[: rule.document["cut"]], CLOSE]
+        return [*waits, framed(frame.data)[: rule.document["cut"]], CLOSE]
     if rule.action == "disconnect":
-        return [*waits, CLOSE] if rule.document["disconnect"] == "before" else [*waits, *[whole] * copies, CLOSE]
+        sent = _copied(connection, frame, copies) if rule.document["disconnect"] == "after" else []
+        return [*waits, *sent, CLOSE]
     return [*waits, *connection.half_open(frame.direction)]

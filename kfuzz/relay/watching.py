@@ -104,7 +104,8 @@ class Watch:
     def sums(self, exchange: Exchange) -> Sums:
         """The sums of the API of an exchange."""
         # Keys come from strangers: APIs that no release has share one entry.
-        name = exchange.name if exchange.is_known else "unknown"
+        api = exchange.api
+        name = api.name if api is not None else exchange.name if exchange.is_known else "unknown"
         found = self.by_api.get(name)
         if found is None:
             found = self.by_api[name] = Sums()
@@ -131,7 +132,11 @@ class Watch:
     def found(self, frame: Frame, findings: list[Finding]) -> None:
         """Note findings about a frame."""
         for one in findings:
-            self.note(one.code, frame.direction, frame.exchange, str(one))
+            known = self.remarks.get((one.code, frame.direction, frame.exchange.name))
+            if known is None:
+                self.note(one.code, frame.direction, frame.exchange, str(one))
+            else:
+                known.count += 1
 
     def note(self, code: str, direction: Direction, exchange: Exchange, sentence: str) -> None:
         """Note something about a frame of an exchange."""

@@ -254,3 +254,22 @@ def test_a_list_fits_the_terminal() -> None:
     for frame in frames_of(b"".join(SENT)):
         assert len(line_of(frame, 80)[0]) <= 80
     assert len(frames.heading(80)) <= 80
+
+
+def test_a_strict_reader_reads_what_follows_the_header() -> None:
+    [*found] = frames_of(b"".join(SENT), b"".join(RECEIVED), profile="strict")
+    assert [one.name for one in found if one.body_at] == [one.name for one in found]
+    assert not [one for frame in found for one in frame.findings]
+
+
+def test_an_answer_that_a_version_is_not_supported_is_in_version_0() -> None:
+    asked = request("ApiVersions", 3, 1, {"clientSoftwareName": "a", "clientSoftwareVersion": "1"})
+    offered = {"apiKey": 18, "minVersion": 0, "maxVersion": 2}
+    said = response("ApiVersions", 0, 1, {"errorCode": 35, "apiKeys": [offered]})
+    [frame] = frames_of(asked, said)
+    assert frame.answer is not None
+    assert (frame.version, frame.answer.version, frame.answer.findings) == (3, 0, [])
+    said = response("ApiVersions", 3, 1, {"errorCode": 0, "apiKeys": [offered]})
+    [frame] = frames_of(asked, said)
+    assert frame.answer is not None
+    assert (frame.answer.version, frame.answer.findings) == (3, [])

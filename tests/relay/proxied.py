@@ -33,6 +33,34 @@ def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int
     return asyncio.run(bounded())
 
 
+Scripted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Ends(Client):
+    """A client of a proxy in front of a scripted broker."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def __aenter__(self) -> Ends:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+
+def before(broker: Scripted, *rules: str, scenario: Scenario) -> Proxy:
+    """Run ``scenario`` with a client whose connection goes through a proxy to a broker that does as ``broker`` says."""
+
+    async def bounded() -> Proxy:
+        async with asyncio.timeout(SECONDS_MAX), await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+            at = Address(*server.sockets[0].getsockname())
+            async with Proxy([at], Settings(rules=tuple(map(parse_rule, rules)))) as proxy:
+                async with Ends(proxy.places[at][1]) as client:
+                    await scenario(client, proxy)
+                return proxy
+
+    return asyncio.run(bounded())
+
+
 def counts(proxy: Proxy) -> list[tuple[int, int]]:
     """For each rule, how many frames it matched, and to how many it was applied."""
     return [(one.matched, one.applied) for one in proxy.rules]

@@ -218,6 +218,8 @@ def test_wrong_use_of_what_runs_is_a_sentence() -> None:
             broker.line(topic="t")
         with pytest.raises(UsageError, match=r"^this proxy has been used already; make another$"):
             between.__enter__()
+        with pytest.raises(UsageError, match=r'^"Metdata" is no API; did you mean Metadata\?$'):
+            between.frames("Metdata")
         with pytest.raises(UsageError, match="times"):
             between.error("EndTxn", "INVALID_TXN_STATE").times(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 import struct
@@ -43,7 +44,13 @@ class Scripted:
         self.seen.append(("held", bytes(data)))
         return self.script(bytes(data))
 
-    def skipped(self, size, why: str) -> None:
+    def opaque(self, data: memoryview) -> int:
+        return 0
+
+    def passes(self, data: memoryview) -> bool:
+        raise AssertionError("no frame has a gap")
+
+    def skipped(self, why: str) -> None:
         self.seen.append(("skipped", why))
 
     def unread(self, why: str) -> None:
@@ -247,6 +254,143 @@ def test_large_frames_and_the_small_ones_around_them_come_whole(kind: bytes, siz
     ran(work)
 
 
+# --- parts that the kernel moves ------------------------------------------------------------------------------------
+
+
+class Leaving(Scripted):
+    """Leaves all of a frame to the kernel but its last 100 bytes; ``passing`` frames that it holds pass as they are."""
+
+    def __init__(self, script: Callable[[bytes], Sequence[Step] | None], *, passing: bool) -> None:
+        super().__init__(script)
+        self.passing = passing
+        self.sizes: list[int] = []
+
+    def began(self, head: memoryview, size: int) -> bool:
+        self.sizes.append(size)
+        return super().began(head, size)
+
+    def opaque(self, data: memoryview) -> int:
+        return self.sizes[-1] - 100
+
+    def passes(self, data: memoryview) -> bool:
+        if self.passing:
+            self.seen.append(("passes", bytes(data)))
+        return self.passing
+
+    def ends_of_frames(self) -> list[tuple[str, bytes, bytes]]:
+        """How each frame was seen, its first bytes and its last."""
+        return [(how, what[:1000], what[-100:]) for how, what in self.seen if isinstance(what, bytes)]
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        left = socket.create_connection(listening.getsockname())
+        right, _ = listening.accept()
+    for one in (left, right):
+        one.setblocking(False)
+    return left, right
+
+
+def handles() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("kernel_bytes", [1 << 20, 4096])
+@pytest.mark.parametrize("passing", [True, False])
+@pytest.mark.parametrize("kind", [HELD, PASSED])
+@pytest.mark.parametrize("tcp", [True, False])
+def test_a_frame_with_a_part_for_the_kernel_comes_whole(
+    kind: bytes, passing: bool, tcp: bool, kernel_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipes, "KERNEL_BYTES", kernel_bytes)
+    if tcp:
+        monkeypatch.setattr(f"{__name__}._pair", lambda kind: tcp_pair())
+    big = [frame(kind, size) for size in (200_000, 1_064_000, (2 << 20) - 4, 600_000)]
+    sent = [frame(PASSED, 10), big[0], frame(HELD, 20), big[1], big[2], big[3], frame(HELD, 9)]
+    whole = b"".join(sent)
+
+    async def work() -> int:
+        buffers = Buffers()
+        taker = Leaving(lambda data: None, passing=passing)
+        before = handles()
+        with rigged(taker, socket.socket, buffers) as rig:
+            for _ in range(2):
+                sending = asyncio.create_task(rig.send(whole))
+                # A reader that rests lets sockets become full.
+                await settled()
+                assert await rig.receive(len(whole)) == whole
+                await sending
+            await settled()
+            seen = taker.ends_of_frames()
+            assert [(first, last) for _, first, last in seen] == [(one[4:1004], one[4:][-100:]) for one in sent] * 2
+            # With a small pipe of the kernel, a held frame cannot stay there.
+            is_left = passing and kernel_bytes == 1 << 20
+            if kind == HELD and not is_left:
+                # They have all their bytes.
+                assert taker.frames == [one[4:] for one in sent] * 2
+            how = "passed" if kind == PASSED else "passes" if is_left else "held"
+            assert buffers.kernel_pipes_made > 0
+            assert how in {one for one, _, _ in seen}
+            assert buffers.bytes == 0
+        buffers.close()
+        return handles() - before
+
+    assert ran(work) == 0
+
+
+@pytest.mark.parametrize("kind", [HELD, PASSED])
+@pytest.mark.parametrize("how", ["end", "close", "halt", "lost"])
+def test_an_end_within_such_a_part_loses_and_leaks_nothing(kind: bytes, how: str) -> None:
+    async def work() -> int:
+        buffers = Buffers()
+        taker = Leaving(lambda data: None, passing=True)
+        before = handles()
+        with rigged(taker, socket.socket, buffers) as rig:
+            part = frame(kind, 1_000_000)[:300_000]
+            sending = asyncio.create_task(rig.send(part, ends=how == "end"))
+            await settled()
+            assert buffers.kernel_pipes_made == 1
+            if how == "end":
+                assert await rig.receive(len(part)) == part
+                await settled()
+                assert taker.seen[-1] == ("ended", "300000 bytes of a frame came, and then the end")
+            elif how == "close":
+                rig.pipe.close()
+            elif how == "halt":
+                rig.pipe.put([HALT])
+                rig.received_now()
+                await settled()
+                assert not rig.lost
+            else:
+                rig.receiver.close()
+                rig.pipe.insert([b"x"])
+                rig.sender.close()
+            sending.cancel()
+            await settled()
+        buffers.close()
+        assert buffers.bytes == 0
+        return handles() - before
+
+    assert ran(work) == 0
+
+
+def test_without_handles_for_the_kernel_a_frame_comes_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(flags: int) -> tuple[int, int]:
+        raise OSError(24, "too many")
+
+    monkeypatch.setattr(os, "pipe2", refused)
+
+    async def work() -> None:
+        taker = Leaving(lambda data: None, passing=True)
+        with rigged(taker) as rig:
+            sending = asyncio.create_task(rig.send(frame(HELD, 1_000_000)))
+            assert await rig.receive(1_000_004) == frame(HELD, 1_000_000)
+            await sending
+            assert taker.frames == [frame(HELD, 1_000_000)[4:]]
+
+    ran(work)
+
+
 # --- sizes that are not as they should be ----------------------------------------------------------------------------
 
 
@@ -377,11 +521,12 @@ def test_a_target_that_is_gone_ends_the_pipe_once() -> None:
 def test_a_target_that_goes_while_something_waits_ends_the_pipe() -> None:
     async def work() -> None:
         with rigged(Scripted()) as rig:
-            await rig.send(frame(PASSED, 4 << 20)[: 1 << 19])
+            sending = asyncio.create_task(rig.send(frame(PASSED, 4 << 20)))
             await settled()
             rig.receiver.close()
             while not rig.lost:
                 await asyncio.sleep(0)
+            sending.cancel()
             assert rig.lost == ["Broken pipe"]
 
     ran(work)
@@ -601,5 +746,6 @@ def test_a_busy_pipe_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch
             await quiet.send(frame(PASSED, 10))
             assert await quiet.receive(14) == frame(PASSED, 10)
             assert busy.source.received_count
+            assert not busy.lost
 
     ran(work)

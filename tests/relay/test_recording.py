@@ -1,4 +1,4 @@
-"""What `kfuzz proxy --record` writes is what clients sent and got, and it is read with bounds."""
+"""`kfuzz proxy --record` writes exactly what clients sent and got, and recordings are read with bounds."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 from cli.cli_driver import kfuzz, outcome
-from relay.conversing import at, everything, joins, recorded, writes
+from relay.conversing import at, everything, joins, reads, recorded, writes
 from serve.asking import request
 
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy
 from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recording
+from kfuzz.relay.rules import parse_rule
 
 FIRST = {"format": "kfuzz-conversation/1", "started": "", "brokers": []}
 OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
+
+
+# Without a recording, the proxy would not read the batches of such a frame.
+LARGE = 600_000
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -87,7 +92,8 @@ def test_a_large_frame_is_written_after_the_small_ones_before_it(tmp_path: Path)
     async def large(proxy: Proxy) -> None:
         async with at(proxy) as client:
             await writes(client, b"1" * 10)
-            await writes(client, b"2" * (COPIED_BYTES_MAX + 1))
+            await writes(client, b"2" * LARGE)
+            assert await reads(client, 2) == [b"2" * LARGE]
 
     recorded(tmp_path / "out", large)
     recording = Recording(tmp_path / "out")
@@ -152,7 +158,7 @@ def test_a_killed_proxy_leaves_a_recording_that_says_so(tmp_path: Path) -> None:
 def test_a_wrong_recording_is_one_sentence(tmp_path: Path, given: list[Any], sentence: str) -> None:
     text = "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in given)
     (tmp_path / CONVERSATION).write_text(text)
-    code, _, said = outcome("play", tmp_path, "--to", "127.0.0.1:1")
+    code, _, said = outcome("play", tmp_path, "--bootstrap", "127.0.0.1:1")
     assert code == 2
     assert sentence.format(tmp_path / CONVERSATION) in said
 
@@ -164,3 +170,49 @@ def test_a_recording_may_not_lead_out_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "out" / "1.requests").symlink_to(tmp_path / "secret")
     code, _, said = outcome("show", "--frames", tmp_path / "out")
     assert (code, "is a link, which kfuzz does not follow" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Metadata error=LEADER_NOT_AVAILABLE",
+        'Metadata direction=request answer={"controllerId":7}',
+        "Metadata duplicate=true",
+        "Metadata cut=9",
+        "Metadata hex=00",
+    ],
+)
+def test_what_a_rule_changed_is_recorded_as_the_client_got_it(tmp_path: Path, rule: str) -> None:
+    got = b""
+
+    async def asks(proxy: Proxy) -> None:
+        nonlocal got
+        async with at(proxy) as client:
+            frame = request("Metadata", 9, {"topics": None})
+            client.writer.write(struct.pack(">i", len(frame)) + frame)
+            client.writer.write_eof()
+            got = await client.reader.read()
+
+    recorded(tmp_path / "out", asks, rules=(parse_rule(rule),))
+    assert got
+    assert (tmp_path / "out" / "1.responses").read_bytes() == got
+    responses = [one for one in lines(tmp_path / "out") if one.get("event") == "response"]
+    assert all(one["changed"] for one in responses)
+    assert sum(one["size"] for one in responses) == len(got)
+    assert len(responses) == (2 if "duplicate" in rule else 1)
+
+
+def test_a_response_that_a_rule_dropped_has_a_line_without_bytes(tmp_path: Path) -> None:
+    async def asks(proxy: Proxy) -> None:
+        async with at(proxy) as client:
+            frame = request("Metadata", 9, {"topics": None})
+            client.writer.write(struct.pack(">i", len(frame)) + frame)
+            client.writer.write_eof()
+            assert await client.reader.read() == b""
+
+    recorded(tmp_path / "out", asks, rules=(parse_rule("Metadata drop=true"),))
+    [line] = [one for one in lines(tmp_path / "out") if one.get("event") == "response"]
+    assert (line["size"], line["changed"], line["api"]) == (0, True, "Metadata")
+    assert kfuzz("show", "--frames", tmp_path / "out").stdout.endswith(
+        "1 requests, 0 with a response, 0 frames cannot be read\n"
+    )

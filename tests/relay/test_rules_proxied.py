@@ -6,7 +6,7 @@ import asyncio
 import struct
 
 import pytest
-from relay.proxied import Values, codes, counts, is_ended, through
+from relay.proxied import Values, before, codes, counts, is_ended, through
 from serve.asking import INVALID, MINIMAL, Client, fetch_of, request, response, topics
 
 from kfuzz.relay import Proxy
@@ -145,6 +145,60 @@ def test_the_proxy_answers_in_the_order_of_requests_although_brokers_answer_late
     through('Heartbeat answer={"errorCode":27}', scenario=scenario)
 
 
+def leave(number: int) -> bytes:
+    return framed(request("LeaveGroup", 3, {"groupId": "g", "members": []}, number))
+
+
+def beat(number: int) -> bytes:
+    """The response to a heartbeat."""
+    return framed(struct.pack(">iBihB", number, 0, 0, 0, 0))
+
+
+async def taken(reader: asyncio.StreamReader) -> int:
+    """The correlation id of the next request."""
+    [size] = struct.unpack(">i", await reader.readexactly(4))
+    return int.from_bytes((await reader.readexactly(size))[4:8], "big")
+
+
+def test_an_answer_of_the_proxy_never_comes_within_a_frame_that_is_passed_on() -> None:
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await taken(reader) == 1
+        writer.write(beat(1)[:10])
+        await answered.wait()
+        writer.write(beat(1)[10:] + beat(3))
+
+    async def scenario(client: Client, proxy: Proxy) -> None:
+        client.writer.write(heartbeat(1))
+        assert await client.reader.readexactly(10) == beat(1)[:10]
+        client.writer.write(leave(2) + heartbeat(3))
+        while counts(proxy) != [(1, 1)] or len(next(iter(proxy.connections)).pairing) < 1:
+            await asyncio.sleep(0.001)
+        answered.set()
+        assert await client.reader.readexactly(len(beat(1)) - 10) == beat(1)[10:]
+        assert [await number_of_next(client) for _ in range(2)] == [2, 3]
+
+    answered = asyncio.Event()
+    before(broker, "LeaveGroup answer={}", scenario=scenario)
+
+
+def test_the_proxys_answers_come_although_the_broker_leaves_out_requests_before_them() -> None:
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert [await taken(reader) for _ in range(2)] == [1, 3]
+        writer.write(beat(3))
+        assert await taken(reader) == 4
+        writer.write(beat(4))
+
+    async def scenario(client: Client, proxy: Proxy) -> None:
+        client.writer.write(heartbeat(1) + leave(2) + heartbeat(3))
+        assert [await number_of_next(client) for _ in range(2)] == [2, 3]
+        [connection] = proxy.connections
+        assert not connection.holds("response")
+        client.writer.write(heartbeat(4))
+        assert await number_of_next(client) == 4
+
+    assert codes(before(broker, "LeaveGroup answer={}", scenario=scenario)) == {"no-response"}
+
+
 @pytest.mark.parametrize("version", [0, 4])
 def test_an_answer_has_the_values_of_the_rule_in_each_version(version: int) -> None:
     async def scenario(client: Client, proxy: Proxy) -> None:
@@ -273,6 +327,8 @@ def test_the_end_of_a_broker_does_not_reach_the_client_of_a_half_open_connection
         client.server._end(1)
         while not connection.pipes["response"].is_finished:
             await asyncio.sleep(0.001)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.reader.read(1), 0.05)
         assert connection in proxy.connections
 
     through("Heartbeat half_open", scenario=scenario)
@@ -330,6 +386,8 @@ def test_rules_are_added_and_removed_while_the_proxy_runs() -> None:
             return int((await client.ask("ApiVersions", 0, {}))["errorCode"])
 
         assert await error() == 0
+        other = proxy.rules.add({"api": "ApiVersions", "delay_ms": 1})
+        assert await error() == 0
         first = proxy.rules.add({"api": "ApiVersions", "error": 35, "times": 1})
         second = proxy.rules.add({"api": "ApiVersions", "error": 42, "nth": "2-9"})
         assert [await error() for _ in range(2)] == [35, 42]
@@ -337,6 +395,7 @@ def test_rules_are_added_and_removed_while_the_proxy_runs() -> None:
         assert await error() == 42
         proxy.rules.remove(second)
         assert await error() == 0
+        assert proxy.rules[other].applied == 5
         proxy.rules.clear()
         assert await error() == 0
 

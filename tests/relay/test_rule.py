@@ -1,0 +1,235 @@
+"""One rule: how people write it, what is refused, and which frames it matches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relay.framing import exchange
+
+from kfuzz.cli.main import main
+from kfuzz.errors import UsageError
+from kfuzz.forms import Wrong
+from kfuzz.relay.frames import api_names
+from kfuzz.relay.rule import RULE, Rule, load_rules, parse_rule
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "proxy.md"
+MESSAGE = "messages/claims/api-versions-response-v2-apikeys-as-many-as-bytes"
+
+TEXTS: list[tuple[str, dict[str, Any]]] = [
+    ("endTXN error=48 times=1", {"api": "EndTxn", "direction": "response", "error": 48, "times": 1}),
+    ("* delay_ms=5 client_id=12", {"api": "*", "direction": "response", "delay_ms": 5, "client_id": "12"}),
+    (
+        "Fetch set=responses[0].partitions[*].highWatermark=5 set=errorCode=UNKNOWN_TOPIC_ID",
+        {
+            "api": "Fetch",
+            "direction": "response",
+            "set": {"responses[0].partitions[*].highWatermark": 5, "errorCode": "UNKNOWN_TOPIC_ID"},
+        },
+    ),
+    (
+        'FindCoordinator answer={"errorCode": 15, "errorMessage": "a b"} versions=1-3',
+        {
+            "api": "FindCoordinator",
+            "direction": "request",
+            "answer": {"errorCode": 15, "errorMessage": "a b"},
+            "versions": "1-3",
+        },
+    ),
+    ("Fetch drop nth='every 10'", {"api": "Fetch", "direction": "response", "drop": True, "nth": "every 10"}),
+    (
+        "Fetch cut=5 nth=3-5 versions=4",
+        {"api": "Fetch", "direction": "response", "cut": 5, "nth": "3-5", "versions": "4"},
+    ),
+    ("Fetch hex=00 probability=0.5", {"api": "Fetch", "direction": "response", "hex": "00", "probability": 0.5}),
+    (f"ApiVersions vector={MESSAGE}", {"api": "ApiVersions", "direction": "response", "vector": MESSAGE}),
+]
+
+
+@pytest.mark.parametrize(("text", "document"), TEXTS)
+def test_text_and_json_are_one_form(text: str, document: dict[str, Any]) -> None:
+    rule = parse_rule(text)
+    assert rule.to_json() == document
+    assert Rule(document).to_json() == document
+    assert parse_rule(str(rule)).to_json() == document
+
+
+def test_python_programs_may_give_bytes() -> None:
+    assert Rule({"api": "Fetch", "bytes": b"\1\2"}).to_json()["hex"] == "0102"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Fecth drop", "api is \"Fecth\", which is no API; did you mean Fetch?"),
+        ("EndTxnRequest drop", "did you mean EndTxn?"),
+        ("quux drop", "give the name of an API such as Fetch, or * for all"),
+        ("EndTxn error=INVALID_TXN", "which is no error of Kafka's; did you mean INVALID_TXN_STATE?"),
+        ("EndTxn error=40000", "give the name of one of Kafka's errors, or its number"),
+        ("EndTxn error=1 direction=request", "direction is request; error needs the direction response"),
+        ("EndTxn throttle_ms=1 direction=request", "throttle_ms needs the direction response"),
+        ("EndTxn answer={} direction=response", "answer needs the direction request"),
+        ("EndTxn", "has no action; give one of error, set,"),
+        ("EndTxn drop cut=1", "has the actions drop and cut; make a rule for each of them"),
+        ("EndTxn drop delay_ms=1", "delay_ms does nothing with drop; leave one of them out"),
+        ("EndTxn drop times=0", "times is 0; give a whole number from 1"),
+        ("EndTxn drop nth=0", 'nth is 0; give a number from 1 on, or a text such as "3-5" or "every 10"'),
+        ("EndTxn drop nth=5-3", "nth is "),
+        ("EndTxn drop probability=1.5", "give a number from 0 to 1"),
+        ("EndTxn drop versions=a", "give a version or a range of them"),
+        ("EndTxn drop versions=20+", "versions is 20+; EndTxn has the versions 0-5"),
+        ("EndTxn dorp", "dorp is not a key that kfuzz knows; did you mean drop?"),
+        ("EndTxn drop drop", "has drop twice"),
+        ("EndTxn drop =3", "has '=3' without a name"),
+        ("EndTxn answer={", "the value of answer is no JSON"),
+        (f"EndTxn answer={'[' * 200}{']' * 200}", "nested deeper than 100 levels"),
+        (f"EndTxn answer={'[' * 90_000}", "the value of answer is no JSON"),
+        ("", "is no rule; give one such as"),
+        ("EndTxn hex=0g", "give lower-case hex"),
+        ("* set=errorCode=1", "set needs the fields of one API; give the name of an API instead of *"),
+        ("* answer={}", "answer needs the fields of one API"),
+        ("Fetch set=a..b=1", 'set."a..b" is not the path of a field'),
+        ("Fetch set=responses[0].quux=1", "responses[0].quux is not a field; the fields are topic, topicId"),
+        ("Fetch set=responses.partitions=1", "FetchResponse.responses is an object; it must be a list"),
+        ("Fetch set=errorCode[0]=1", "FetchResponse.errorCode is a list; it must be a whole number"),
+        ("Fetch set=errorCode=99999", "FetchResponse.errorCode is 99999; it does not fit int16"),
+        ("Fetch set=errorCode=OOPS", "is \"OOPS\", which is no error of Kafka's"),
+        ("Fetch set=errorCode=0 versions=0-6", "FetchResponse.errorCode is not a field of version 6"),
+        ("Fetch set=responses[0].partitions[0].preferredReadReplica=7 versions=4-10", "version 10 has no place for it"),
+        ("Metadata set=topics[0].name=null versions=1", "cannot be set in any of the rule's versions"),
+        ("Fetch answer={\"quux\":1}", "answer is no response in any of the rule's versions; FetchResponse.quux is"),
+        ("SaslHandshake throttle_ms=1", "needs throttleTimeMs, and SaslHandshakeResponse has none; take delay_ms"),
+        ("Fetch vector=records/v2/header/minimla", "vector names no vector; 'records/v2/header/minimla' is not the id"),
+        ("Metadata vector=records/v2/header/minimal", "MetadataResponse has none; take requests of Produce"),
+        (f"Fetch vector={MESSAGE}", "vector is ApiVersionsResponse 2, which the rule does not match"),
+        (f"ApiVersions vector={MESSAGE} versions=3", "vector is ApiVersionsResponse 2, which the rule does not match"),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_gets_one_sentence_that_says_what_to_do(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_rule(text)
+    said = str(caught.value)
+    assert sentence in said
+    assert said.startswith("rule '")
+    assert "\n" not in said
+    assert len(said) < 1000
+
+
+def test_every_api_takes_rules_at_all_of_its_versions() -> None:
+    for api in api_names():
+        assert parse_rule(f"{api} mutate").api == api
+        # Every request has an answer of defaults.
+        assert parse_rule(f"{api} answer={{}}").replies
+
+
+def test_the_command_says_what_is_wrong_with_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["proxy", "0", "127.0.0.1:1", "--rule", "Fecth drop"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith('api is "Fecth", which is no API; did you mean Fetch?')
+
+
+TOML = """
+seed = 7
+
+[[rule]]
+api = "Fetch"
+error = "NOT_LEADER_OR_FOLLOWER"
+nth = "every 10"
+
+[[rule]]
+api = "Produce"
+direction = "request"
+[rule.set]
+"acks" = -1
+"""
+
+
+def test_a_file_has_a_seed_and_rules(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(TOML)
+    (tmp_path / "r.json").write_text('{"rule": [{"api": "fetch", "drop": true}]}')
+    seed, rules = load_rules(tmp_path / "r.toml")
+    assert (seed, [str(one) for one in rules]) == (
+        7,
+        ['Fetch error=NOT_LEADER_OR_FOLLOWER nth="every 10"', "Produce set=acks=-1 direction=request"],
+    )
+    seed, rules = load_rules(tmp_path / "r.json")
+    assert (seed, [str(one) for one in rules]) == (None, ["Fetch drop"])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "lacks rule; give at least one [[rule]]"),
+        ("rule = 5", ": rule is 5; give at least one [[rule]]"),
+        ("[[rule]]\napi = 'Fetch'\ndorp = true", ": rule[0].dorp is not a key that kfuzz knows; did you mean drop?"),
+        ("[[rule]]\napi = 'Fetch'\ndrop = true\n[[rule]]\napi = 'Fecth'\ndrop = true", ': rule[1]: api is "Fecth"'),
+        ("seed = -1\n[[rule]]\napi = 'Fetch'\ndrop = true", ": seed is -1"),
+        ("seed =", " is not TOML: "),
+    ],
+)
+def test_a_wrong_file_gets_one_sentence_with_the_place(text: str, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_rules(file)
+    assert str(caught.value).startswith(f"{file}")
+    assert sentence in str(caught.value)
+
+
+def test_conditions_say_which_frames_match() -> None:
+    rule = parse_rule("Fetch drop versions=4-10 client_id=app-* connection=2")
+    assert rule.matches(exchange("Fetch", 10, connection=2))
+    assert not rule.matches(exchange("Fetch", 11, connection=2))
+    assert not rule.matches(exchange("Fetch", 10, connection=1))
+    assert not rule.matches(exchange("Fetch", 10, connection=2, client_id="apps"))
+    assert not rule.matches(exchange("Fetch", 10, connection=2, client_id=None))
+    assert parse_rule("Fetch drop client_id=*").matches(exchange("Fetch", 10, client_id=None))
+
+
+@pytest.mark.parametrize(
+    ("nth", "taken"),
+    [("3", [3]), ('"3"', [3]), ("3-5", [3, 4, 5]), ('"every 4"', [4, 8]), ('"every 1"', [*range(1, 10)])],
+)
+def test_nth_says_which_of_the_matching_frames_are_meant(nth: str, taken: list[int]) -> None:
+    rule = parse_rule(f"Fetch drop nth={nth}")
+    assert [number for number in range(1, 10) if rule.takes(number)] == taken
+
+
+def test_random_decisions_depend_on_what_the_documentation_says_and_on_nothing_else() -> None:
+    def draws(rule: str = "Fetch mutate", seed: int = 1, **more: Any) -> bytes:
+        return parse_rule(rule).dice(seed, exchange("Fetch", 12, **more)).octets(8)
+
+    first = draws()
+    assert draws() == first
+    # The version, the client and how often the rule may be applied do not matter.
+    assert parse_rule("Fetch mutate times=3").dice(1, exchange("Fetch", 4, client_id="other")).octets(8) == first
+    others = [
+        draws(seed=2),
+        draws(nth=2),
+        draws(connection=2),
+        draws(connection=11, nth=1),
+        draws(connection=1, nth=11),
+        draws("Fetch mutate direction=request"),
+        draws("Fetch drop"),
+        parse_rule("Fetch mutate").dice(1, exchange("Produce", 9)).octets(8),
+    ]
+    assert len({first, *others}) == 9
+
+
+def test_the_form_is_a_json_schema_too() -> None:
+    assert RULE.schema["required"] == ["api"]
+    with pytest.raises(Wrong, match="lacks api"):
+        RULE.check({"drop": True})
+
+
+def test_the_page_has_every_condition_and_action_and_its_example_is_right(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", page.split("## Rules")[1].split("\n## ")[0], re.MULTILINE)) == set(
+        RULE.keys
+    )
+    [example] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "r.toml").write_text(example)
+    assert len(load_rules(tmp_path / "r.toml")[1]) == 3

@@ -1,0 +1,83 @@
+"""What was seen is summed up by API, and what is wrong is said once and counted."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kfuzz.findings import Finding
+from kfuzz.relay.frames import Exchange, Frame, api_of
+from kfuzz.relay.watching import NS_PER_MS, REMARKS_MAX, Latencies, Watch
+
+METADATA = 3
+
+
+def exchange(key: int = METADATA, version: int = 5) -> Exchange:
+    return Exchange(1, 1, 1, key, version, 1, api=api_of(key, version), sent_ns=1)
+
+
+def finding(sentence: str) -> Finding:
+    return Finding("bytes-after-message", "deviation", 5, "here", None, sentence)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99, 1.0])
+def test_quantiles_are_at_most_a_bucket_wrong(share: float) -> None:
+    rng = random.Random(4)
+    durations = sorted(round(rng.lognormvariate(14, 2)) for _ in range(1000))
+    latencies = Latencies()
+    for one in durations:
+        latencies.add(one)
+    exact_ms = durations[round(share * 1000) - 1] / NS_PER_MS
+    assert latencies.quantile_ms(share) == pytest.approx(exact_ms, rel=0.1)
+
+
+def test_no_latency_has_no_quantile() -> None:
+    assert Latencies().quantile_ms(0.5) is None
+    zero = Latencies()
+    zero.add(0)
+    assert zero.quantile_ms(1.0) == 0
+
+
+def test_requests_and_responses_are_summed_by_api() -> None:
+    watch = Watch(lambda sentence: None)
+    for version, size in ((5, 100), (5, 50), (6, 1)):
+        one = exchange(version=version)
+        watch.asked(Frame(one, "request", b""), size)
+        watch.answered(Frame(one, "response", b"", errors={3: 2, 12345: 1}), 2 * size, 1 + NS_PER_MS)
+    sums = watch.to_json()["apis"]["Metadata"]
+    assert (sums["requests"], sums["responses"], sums["request_bytes"], sums["response_bytes"]) == (3, 3, 151, 302)
+    assert sums["versions"] == {"5": 2, "6": 1}
+    assert sums["errors"] == {"UNKNOWN_TOPIC_OR_PARTITION": 6, "ERROR_12345": 3}
+    assert sums["latency_ms"]["median"] == pytest.approx(1, rel=0.1)
+    [_, line] = watch.lines()
+    assert line.split()[:5] == ["Metadata", "3", "3", "151", "302"]
+
+
+def test_strange_keys_share_one_entry() -> None:
+    watch = Watch(lambda sentence: None)
+    for key in range(1000, 1100):
+        watch.asked(Frame(exchange(key), "request", b""), 10)
+    assert list(watch.by_api) == ["unknown"]
+    assert watch.by_api["unknown"].requests == 100
+
+
+def test_a_remark_is_said_once_and_counted() -> None:
+    said: list[str] = []
+    watch = Watch(said.append)
+    for number in range(5):
+        watch.found(Frame(exchange(), "request", b""), [finding(f"sentence {number}\x1b[31m")])
+    assert len(said) == 1
+    assert "sentence 0" in said[0]
+    assert "\x1b" not in said[0]
+    [remark] = watch.to_json()["remarks"]
+    assert (remark["code"], remark["count"], remark["first"]) == ("bytes-after-message", 5, said[0])
+
+
+def test_remarks_are_bounded() -> None:
+    said: list[str] = []
+    watch = Watch(said.append)
+    for number in range(REMARKS_MAX + 50):
+        watch.note(f"code-{number}", "response", exchange(), "it is wrong")
+    assert len(watch.remarks) == len(said) == REMARKS_MAX + 1
+    assert sum(one.count for one in watch.remarks.values()) == REMARKS_MAX + 50
