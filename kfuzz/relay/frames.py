@@ -88,6 +88,8 @@ class Form:
     header_version: int
     header: Schema
     body: Schema
+    # The names of the fields whose bytes are record batches.
+    records: frozenset[str]
 
     def check(self, data: Buffer) -> tuple[int, list[Finding], Picked | None]:
         """Where the body begins (-1 if the header is refused), what a strict reader says, and what the body has.
@@ -115,7 +117,7 @@ class Form:
             return 0
         _, notes = self.body.check(data[at:])
         for code, _, size, left, steps in notes:
-            if code == "length-exceeds-message" and steps and steps[-1][0] in _names_of_records(self.definition):
+            if code == "length-exceeds-message" and steps and steps[-1][0] in self.records:
                 return len(data) - left + size
         return 0
 
@@ -145,13 +147,6 @@ class Api:
     def form(self, direction: Direction) -> Form:
         """How to read the frames of a direction."""
         return self.request if direction == "request" else self.response
-
-
-@cache
-def _names_of_records(definition: Definition) -> frozenset[str]:
-    """The names of the fields whose bytes are record batches."""
-    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
-    return frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
 
 
 @cache
@@ -212,7 +207,9 @@ def api_of(key: int, version: int) -> Api | None:
 
 def _form(definition: Definition, version: int, header_name: str, header_version: int) -> Form:
     header = schema(newest(header_name, header_version), header_version)
-    return Form(definition, version, header_name, header_version, header, schema(definition, version))
+    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
+    records = frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
+    return Form(definition, version, header_name, header_version, header, schema(definition, version), records)
 
 
 @dataclass(slots=True, eq=False)
