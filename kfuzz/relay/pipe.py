@@ -3,8 +3,8 @@
 A frame that nobody may change is passed on as its bytes come, and looked at afterwards. So watching costs no latency.
 A frame that may be changed is held until it is whole.
 
-The kernel moves large parts of a frame that nobody looks at, such as record batches, from one socket to the other.
-They never come into this process, so its view of the frame has a gap there.
+The kernel moves large parts of a frame that nobody changes, such as record batches, from one socket to the other. If
+nobody looks at them either, they never come into this process, and its view of the frame has a gap there.
 
 Sockets are used within asyncio's loop without its transports, which would copy what a full socket does not take.
 """
@@ -108,10 +108,11 @@ class Taker(Protocol):
         It may be overwritten after this call.
         """
 
-    def opaque(self, data: memoryview) -> int:
+    def opaque(self, data: memoryview) -> tuple[int, bool]:
         """These are the first bytes of the frame that began last: where the part ends that is cut here.
 
-        0 if this part matters. Otherwise it has any bytes when other calls get the frame.
+        0 if this part may be changed. Also whether its bytes are looked at. If not, the part has any bytes when other
+        calls get the frame.
         """
 
     def passes(self, data: memoryview) -> bool:
@@ -217,13 +218,15 @@ def _close(ends: tuple[int, int]) -> None:
 class _Gap:
     """A part of the current frame that the kernel moves: from ``start`` to ``end`` in the view of its pipe.
 
-    ``inside``: how many bytes are in the kernel's pipe. As a step it means to send these.
+    ``inside``: how many bytes are in the kernel's pipe. As a step it means to send these. ``is_read``: the view gets a
+    copy of them.
     """
 
-    __slots__ = ("end", "ends", "inside", "start")
+    __slots__ = ("end", "ends", "inside", "is_read", "start")
 
-    def __init__(self, ends: tuple[int, int], start: int, end: int) -> None:
+    def __init__(self, ends: tuple[int, int], start: int, end: int, *, is_read: bool) -> None:
         self.ends = ends
+        self.is_read = is_read
         self.start = start
         self.end = end
         self.inside = 0
@@ -582,10 +585,11 @@ class Pipe:
         start = self._start
         if self._out or self._is_stopped or start + self._size > len(self._view):
             return
-        end = start + SIZE.size + self.taker.opaque(self._view[start + SIZE.size : self._end])
+        end, is_read = self.taker.opaque(self._view[start + SIZE.size : self._end])
+        end += start + SIZE.size
         if self._end + GAP_BYTES_MIN <= end <= start + self._size:
             ends = self._buffers.kernel_pipe()
-            self._gap = ends and _Gap(ends, self._end, end)
+            self._gap = ends and _Gap(ends, self._end, end, is_read=is_read)
 
     def _receive_gap(self, gap: _Gap) -> bool:
         """Receive into the kernel's pipe. Whether there may be more to receive now."""
@@ -594,7 +598,11 @@ class Pipe:
             self._start = self._passed = self._end
             return True
         try:
-            count = os.splice(self.source.fileno(), gap.ends[1], gap.end - self._end, flags=SPLICE_FLAGS)
+            count = gap.end - self._end
+            if gap.is_read:
+                count = self.source.recv_into(self._view[self._end : gap.end], count, socket.MSG_PEEK)
+            if count:
+                count = os.splice(self.source.fileno(), gap.ends[1], count, flags=SPLICE_FLAGS)
         except BlockingIOError:
             if not gap.inside or not _has_bytes(self.source):
                 return False
@@ -613,7 +621,8 @@ class Pipe:
             self._passed = self._end
             self._append_gap(gap)
             self._write()
-        return self._is_reading
+        # What is missing has not come yet; the loop says when it has.
+        return self._is_reading and self._end == gap.end
 
     def _append_gap(self, gap: _Gap) -> None:
         self._append(gap, 0)

@@ -203,9 +203,10 @@ class Proxy:
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
 
-    def reads_records(self, direction: Direction, exchange: Exchange) -> bool:
-        """Whether the record batches of a frame that begins are needed in this process."""
-        return self.settings.batches or self.rules.may_match(direction, exchange)
+    @property
+    def reads_records(self) -> bool:
+        """Whether the record batches of frames that nobody changes are needed in this process."""
+        return self.settings.batches
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
