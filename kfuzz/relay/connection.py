@@ -173,7 +173,7 @@ class Connection:
 
 
 class _Side:
-    """What both directions of a connection have in common."""
+    """The parts that both directions of a connection share."""
 
     head_bytes = 0
     direction: Direction
@@ -220,7 +220,7 @@ class _Side:
             return False
         frame = Frame(exchange, self.direction, data)
         frame.check()
-        # What is found in batches is not known here.
+        # The batches are not checked yet.
         doubts = self.proxy.settings.strict and (frame.findings or self.proxy.reads_records)
         if frame.has_hosts or exchange.is_copy or doubts:
             return False
@@ -245,7 +245,7 @@ class _Side:
         return exchange is not None and (exchange.is_copy or self.proxy.holds(self.direction, exchange))
 
     def _treated(self, frame: Frame | None, data: memoryview) -> Sequence[Step] | None:
-        """What is sent in place of a held frame, and after it; None: the frame as it is."""
+        """The steps in place of a held frame, and after it; None: the frame as it is."""
         connection = self.connection
         if connection.is_half_open:
             return []

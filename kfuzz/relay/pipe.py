@@ -35,7 +35,7 @@ SIZE: Final = struct.Struct(">i")
 FRAME_BYTES_MAX: Final = 128 << 20
 # The memory that a pipe receives into at first. A fetch of 1 MiB fits, with all that is around its batches.
 BUFFER_BYTES: Final = 2 << 20
-# What one call may receive, and of the frame that is received no further than to its end if so much of it is missing.
+# The most that one call receives. If so much of a frame is missing, it is received no further than to its end.
 RECEIVE_BYTES: Final = 1 << 20
 LARGE_BYTES: Final = 64 << 10
 # The beginning of a frame that waits for the rest is moved to memory of its own size up to this.
@@ -43,16 +43,16 @@ KEPT_BYTES: Final = 16 << 10
 # The memory of all pipes together. Above it, pipes get little, and no large frame is kept until it is whole.
 BUFFERS_BYTES_MAX: Final = 512 << 20
 SMALL_BYTES: Final = 64 << 10
-# What stays allocated although no pipe needs it.
+# Memory that stays allocated although no pipe needs it.
 SPARE_BYTES_MAX: Final = 64 << 20
-# What may wait for a socket that takes no more, before nothing more is received for it; each part counts as so many
-# bytes at least.
+# Bytes that may wait for a socket that takes no more, before nothing more is received for it. Each part counts as so
+# many bytes at least.
 OUT_BYTES_MAX: Final = 1 << 20
 PART_BYTES: Final = 256
 # Parts that nobody looks at are left to the kernel from this size on. One of its pipes holds this much at most.
 GAP_BYTES_MIN: Final = 128 << 10
 KERNEL_BYTES: Final = 1 << 20
-# What is received first, if frames may have such parts.
+# The most that is received first, if frames may have such parts.
 FIRST_BYTES: Final = 32 << 10
 SPARE_KERNEL_PIPES_MAX: Final = 16
 # How many times in a row one pipe may receive before others get their turn.
@@ -69,7 +69,7 @@ Socket = socket.socket
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What follows is sent so much later, counted from when this step is put."""
+    """The steps after this one are sent so much later, counted from when this step is put."""
 
     ms: float
 
@@ -91,7 +91,7 @@ def framed(data: Buffer) -> bytes:
 
 
 class Taker(Protocol):
-    """Who looks at the frames of a pipe."""
+    """Looks at the frames of a pipe."""
 
     # How many bytes of a frame, without its size, :meth:`began` needs.
     head_bytes: int
@@ -103,7 +103,7 @@ class Taker(Protocol):
         """A frame was passed on as it is. It may be overwritten after this call."""
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A frame is whole and was not passed on. What is to be sent in its place; None: the frame as it is.
+        """A frame is whole and was not passed on. The steps in its place; None: the frame as it is.
 
         It may be overwritten after this call.
         """
@@ -143,7 +143,7 @@ class Buffers:
 
     def __init__(self, bytes_max: int = BUFFERS_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
-        # What pipes have now.
+        # The bytes that pipes have now.
         self.bytes = 0
         self._spare: dict[int, list[memoryview]] = {}
         self._spare_bytes = 0
@@ -377,7 +377,7 @@ class Pipe:
                 self._leave_gap()
                 if self._gap is not None:
                     continue
-            # What did not fit into the room waits in the socket.
+            # There may be more in the socket only if the room is full.
             has_pending = self._is_tls and self._has_pending()
             if not self._is_reading or (count < len(room) and not has_pending):
                 break
@@ -401,7 +401,7 @@ class Pipe:
         return self._view[self._end : self._end + min(count, RECEIVE_BYTES)]
 
     def _left(self) -> int:
-        """What is missing of the current frame."""
+        """How many bytes of the current frame are missing."""
         return self._size - (self._end - self._start) if self._size >= 0 else 0
 
     def _make_room(self) -> None:
@@ -569,7 +569,7 @@ class Pipe:
         left = self._end - self._start
         if not why and (left or self._unread > 0):
             why = f"{left} bytes of a frame came, and then the end" if left else "a frame ended too early"
-        # What was held, but never became whole, is passed on too.
+        # A held frame that never became whole is passed on too.
         self._flush(self._end, [])
         self._start = self._end
         self._is_finished = True
@@ -621,7 +621,7 @@ class Pipe:
             self._passed = self._end
             self._append_gap(gap)
             self._write()
-        # What is missing has not come yet; the loop says when it has.
+        # The rest has not come yet; the loop says when it has.
         return self._is_reading and self._end == gap.end
 
     def _append_gap(self, gap: _Gap) -> None:
@@ -659,7 +659,7 @@ class Pipe:
     # -- sending
 
     def put(self, steps: Sequence[Step]) -> None:
-        """Send these as well, after everything that waits. What is put after CLOSE or HALT is not sent."""
+        """Send these as well, after everything that waits. Steps after CLOSE or HALT are not sent."""
         for step in steps:
             if self._is_stopped:
                 return

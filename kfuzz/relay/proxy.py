@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.link import are_of_this_machine, connected
-from kfuzz.errors import UsageError
+from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
@@ -221,10 +221,15 @@ class Proxy:
             self.watch.found(frame, frame.findings)
 
     def treat(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
-        """What is sent in place of a frame; None if it is sent as it is."""
+        """The steps in place of a frame; None if it is sent as it is."""
         if self.settings.strict and (frame.findings or frame.form is None):
             return [CLOSE]
-        inside = self._inside(frame)
+        try:
+            inside = self._inside(frame)
+        except (EncodeError, MessageError) as error:
+            # The client must not leave the proxy.
+            self.watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
+            return [CLOSE]
         if self.rules.may_match(frame.direction, frame.exchange):
             steps = self.rules.steps(connection, inside or frame)
             if steps is not None:

@@ -1,4 +1,4 @@
-"""What comes into a pipe comes out of it: the same bytes in their order, however they were received and sent."""
+"""A pipe sends the bytes that it receives, in their order, however they were received and sent."""
 
 from __future__ import annotations
 
@@ -659,7 +659,7 @@ def test_a_reader_that_takes_nothing_bounds_what_is_received_and_loses_nothing()
             while before != len(taker.seen):
                 before = len(taker.seen)
                 await settled()
-            # What the sockets hold, a buffer, and what waits.
+            # The sockets, a buffer and the queue hold this much.
             assert sum(len(data) for _, data in taker.seen) < len(whole) / 2
             assert buffers.bytes <= pipes.BUFFER_BYTES
             assert await rig.receive(len(whole)) == whole
