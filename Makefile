@@ -71,7 +71,7 @@ mutants: build ## make 200 wrong changes and show which ones the tests do not no
 
 bench: build ## compare the speed with other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks --path 'show-*' 'cat-*' 'headers-*' 'kcat-*' --out out/bench
+	$(BIN)/python -m benchmarks --path 'show-*' 'cat-*' 'headers-*' 'kcat-*' 'proxy-*' --out out/bench
 
 bench-corpora: build ## corpora beside a builder, bare codecs and the disk; as data frames; on Spark beside one process
 	$(BIN)/python -m benchmarks --path 'make-*' disk 'arrow-*' --out out/bench

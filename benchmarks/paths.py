@@ -275,7 +275,10 @@ def _dump(mode: str, log: str, setup: _Setup) -> _Meeting:
 
 # Version 17 can name brokers, so an answer is held until it is whole; version 12 cannot.
 _FETCH: Final = {12: proxy_work.Conversation("Fetch", 12), 17: proxy_work.Conversation("Fetch", 17)}
-_PING: Final = proxy_work.Conversation("ApiVersions", 3)
+_PINGS: Final = {
+    "delay": proxy_work.Conversation("Heartbeat", 4),
+    "delay-held": proxy_work.Conversation("ApiVersions", 3),
+}
 
 
 def _through(work: Any, conversation: proxy_work.Conversation, setup: _Setup) -> _Meeting:
@@ -382,6 +385,6 @@ FILE_PATHS: Final[Mapping[str, _Path]] = {
     "arrow-batches": partial(_arrow, "generated", "batches", None),
     **{f"proxy-fetch-{version}": partial(_through, proxy_work.Relayed, fetch) for version, fetch in _FETCH.items()},
     "proxy-batches": partial(_batches, _FETCH[17]),
-    "proxy-delay": partial(_through, proxy_work.Delay, _PING),
+    **{f"proxy-{name}": partial(_through, proxy_work.Delay, ping) for name, ping in _PINGS.items()},
 }
 PATHS: Final[Mapping[str, _Path]] = {**RECORD_PATHS, **MESSAGE_PATHS, **FILE_PATHS}

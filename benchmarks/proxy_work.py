@@ -45,9 +45,11 @@ TOPIC_ID: Final = bytes(range(16))
 # A batch has 16 KiB, as a producer sends by default.
 BATCH_RECORDS: Final = 138
 BATCHES: Final = 64
-# What is exchanged before anything is timed, and between two looks at the clock.
+# Exchanges before anything is timed, and between two looks at the clock.
 EXCHANGES: Final = 16
 PINGS: Final = 100
+# A shorter delay cannot be told from none.
+RESOLUTION_NS: Final = 1000
 START_S_MAX: Final = 20.0
 POLL_S: Final = 0.01
 # A client waits so long for one answer.
@@ -100,7 +102,7 @@ class Conversation:
 
     @cached_property
     def census(self) -> Exchanged:
-        """What one exchange is."""
+        """The counts of one exchange."""
         return Exchanged(1, len(self.answer))
 
 
@@ -208,7 +210,7 @@ class _Between:
 
 
 def _cpu_ns(pid: int) -> int:
-    # What clock_getcpuclockid gives: the clock of all threads of a process, in user and system mode.
+    # The number that clock_getcpuclockid gives: the clock of all threads of a process, in user and system mode.
     return time.clock_gettime_ns(~pid << 3 | 2)
 
 
@@ -279,7 +281,7 @@ class Delay:
                     times.append(time.perf_counter_ns() - start)
             if time.monotonic_ns() >= until:
                 later = statistics.median(taken[self._through]) - statistics.median(taken[self._direct])
-                return Lap(round(later), 1)
+                return Lap(max(round(later), RESOLUTION_NS), 1)
 
     def close(self) -> None:
         self._through.close()

@@ -200,7 +200,7 @@ class Connection:
 
 
 class _Side:
-    """The part that both directions of a connection have in common."""
+    """The parts that both directions of a connection share."""
 
     head_bytes = 0
     direction: Direction
@@ -233,12 +233,12 @@ class _Side:
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
 
-    def opaque(self, data: memoryview) -> int:
-        """Where the record batches end that are cut at the end of these bytes, if nobody looks at them."""
+    def opaque(self, data: memoryview) -> tuple[int, bool]:
+        """Where the record batches end that are cut at the end of these bytes, and whether anybody reads them."""
         exchange = self._begun[-1]
-        if exchange is None or exchange.api is None or self.proxy.reads_records(self.direction, exchange):
-            return 0
-        return exchange.api.form(self.direction).records_end(data)
+        if exchange is None or exchange.api is None or self.proxy.takes(self.direction, exchange):
+            return 0, False
+        return exchange.api.form(self.direction).records_end(data), self.proxy.reads_records
 
     def passes(self, data: memoryview) -> bool:
         """A held frame without its record batches: whether it is passed on as it is."""
@@ -248,7 +248,9 @@ class _Side:
             return False
         frame = Frame(exchange, self.direction, data)
         frame.check()
-        if frame.has_hosts or exchange.is_copy or (frame.findings and self.proxy.settings.strict):
+        # The batches are not checked yet.
+        doubts = self.proxy.settings.strict and (frame.findings or self.proxy.settings.batches)
+        if frame.has_hosts or exchange.is_copy or doubts:
             return False
         self._seen(data)
         return True
@@ -272,7 +274,7 @@ class _Side:
         return exchange is not None and (exchange.is_copy or self.proxy.holds(self.direction, exchange))
 
     def _treated(self, frame: Frame | None, data: memoryview) -> Sequence[Step] | None:
-        """Steps in place of a held frame, and after it; None: the frame as it is."""
+        """The steps in place of a held frame, and after it; None: the frame as it is."""
         connection = self.connection
         if connection.is_half_open:
             return []

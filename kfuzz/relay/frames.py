@@ -62,7 +62,7 @@ PRODUCE: Final = 0
 # The longest varint of a length, in bytes.
 VARINT: Final = 5
 API_VERSIONS: Final = "ApiVersions"
-# Who reads the batches in these messages. What a snapshot of the metadata has is cut anywhere, so it is not judged.
+# The roles that read the batches in these messages. A snapshot of the metadata is cut anywhere, so it is not judged.
 READERS: Final[Mapping[str, Role]] = {
     "FetchResponse": "consumer",
     "ShareFetchResponse": "consumer",
@@ -439,7 +439,7 @@ class Pairing:
             self._waiting.remove(exchange)
 
     def reply(self, exchange: Exchange, steps: Sequence[Step]) -> list[Step]:
-        """The proxy answers a waiting request itself. Gives the answers to send now, as :meth:`replies` does."""
+        """The proxy answers a waiting request itself. It sends now what it may: see :meth:`replies`."""
         exchange.reply = steps
         self._reply_count += 1
         return self.replies()

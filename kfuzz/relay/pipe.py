@@ -3,8 +3,8 @@
 A frame that nobody may change is passed on as its bytes come, and looked at afterwards. So watching costs no latency.
 A frame that may be changed is held until it is whole.
 
-The kernel moves large parts of a frame that nobody looks at, such as record batches, from one socket to the other.
-They never come into this process, so its view of the frame has a gap there.
+The kernel moves large parts of a frame that nobody changes, such as record batches, from one socket to the other. If
+nobody looks at them either, they never come into this process, and its view of the frame has a gap there.
 
 Sockets are used within asyncio's loop without its transports, which would copy what a full socket does not take.
 """
@@ -35,7 +35,7 @@ SIZE: Final = struct.Struct(">i")
 FRAME_BYTES_MAX: Final = 128 << 20
 # The memory that a pipe receives into at first. A fetch of 1 MiB fits, with all that is around its batches.
 BUFFER_BYTES: Final = 2 << 20
-# What one call may receive, and of the frame that is received no further than to its end if so much of it is missing.
+# The most that one call receives. If so much of a frame is missing, it is received no further than to its end.
 RECEIVE_BYTES: Final = 1 << 20
 LARGE_BYTES: Final = 64 << 10
 # The beginning of a frame that waits for the rest is moved to memory of its own size up to this.
@@ -43,16 +43,16 @@ KEPT_BYTES: Final = 16 << 10
 # The memory of all pipes together. Above it, pipes get little, and no large frame is kept until it is whole.
 BUFFERS_BYTES_MAX: Final = 512 << 20
 SMALL_BYTES: Final = 64 << 10
-# What stays allocated although no pipe needs it.
+# Memory that stays allocated although no pipe needs it.
 SPARE_BYTES_MAX: Final = 64 << 20
-# What may wait for a socket that takes no more, before nothing more is received for it; each part counts as so many
-# bytes at least.
+# Bytes that may wait for a socket that takes no more, before nothing more is received for it. Each part counts as so
+# many bytes at least.
 OUT_BYTES_MAX: Final = 1 << 20
 PART_BYTES: Final = 256
 # Parts that nobody looks at are left to the kernel from this size on. One of its pipes holds this much at most.
 GAP_BYTES_MIN: Final = 128 << 10
 KERNEL_BYTES: Final = 1 << 20
-# What is received first, if frames may have such parts.
+# The most that is received first, if frames may have such parts.
 FIRST_BYTES: Final = 32 << 10
 SPARE_KERNEL_PIPES_MAX: Final = 16
 # How many times in a row one pipe may receive before others get their turn.
@@ -69,7 +69,7 @@ Socket = socket.socket
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What follows is sent so much later, counted from when this step is put."""
+    """The steps after this one are sent so much later, counted from when this step is put."""
 
     ms: float
 
@@ -91,7 +91,7 @@ def framed(data: Buffer) -> bytes:
 
 
 class Taker(Protocol):
-    """Who looks at the frames of a pipe."""
+    """Looks at the frames of a pipe."""
 
     # How many bytes of a frame, without its size, :meth:`began` needs.
     head_bytes: int
@@ -103,15 +103,16 @@ class Taker(Protocol):
         """A frame was passed on as it is. It may be overwritten after this call."""
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A frame is whole and was not passed on. What is to be sent in its place; None: the frame as it is.
+        """A frame is whole and was not passed on. The steps in its place; None: the frame as it is.
 
         It may be overwritten after this call.
         """
 
-    def opaque(self, data: memoryview) -> int:
+    def opaque(self, data: memoryview) -> tuple[int, bool]:
         """These are the first bytes of the frame that began last: where the part ends that is cut here.
 
-        0 if this part matters. Otherwise it has any bytes when other calls get the frame.
+        0 if this part may be changed. Also whether its bytes are looked at. If not, the part has any bytes when other
+        calls get the frame.
         """
 
     def passes(self, data: memoryview) -> bool:
@@ -142,7 +143,7 @@ class Buffers:
 
     def __init__(self, bytes_max: int = BUFFERS_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
-        # What pipes have now.
+        # The bytes that pipes have now.
         self.bytes = 0
         self._spare: dict[int, list[memoryview]] = {}
         self._spare_bytes = 0
@@ -217,13 +218,15 @@ def _close(ends: tuple[int, int]) -> None:
 class _Gap:
     """A part of the current frame that the kernel moves: from ``start`` to ``end`` in the view of its pipe.
 
-    ``inside``: how many bytes are in the kernel's pipe. As a step it means to send these.
+    ``inside``: how many bytes are in the kernel's pipe. As a step it means to send these. ``is_read``: the view gets a
+    copy of them.
     """
 
-    __slots__ = ("end", "ends", "inside", "start")
+    __slots__ = ("end", "ends", "inside", "is_read", "start")
 
-    def __init__(self, ends: tuple[int, int], start: int, end: int) -> None:
+    def __init__(self, ends: tuple[int, int], start: int, end: int, *, is_read: bool) -> None:
         self.ends = ends
+        self.is_read = is_read
         self.start = start
         self.end = end
         self.inside = 0
@@ -374,7 +377,7 @@ class Pipe:
                 self._leave_gap()
                 if self._gap is not None:
                     continue
-            # What did not fit into the room waits in the socket.
+            # There may be more in the socket only if the room is full.
             has_pending = self._is_tls and self._has_pending()
             if not self._is_reading or (count < len(room) and not has_pending):
                 break
@@ -398,7 +401,7 @@ class Pipe:
         return self._view[self._end : self._end + min(count, RECEIVE_BYTES)]
 
     def _left(self) -> int:
-        """What is missing of the current frame."""
+        """How many bytes of the current frame are missing."""
         return self._size - (self._end - self._start) if self._size >= 0 else 0
 
     def _make_room(self) -> None:
@@ -566,7 +569,7 @@ class Pipe:
         left = self._end - self._start
         if not why and (left or self._unread > 0):
             why = f"{left} bytes of a frame came, and then the end" if left else "a frame ended too early"
-        # What was held, but never became whole, is passed on too.
+        # A held frame that never became whole is passed on too.
         self._flush(self._end, [])
         self._start = self._end
         self._is_finished = True
@@ -582,10 +585,11 @@ class Pipe:
         start = self._start
         if self._out or self._is_stopped or start + self._size > len(self._view):
             return
-        end = start + SIZE.size + self.taker.opaque(self._view[start + SIZE.size : self._end])
+        end, is_read = self.taker.opaque(self._view[start + SIZE.size : self._end])
+        end += start + SIZE.size
         if self._end + GAP_BYTES_MIN <= end <= start + self._size:
             ends = self._buffers.kernel_pipe()
-            self._gap = ends and _Gap(ends, self._end, end)
+            self._gap = ends and _Gap(ends, self._end, end, is_read=is_read)
 
     def _receive_gap(self, gap: _Gap) -> bool:
         """Receive into the kernel's pipe. Whether there may be more to receive now."""
@@ -594,7 +598,11 @@ class Pipe:
             self._start = self._passed = self._end
             return True
         try:
-            count = os.splice(self.source.fileno(), gap.ends[1], gap.end - self._end, flags=SPLICE_FLAGS)
+            count = gap.end - self._end
+            if gap.is_read:
+                count = self.source.recv_into(self._view[self._end : gap.end], count, socket.MSG_PEEK)
+            if count:
+                count = os.splice(self.source.fileno(), gap.ends[1], count, flags=SPLICE_FLAGS)
         except BlockingIOError:
             if not gap.inside or not _has_bytes(self.source):
                 return False
@@ -613,7 +621,8 @@ class Pipe:
             self._passed = self._end
             self._append_gap(gap)
             self._write()
-        return self._is_reading
+        # The rest has not come yet; the loop says when it has.
+        return self._is_reading and self._end == gap.end
 
     def _append_gap(self, gap: _Gap) -> None:
         self._append(gap, 0)
@@ -650,7 +659,7 @@ class Pipe:
     # -- sending
 
     def put(self, steps: Sequence[Step]) -> None:
-        """Send these as well, after everything that waits. What is put after CLOSE or HALT is not sent."""
+        """Send these as well, after everything that waits. Steps after CLOSE or HALT are not sent."""
         for step in steps:
             if self._is_stopped:
                 return

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.link import are_of_this_machine, connected
-from kfuzz.errors import UsageError
+from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
@@ -222,9 +222,14 @@ class Proxy:
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
 
-    def reads_records(self, direction: Direction, exchange: Exchange) -> bool:
-        """Whether the record batches of a frame that begins are needed in this process."""
-        return self.settings.batches or self.recorder is not None or self.rules.may_match(direction, exchange)
+    def takes(self, direction: Direction, exchange: Exchange) -> bool:
+        """Whether a frame that begins may be changed by a rule, or is recorded."""
+        return self.recorder is not None or self.rules.may_match(direction, exchange)
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether somebody looks at the record batches of frames that nobody takes."""
+        return self.settings.batches or self.on_frame is not None
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
@@ -244,7 +249,12 @@ class Proxy:
         """The steps in place of a frame; None if it is sent as it is."""
         if self.settings.strict and (frame.findings or frame.form is None):
             return [CLOSE]
-        inside = self._inside(frame)
+        try:
+            inside = self._inside(frame)
+        except (EncodeError, MessageError) as error:
+            # The client must not leave the proxy.
+            self.watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
+            return [CLOSE]
         if self.rules.may_match(frame.direction, frame.exchange):
             steps = self.rules.steps(connection, inside or frame)
             if steps is not None:

@@ -1,4 +1,4 @@
-"""What the proxy has seen: counts, sizes, latencies and errors of each API, and what a strict reader says of frames."""
+"""The sums of all that the proxy has seen: counts, sizes, latencies and errors of each API; remarks about frames."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Sums:
-    """What was seen of one API. ``errors``: how often responses have each of Kafka's errors, by its name."""
+    """The sums of one API. ``errors``: how often responses have each of Kafka's errors, by its name."""
 
     requests: int = 0
     responses: int = 0

@@ -15,7 +15,8 @@ from benchmarks.paths import FILE_PATHS
 from benchmarks.process_work import LOGS, MODES, Command, Printed, dump, make_segment
 
 DUMPS = [f"{mode}-{log}" for log in LOGS for mode in MODES]
-IN_MEMORY = [path for path in FILE_PATHS if path not in DUMPS]
+PROXIES = [path for path in FILE_PATHS if path.startswith("proxy-")]
+IN_MEMORY = [path for path in FILE_PATHS if path not in (*DUMPS, *PROXIES)]
 
 
 def measured(place: Path, paths: list[str]) -> None:
@@ -34,6 +35,12 @@ def test_a_corpus_is_made_in_memory_and_on_the_disk(tmp_path: Path, capsys: pyte
     cells = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [row[2].strip() for row in cells] == ["aiokafka", "bare-codec", "zeros", "zeros-parallel"]
     assert min(float(row[8]) for row in cells) > 0
+
+
+@pytest.mark.full
+def test_the_proxy_is_measured_beside_others(tmp_path: Path) -> None:
+    require_tool("socat", "apt-get install socat")
+    measured(tmp_path, PROXIES)
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""What ``Schema.pick`` finds is what a walk over the decoded values finds, for all messages and versions."""
+"""``Schema.pick`` finds the same as a walk over the decoded values, for all messages and versions."""
 
 from __future__ import annotations
 

@@ -11,9 +11,10 @@ from kfuzz import messages, records
 from kfuzz.client.address import Address
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.relay import Proxy, Settings
+from kfuzz.relay import Proxy, Settings, frames
 from kfuzz.relay.pipe import framed
 from kfuzz.relay.rules import parse_rule
+from kfuzz.relay.watching import Watch
 
 PATIENCE_S = 20
 # A batch of about 16 KiB.
@@ -38,7 +39,7 @@ def response(version: int, batches: bytes, values: dict[str, Any] | None = None)
 
 
 def through(version: int, answer: bytes, **settings: Any) -> tuple[bytes, Proxy]:
-    """What a client gets when a broker answers twice, and the proxy after its end."""
+    """The bytes that a client gets when a broker answers twice, and the proxy after its end."""
 
     async def work() -> tuple[bytes, Proxy]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -169,3 +170,12 @@ def test_hundreds_of_connections_pass_their_frames() -> None:
             assert proxy.watch.by_api["Fetch"].responses == count
 
     asyncio.run(work())
+
+
+def test_a_response_with_too_many_elements_does_not_lead_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "ELEMENTS_MAX", 2)
+    said: list[str] = []
+    monkeypatch.setattr(Watch, "note", lambda self, code, direction, exchange, sentence: said.append(code))
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        through(17, response(17, BATCH, {"nodeEndpoints": [ELSEWHERE]}))
+    assert said == ["response-not-inside"]

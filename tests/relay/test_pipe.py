@@ -1,4 +1,4 @@
-"""What comes into a pipe comes out of it: the same bytes in their order, however they were received and sent."""
+"""A pipe sends the bytes that it receives, in their order, however they were received and sent."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Scripted:
         self.seen.append(("held", bytes(data)))
         return self.script(bytes(data))
 
-    def opaque(self, data: memoryview) -> int:
-        return 0
+    def opaque(self, data: memoryview) -> tuple[int, bool]:
+        return 0, False
 
     def passes(self, data: memoryview) -> bool:
         raise AssertionError("no frame has a gap")
@@ -260,17 +260,20 @@ def test_large_frames_and_the_small_ones_around_them_come_whole(kind: bytes, siz
 class Leaving(Scripted):
     """Leaves all of a frame to the kernel but its last 100 bytes; ``passing`` frames that it holds pass as they are."""
 
-    def __init__(self, script: Callable[[bytes], Sequence[Step] | None], *, passing: bool) -> None:
+    def __init__(
+        self, script: Callable[[bytes], Sequence[Step] | None], *, passing: bool, reading: bool = False
+    ) -> None:
         super().__init__(script)
         self.passing = passing
+        self.reading = reading
         self.sizes: list[int] = []
 
     def began(self, head: memoryview, size: int) -> bool:
         self.sizes.append(size)
         return super().began(head, size)
 
-    def opaque(self, data: memoryview) -> int:
-        return self.sizes[-1] - 100
+    def opaque(self, data: memoryview) -> tuple[int, bool]:
+        return self.sizes[-1] - 100, self.reading
 
     def passes(self, data: memoryview) -> bool:
         if self.passing:
@@ -298,9 +301,10 @@ def handles() -> int:
 @pytest.mark.parametrize("kernel_bytes", [1 << 20, 4096])
 @pytest.mark.parametrize("passing", [True, False])
 @pytest.mark.parametrize("kind", [HELD, PASSED])
+@pytest.mark.parametrize("reading", [True, False])
 @pytest.mark.parametrize("tcp", [True, False])
 def test_a_frame_with_a_part_for_the_kernel_comes_whole(
-    kind: bytes, passing: bool, tcp: bool, kernel_bytes: int, monkeypatch: pytest.MonkeyPatch
+    kind: bytes, passing: bool, tcp: bool, reading: bool, kernel_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipes, "KERNEL_BYTES", kernel_bytes)
     if tcp:
@@ -311,7 +315,7 @@ def test_a_frame_with_a_part_for_the_kernel_comes_whole(
 
     async def work() -> int:
         buffers = Buffers()
-        taker = Leaving(lambda data: None, passing=passing)
+        taker = Leaving(lambda data: None, passing=passing, reading=reading)
         before = handles()
         with rigged(taker, socket.socket, buffers) as rig:
             for _ in range(2):
@@ -325,9 +329,9 @@ def test_a_frame_with_a_part_for_the_kernel_comes_whole(
             assert [(first, last) for _, first, last in seen] == [(one[4:1004], one[4:][-100:]) for one in sent] * 2
             # With a small pipe of the kernel, a held frame cannot stay there.
             is_left = passing and kernel_bytes == 1 << 20
-            if kind == HELD and not is_left:
+            if reading or (kind == HELD and not is_left):
                 # They have all their bytes.
-                assert taker.frames == [one[4:] for one in sent] * 2
+                assert [what for _, what in taker.seen] == [one[4:] for one in sent] * 2
             how = "passed" if kind == PASSED else "passes" if is_left else "held"
             assert buffers.kernel_pipes_made > 0
             assert how in {one for one, _, _ in seen}
@@ -655,7 +659,7 @@ def test_a_reader_that_takes_nothing_bounds_what_is_received_and_loses_nothing()
             while before != len(taker.seen):
                 before = len(taker.seen)
                 await settled()
-            # What the sockets hold, a buffer, and what waits.
+            # The sockets, a buffer and the queue hold this much.
             assert sum(len(data) for _, data in taker.seen) < len(whole) / 2
             assert buffers.bytes <= pipes.BUFFER_BYTES
             assert await rig.receive(len(whole)) == whole

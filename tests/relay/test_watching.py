@@ -1,4 +1,4 @@
-"""What was seen is summed up by API, and what is wrong is said once and counted."""
+"""Frames are summed up by API. A remark is said once and counted."""
 
 from __future__ import annotations
 

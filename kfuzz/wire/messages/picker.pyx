@@ -11,7 +11,7 @@ from kfuzz.wire.messages.plan cimport (
 
 
 cdef tuple picked_of(Program program, const uint8_t *start, const uint8_t *stop):
-    """What is picked between ``start`` and ``stop``. The checker has accepted these bytes."""
+    """Everything that is picked between ``start`` and ``stop``. The checker has accepted these bytes."""
     cdef Picker picker = Picker.__new__(Picker)
     picker.base = picker.p = start
     picker.stop = stop

@@ -45,7 +45,7 @@ cdef extern from "schema.h" nogil:
     const flat_struct_t *kfuzz_structs_of(const flat_schema_t *schema)
     const flat_field_t *kfuzz_flat_fields_of(const flat_schema_t *schema)
 
-# What a proxy wants to know of a message.
+# Parts of a message that a proxy wants to know.
 cdef enum:
     PICK_NOTHING
     PICK_RECORDS

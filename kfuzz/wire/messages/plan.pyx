@@ -120,7 +120,7 @@ cdef int fill(Program program, Plan plan, dict described) except -1:
 
 
 cdef int pick_of(dict field) except -1:
-    """What the picker takes of this field."""
+    """The kind of thing that the picker takes of this field."""
     if field["kind"] == "records":
         return PICK_RECORDS
     # The error of a partition can be called `partitionErrorCode`.
