@@ -142,7 +142,10 @@ class Rules:
 
     def may_match(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether a frame that begins may match a rule, so that it must be held."""
-        return bool(self._live) and any(one.rule.may_match(exchange) for one in self._of(direction, exchange))
+        # Most proxies have none, and every frame asks.
+        if not self._live:
+            return False
+        return any(one.rule.may_match(exchange) for one in self._of(direction, exchange))
 
     def steps(self, connection: Connection, frame: Frame) -> Sequence[Step] | None:
         """The steps in place of a frame; None if no rule does anything to it."""
