@@ -126,10 +126,10 @@ def _is_error(name: str) -> bool:
 
 
 @cache
-def _records(name: str, version: int) -> tuple[tuple[Steps, bytes | None], ...]:
-    """The paths to record batches, each with the value for none."""
+def _records(name: str, version: int) -> tuple[Steps, ...]:
+    """The paths to record batches."""
     found = _fields(newest(name, version), version, lambda one: one.type.name == "records")
-    return tuple((steps, None if version in one.nullable else b"") for steps, one in found)
+    return tuple(steps for steps, _ in found)
 
 
 def has_errors(form: Form) -> bool:
@@ -253,9 +253,10 @@ def error_change(code: int) -> Change:
         for holder, key in places:
             holder[key] = code
         if code:
-            for steps, none in _records(name, version):
+            # As Kafka's brokers do. Some clients, such as librdkafka, refuse null.
+            for steps in _records(name, version):
                 for holder, key in _slots(values, steps):
-                    holder[key] = none
+                    holder[key] = b""
         return frame.with_values(values)
 
     return change
@@ -278,7 +279,7 @@ def throttle_change(ms: int) -> Change:
 def _filled(frame: Frame, values: dict[str, Any]) -> list[tuple[Any, Any]]:
     """The places of record batches that are not empty."""
     paths = _records(frame.name, frame.exchange.version)
-    return [(holder, key) for steps, _ in paths for holder, key in _slots(values, steps) if holder[key]]
+    return [(holder, key) for steps in paths for holder, key in _slots(values, steps) if holder[key]]
 
 
 def records_change(data: bytes) -> Change:

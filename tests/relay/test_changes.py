@@ -115,7 +115,7 @@ def test_an_error_of_a_fetch_is_where_brokers_have_it(version: int, error: str, 
     found = changed(f"Fetch error={error}", fetched(version, 2))
     assert found is not None
     assert found.get("errorCode") == top
-    assert [(one["errorCode"], one["records"]) for one in found["responses"][0]["partitions"]] == [(below, None)] * 2
+    assert [(one["errorCode"], one["records"]) for one in found["responses"][0]["partitions"]] == [(below, b"")] * 2
 
 
 def test_a_fetch_without_partitions_has_no_place_for_the_error_of_one() -> None:

@@ -58,7 +58,7 @@ def partition_of(version: int, answer: bytes, number: int = 7) -> Values:
 def test_an_error_of_a_partition_has_no_records_and_later_frames_stay_as_they_are(version: int) -> None:
     async def scenario(client: Client, proxy: Proxy) -> None:
         got = [partition_of(version, await client.exchange(fetch(version))) for _ in range(2)]
-        assert [(one["errorCode"], one["records"]) for one in got] == [(6, None), (0, BATCH)]
+        assert [(one["errorCode"], one["records"]) for one in got] == [(6, b""), (0, BATCH)]
 
     proxy = through("fetch error=not_leader_or_follower times=1", scenario=scenario)
     assert counts(proxy) == [(1, 1)]
