@@ -23,7 +23,7 @@ __all__ = ["command"]
 @click.command()
 @click.argument("listen", type=options.LISTEN)
 @click.argument("brokers", type=Word("host:port", Address.parse), nargs=-1, required=True)
-@click.option("--batches", is_flag=True, help="Check the record batches too.")
+@click.option("--check-batches", "batches", is_flag=True, help="Check the record batches too.")
 @click.option(
     "--strict", is_flag=True, help="Close a connection instead of passing on a frame that is not as it should be."
 )
