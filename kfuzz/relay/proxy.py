@@ -224,7 +224,8 @@ class Proxy:
 
     def reads_records(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether the record batches of a frame that begins are needed in this process."""
-        return self.settings.batches or self.recorder is not None or self.rules.may_match(direction, exchange)
+        is_kept = self.recorder is not None or self.on_frame is not None
+        return is_kept or self.settings.batches or self.rules.may_match(direction, exchange)
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
