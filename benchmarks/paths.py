@@ -299,7 +299,7 @@ def _through(work: Any, conversation: proxy_work.Conversation, setup: _Setup) ->
 def _batches(conversation: proxy_work.Conversation, setup: _Setup) -> _Meeting:
     """The proxy that checks all batches, beside watching and the verdict on the same bytes."""
     jobs: dict[str, Job] = {
-        "kfuzz": partial(proxy_work.Relayed, conversation, "kfuzz --batches"),
+        "kfuzz": partial(proxy_work.Relayed, conversation, "kfuzz --check-batches"),
         "kfuzz watching": partial(proxy_work.Relayed, conversation, "kfuzz"),
         "kfuzz verdict": partial(proxy_work.verdict, conversation),
     }

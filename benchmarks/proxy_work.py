@@ -34,7 +34,7 @@ from kfuzz.errors import KfuzzError
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 
-Through = Literal["kfuzz", "kfuzz --batches", "socat", "toxiproxy", "nothing"]
+Through = Literal["kfuzz", "kfuzz --check-batches", "socat", "toxiproxy", "nothing"]
 
 TOXIPROXY: Final = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
 BUILT: Final = ROOT / "build/toxiproxy/server"

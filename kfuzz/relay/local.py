@@ -26,6 +26,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 from kfuzz.client.address import Address
@@ -34,6 +35,7 @@ from kfuzz.forms import nearest, shown
 from kfuzz.relay.frames import Direction, Frame, api_names
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rules import SEED, Live, Rule
+from kfuzz.serve.answers import Broker
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.feeding import done
 from kfuzz.serve.server import Server, shown_address
@@ -274,6 +276,7 @@ def proxy(
     strict: bool = False,
     batches: bool = False,
     open_to_others: bool = False,
+    record: str | Path | None = None,
 ) -> LocalProxy:
     """A proxy in front of ``brokers``, each ``"host:port"``, or several of these with commas between.
 
@@ -283,6 +286,7 @@ def proxy(
     - ``strict``: close a connection instead of passing on a frame that is not as it should be
     - ``batches``: check the record batches too
     - ``open_to_others``: it may connect to brokers on other machines
+    - ``record``: an empty folder, or one to make, for a recording of what clients send and get
 
     ``UsageError`` if an address or a rule is wrong. The proxy's remarks go to the logger ``kfuzz``.
     """
@@ -290,7 +294,14 @@ def proxy(
     if not addresses:
         raise UsageError('a proxy needs a broker; give its "host:port"')
     made = tuple(Rule(one, f"rules[{at}]") for at, one in enumerate(rules))
-    settings = Settings(strict=strict, batches=batches, open_to_others=open_to_others, rules=made, seed=seed)
+    settings = Settings(
+        strict=strict,
+        batches=batches,
+        open_to_others=open_to_others,
+        record=None if record is None else Path(record),
+        rules=made,
+        seed=seed,
+    )
     return LocalProxy(addresses, settings)
 
 
@@ -300,9 +311,9 @@ def proxy(
 class LocalCluster(_Local[Server]):
     """Brokers in a thread of their own; :func:`cluster` makes them. Use it in a ``with`` block."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, broker: Broker | None = None) -> None:
         def make() -> Server:
-            return Server(Topics(), settings, tell=lambda sentence: log.warning("%s", sentence))
+            return Server(Topics(), settings, tell=lambda sentence: log.warning("%s", sentence), broker=broker)
 
         super().__init__("cluster", make)
 

@@ -45,7 +45,7 @@ UUID_BYTES: Final = 16
 # Errors that end by themselves: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS. Every
 # client sends such a request again.
 PASSING: Final = frozenset({14, 15, 51})
-AGAIN_S: Final = 0.1
+AGAIN_MS: Final = 100
 
 # Kinds of refusals.
 NOT_RECORDED: Final = "requests that the record cannot answer"
@@ -406,7 +406,7 @@ class _Sent:
             self.last = _frame(self.exchange, "response", data)
             if not _is_passing(self.last):
                 return self.last
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(AGAIN_MS / 1000)
             self.send()
 
 
@@ -430,7 +430,7 @@ class _Taken:
     request: Frame
     place: str
     asked_ms: float
-    texts: frozenset[Any]
+    names: frozenset[Any]
     response: Frame | None = None
     wait_ms: int = 0
 
@@ -438,7 +438,8 @@ class _Taken:
 class RecordedBroker(Broker):
     """Answers the requests of a fresh client with the responses of a recording. For ``kfuzz.serve.Server``.
 
-    A request gets the first response that is left of its API; of several, the first whose request asked most alike.
+    A request gets the first response that is left of its API; of several, the first whose request asked most alike. If
+    none is left, or a given one fits better, that is given again.
     ``done`` is set once all are given and no client is connected. ``UsageError`` if there is nothing to give.
     """
 
@@ -450,7 +451,7 @@ class RecordedBroker(Broker):
         # Where the recorded brokers were for clients. Here they are the brokers 1, 2, ….
         self.places: list[str] = [one["place"] for one in recording.start.brokers]
         self._left: dict[int, list[_Taken]] = defaultdict(list)
-        self._given: dict[int, _Taken] = {}
+        self._given: dict[int, list[_Taken]] = defaultdict(list)
         self._repeated: set[int] = set()
         self._pairings: dict[Caller, Pairing] = {}
         self._callers = 0
@@ -466,7 +467,7 @@ class RecordedBroker(Broker):
                 if event.place not in self.places:
                     self.places.append(event.place)
             elif event.event == "request" and (request := pairs.request(event)) is not None:
-                taken = _Taken(request, places.get(event.connection, ""), event.ms, _texts(request))
+                taken = _Taken(request, places.get(event.connection, ""), event.ms, _names(request))
                 if request.exchange.has_answer:
                     asked[request.exchange] = taken
                 self._left[request.exchange.key].append(taken)
@@ -508,8 +509,8 @@ class RecordedBroker(Broker):
             self.outcome.say(exchange, "response", f"the recorded one does not fit: {error}")
             raise Refused(NOT_RECORDED, f"the recorded response does not fit: {error}") from None
         # A client that polls must not do so without a pause.
-        wait_ms = (_values(request) or {}).get(MAX_WAIT, taken.wait_ms) if is_repeated else taken.wait_ms
-        return Answered(data, min(max(wait_ms, 0), WAIT_MS_MAX))
+        least_ms = (_values(request) or {}).get(MAX_WAIT, AGAIN_MS) if is_repeated else 0
+        return Answered(data, min(max(taken.wait_ms, least_ms), WAIT_MS_MAX))
 
     def gone(self, caller: Caller) -> None:
         """Say that a connection is closed."""
@@ -526,19 +527,27 @@ class RecordedBroker(Broker):
     def _take(self, request: Frame, caller: Caller) -> tuple[_Taken | None, bool]:
         """The recorded request that a fresh one is like, and whether it was given before; None if there is none."""
         exchange = request.exchange
-        left = self._left[exchange.key][:CANDIDATES_MAX] if exchange.key in self._left else []
-        if not left:
-            if exchange.key in self._given and exchange.key not in self._repeated:
-                self._repeated.add(exchange.key)
-                self.outcome.say(exchange, "request", "the record has no more of this API; the last one is repeated")
-            return self._given.get(exchange.key), True
-        texts = _texts(request)
+        names = _names(request)
         place = self.places[caller.node_id - 1]
-        taken = max(left, key=lambda one: (-len(one.texts ^ texts), one.place == place))
-        self._left[exchange.key].remove(taken)
-        self._given[exchange.key] = taken
-        if taken.request.exchange.version == exchange.version:
-            self.outcome.compare(self._identities, taken.request, request, {})
+
+        def likeness(one: _Taken) -> tuple[Any, ...]:
+            is_same_client = one.request.exchange.client_id == exchange.client_id
+            return names <= one.names, -len(one.names ^ names), is_same_client, one.place == place
+
+        left, given = self._left.get(exchange.key, []), self._given.get(exchange.key, [])
+        taken = max(left[:CANDIDATES_MAX], key=likeness, default=None)
+        again = max(given[: -CANDIDATES_MAX - 1 : -1], key=likeness, default=None)
+        # A client may ask for one thing more often than in the record, and for others not yet.
+        if again is not None and (taken is None or likeness(again)[0] > likeness(taken)[0]):
+            if exchange.key not in self._repeated:
+                self._repeated.add(exchange.key)
+                self.outcome.say(exchange, "request", "the record has fewer of these; a response is given again")
+            return again, True
+        if taken is not None:
+            left.remove(taken)
+            self._given[exchange.key].append(taken)
+            if taken.request.exchange.version == exchange.version:
+                self.outcome.compare(self._identities, taken.request, request, {})
         return taken, False
 
     def _translated(self, taken: _Taken, exchange: Exchange, caller: Caller) -> bytes:
@@ -566,9 +575,9 @@ class RecordedBroker(Broker):
         return caller.host, self.cluster.ports.get(node, caller.port)
 
 
-def _texts(request: Frame) -> frozenset[Any]:
-    """All texts that distinguish requests of one API: the client id, names and ids."""
-    return frozenset(_leaves([request.exchange.client_id, _values(request)]))
+def _names(request: Frame) -> frozenset[Any]:
+    """All names and ids that a request has."""
+    return frozenset(_leaves(_values(request)))
 
 
 def _leaves(value: Any) -> Iterator[Any]:

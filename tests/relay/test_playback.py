@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import subprocess
 import sys
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from cli.cli_driver import outcome as run_kfuzz
 from conformance.conversation import SETTINGS
 from conftest import require_tool
 from relay.conversing import TOPIC, at, everything, joins, reads, recorded, served, writes
+from serve import test_clients
 from serve.asking import SECONDS_MAX, Client, asked, request
 from serve.test_clients import (
     COMMITTED,
-    Brokers,
     aiokafka_reads,
     aiokafka_writes,
     kafka_python_reads,
@@ -30,17 +30,20 @@ from serve.test_clients import (
     librdkafka_writes,
 )
 
+import kfuzz
 from kfuzz.client.address import Address
 from kfuzz.conformance.broker.real import Broker as RealBroker
 from kfuzz.errors import UsageError
-from kfuzz.relay import Proxy
-from kfuzz.relay import Settings as ProxySettings
+from kfuzz.relay.local import LocalCluster
 from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
 from kfuzz.relay.recording import CONVERSATION, Recording
 from kfuzz.relay.rules import parse_rule
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.cluster import Caller, Refused
+
+Writes = Callable[[Any], list[int]]
+Reads = Callable[[Any], list[tuple[int, bytes]]]
 
 
 @pytest.fixture(scope="module")
@@ -163,13 +166,13 @@ def test_a_request_that_the_recorded_client_sent_again_is_sent_once(tmp_path: Pa
 
 
 def test_the_command_says_what_differs_and_what_is_wrong(conversation: Path, tmp_path: Path) -> None:
-    with Brokers() as brokers:
-        brokers.ask(b'{"topic": "t", "produce": true}')
-        brokers.server.broker.cluster.fetch_sessions = True
-        code, out, _ = run_kfuzz("play", conversation, "--bootstrap", brokers.address, "--json")
+    with kfuzz.cluster(3) as brokers:
+        brokers.line(broker={"fetch_sessions": True})
+        brokers.topic(TOPIC)
+        code, out, _ = run_kfuzz("play", conversation, "--bootstrap", brokers.bootstrap.split(",")[0], "--json")
     made = json.loads(out)
     assert code == 1
-    assert {one["api"] for one in made["found"]} == {"Metadata", "ApiVersions"}
+    assert {one["api"] for one in made["found"]} == {"Metadata"}
     for words, sentence in {
         (): "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT",
         ("--bootstrap", "127.0.0.1:1"): "127.0.0.1:1 cannot be reached: Connection refused; start a broker there",
@@ -201,7 +204,7 @@ def test_a_fresh_client_gets_the_recorded_responses(conversation: Path) -> None:
     # The client asked for the topic once more than in the record.
     [found] = broker.end().found.values()
     assert str(found) == (
-        "connection 2, request 8, Metadata 12: the record has no more of this API; the last one is repeated"
+        "connection 2, request 8, Metadata 12: the record has fewer of these; a response is given again"
     )
 
 
@@ -256,6 +259,24 @@ def test_the_response_is_that_of_the_request_that_asked_most_alike(tmp_path: Pat
     assert broker.end().is_same
 
 
+def test_a_response_that_was_given_is_given_again_if_those_left_are_about_other_things(tmp_path: Path) -> None:
+    async def two(proxy: Any) -> None:
+        async with at(proxy) as client:
+            for group in ("a", "b"):
+                await client.ask("FindCoordinator", 4, {"coordinatorKeys": [group]})
+
+    recorded(tmp_path / "out", two)
+    broker = RecordedBroker(Recording(tmp_path / "out"))
+    for group in ("a", "a", "b"):
+        said = asked(broker, "FindCoordinator", 4, {"coordinatorKeys": [group]})
+        assert said["coordinators"][0]["key"] == group
+    [found] = broker.end().found.values()
+    assert found.what == "the record has fewer of these; a response is given again"
+    again = broker.answer(request("FindCoordinator", 4, {"coordinatorKeys": ["b"]}), Caller("127.0.0.1", 1))
+    # So a client that polls does not use up the processor.
+    assert again.wait_ms >= 100
+
+
 def test_what_the_record_does_not_have_is_said_and_what_did_not_come_too(conversation: Path) -> None:
     broker = RecordedBroker(Recording(conversation))
     with pytest.raises(Refused, match="DescribeGroups is not in the record"):
@@ -292,62 +313,19 @@ def test_a_recording_without_responses_cannot_be_played_to_clients(tmp_path: Pat
 # ------------------------------------------------------------------------------------- whole clients
 
 
-class Running:
-    """Something that listens, in a thread of its own."""
-
-    def __init__(self, listens: Callable[[Callable[[str], None], asyncio.Event], Awaitable[None]]) -> None:
-        self.address = ""
-        self._ready, self._end = threading.Event(), asyncio.Event()
-        self._listens = listens
-
-    def __enter__(self) -> Running:
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-        self._thread.start()
-        assert self._ready.wait(SECONDS_MAX)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(SECONDS_MAX)
-
-    async def _run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        await self._listens(self._begun, self._end)
-
-    def _begun(self, address: str) -> None:
-        self.address = address
-        self._ready.set()
-
-    def move(self, number: int) -> None:
-        """Nothing moves."""
-
-
-def proxied(broker: str, folder: Path) -> Running:
-    """A proxy that records."""
-
-    async def listens(begun: Callable[[str], None], end: asyncio.Event) -> None:
-        async with Proxy([Address.parse(broker)], ProxySettings(record=folder)) as proxy:
-            begun(str(Address(*next(iter(proxy.places.values())))))
-            await end.wait()
-
-    return Running(listens)
-
-
 def findings(shown: dict[str, Any]) -> list[Any]:
     """The findings of all frames of a list."""
     sides = [side for frame in shown["frames"] for side in (frame, frame["answer"] or {})]
     return [one for side in sides for one in side.get("findings", [])]
 
 
-def listening(broker: RecordedBroker) -> Running:
-    """The brokers of a recording."""
-
-    async def listens(begun: Callable[[str], None], end: asyncio.Event) -> None:
-        async with Server(Topics(), ServeSettings(brokers=len(broker.places)), broker=broker) as server:
-            begun(f"{server.host}:{server.port}")
-            await end.wait()
-
-    return Running(listens)
+@contextlib.contextmanager
+def fresh_brokers() -> Iterator[str]:
+    """Brokers with two empty topics."""
+    with kfuzz.cluster(3) as brokers:
+        for topic in ("t", "i"):
+            brokers.topic(topic)
+        yield brokers.bootstrap
 
 
 @pytest.mark.full
@@ -361,26 +339,22 @@ def listening(broker: RecordedBroker) -> Running:
     ],
 )
 def test_the_conversation_of_a_client_is_read_strictly_and_played_to_both_sides(
-    tmp_path: Path, writes: Callable[[Any], list[int]], reads: Callable[[Any], list[tuple[int, bytes]]]
+    tmp_path: Path, writes: Writes, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Idempotent and transactional producers, and a consumer in a group."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    topics = (b'{"topic": "t", "produce": true}', b'{"topic": "i", "produce": true}')
-    with Brokers() as brokers:
-        for line in topics:
-            brokers.ask(line)
-        with proxied(brokers.address, tmp_path / "out") as proxy:
-            assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
-    shown = json.loads(run_kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict", "--json")[1])
+    monkeypatch.setattr(test_clients, "move", lambda brokers, number: None)
+    folder = tmp_path / "out"
+    with fresh_brokers() as address, kfuzz.proxy(address, record=folder) as proxy:
+        assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
+    shown = json.loads(run_kfuzz("show", "--frames", folder, "--profile", "strict", "--json")[1])
     assert (findings(shown), shown["strays"], shown["refused"]) == ([], 0, 0)
-    with Brokers() as brokers:
-        for line in topics:
-            brokers.ask(line)
-        made = asyncio.run(play_clients(Recording(tmp_path / "out"), Settings(Address.parse(brokers.address))))
+    with fresh_brokers() as address:
+        made = asyncio.run(play_clients(Recording(folder), Settings(Address.parse(address.split(",")[0]))))
     assert list(made.lines())[:-1] == []
     assert made.compared > 30
-    broker = RecordedBroker(Recording(tmp_path / "out"))
-    with listening(broker) as place:
+    broker = RecordedBroker(Recording(folder))
+    with LocalCluster(ServeSettings(brokers=len(broker.places)), broker) as place:
         assert (writes(place), reads(place)) == ([0, 1, 2], COMMITTED)
 
 
@@ -391,11 +365,12 @@ def test_the_conversation_of_a_client_is_read_strictly_and_played_to_both_sides(
     [(kafka_python_writes, kafka_python_reads), (librdkafka_writes, librdkafka_reads_in_a_newer_group)],
 )
 def test_nothing_differs_with_a_fresh_apache_kafka(
-    tmp_path: Path, writes: Callable[[Any], list[int]], reads: Callable[[Any], list[tuple[int, bytes]]]
+    tmp_path: Path, writes: Writes, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its topics, members and cluster have other ids, and its coordinators need a while to begin."""
     import kafka.admin
 
+    monkeypatch.setattr(test_clients, "move", lambda brokers, number: None)
     for tool in ("java", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
     for is_recorded in (False, True):
@@ -409,7 +384,7 @@ def test_nothing_differs_with_a_fresh_apache_kafka(
                 assert list(made.found.values()) == []
                 assert made.compared > 30
                 continue
-            with proxied(address, tmp_path / "out") as proxy:
+            with kfuzz.proxy(address, record=tmp_path / "out") as proxy:
                 assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
     shown = json.loads(run_kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict", "--json")[1])
     assert findings(shown) == []

@@ -51,7 +51,7 @@ def aiokafka_writes(brokers: LocalCluster) -> list[int]:
                 await (producer.commit_transaction() if commits else producer.abort_transaction())
         return offsets
 
-    return asyncio.run(write())
+    return asyncio.run(asyncio.wait_for(write(), SECONDS_MAX))
 
 
 def aiokafka_reads(brokers: LocalCluster) -> list[tuple[int, bytes]]:
@@ -69,7 +69,7 @@ def aiokafka_reads(brokers: LocalCluster) -> list[tuple[int, bytes]]:
             found = [await consumer.getone() for _ in COMMITTED]
         return [(one.offset, one.value) for one in found]
 
-    return asyncio.run(read())
+    return asyncio.run(asyncio.wait_for(read(), SECONDS_MAX))
 
 
 def kafka_python_writes(brokers: LocalCluster) -> list[int]:
