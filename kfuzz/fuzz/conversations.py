@@ -1,0 +1,301 @@
+"""Conversations of a whole client with a broker, through a proxy that changes some frames after version negotiation.
+
+A conversation is made from a seed and its number. Each frame that is changed is a rule of its own, so that rules can be
+left out. After them, the proxy passes everything on unchanged, and the client must come back or report an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz import records
+from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.conformance.judge.harm import HANGS, LOSES
+from kfuzz.documents import load_json
+from kfuzz.errors import DecodeError, UsageError
+from kfuzz.files import read_small
+from kfuzz.forms import ListOf, Object, Wrong, choice, integer
+from kfuzz.fuzz.driver import Bounds, Driver, Ended
+from kfuzz.mutate.dice import Dice
+from kfuzz.relay.local import Applied, LocalCluster, LocalProxy, Seen, cluster, proxy
+from kfuzz.relay.rule import RULE, SEED_MAX, Rule
+
+__all__ = ["TOPIC", "Conversation", "Held", "conversation", "hold", "load", "plain"]
+
+TOPIC: Final = "kfuzz"
+# The topic's records come in so many fetches, with so many records in each.
+STEPS: Final = 5
+RECORDS_OF_STEP: Final = 3
+RULES_MAX: Final = 4
+# The first of them, in which client and broker agree on versions, is left alone in any case; the first Metadata in
+# most conversations. Heartbeats depend on time.
+UNTOUCHED: Final = ("ApiVersions", "Heartbeat")
+FIRST_METADATA_SHARE: Final = 0.25
+FETCHES_MAX: Final = 2 * STEPS
+OTHERS_MAX: Final = 3
+FETCH_SHARE: Final = 0.5
+# How a frame is changed. Cut and lost frames are left out: a client waits for them longer than a campaign does.
+MUTATE_SHARE: Final = 0.65
+ERROR_SHARE: Final = 0.7
+NEW_ERROR_SHARE: Final = 0.05
+ERRORS: Final = tuple(name for name, code in ERROR_CODES.items() if code)
+NEW_ERRORS: Final = (-32768, -2, 1000, 32767)
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+POLL_MS: Final = 20
+# On a busy machine time passes in which nobody works.
+LOOKS_MIN: Final = 50
+# A client has read a topic if it has asked for the offset after the last record so often.
+AT_END: Final = 3
+# A client that hands out each record so often does so for ever.
+AGAIN_MAX: Final = 100
+# Responses that decide where a client reads. After a change it may leave out records, as it should.
+POSITIONS: Final = ("ListOffsets", "OffsetFetch", "OffsetForLeaderEpoch")
+OUT_OF_RANGE: Final = ERROR_CODES["OFFSET_OUT_OF_RANGE"]
+# Responses that decide which partitions a client reads. After a change it may have none.
+ASSIGNMENTS: Final = ("JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat")
+NOTHING_MORE: Final = "hands out nothing more"
+FILE_BYTES_MAX: Final = 1 << 20
+FILE: Final = Object(
+    {
+        "seed": integer(0, SEED_MAX),
+        "number": integer(0, SEED_MAX),
+        "isolation": choice(*ISOLATIONS),
+        "rules": ListOf(RULE, "give at least one rule", least=1),
+    },
+    ("seed", "number", "isolation", "rules"),
+)
+
+# A record as it is judged: its offset, key and value, the last two in hex.
+Told = tuple[int, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What is done to the frames of one conversation. ``seed`` and ``number`` make its random decisions."""
+
+    seed: int
+    number: int
+    isolation: str = ISOLATIONS[0]
+    rules: tuple[Mapping[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields, for JSON; :func:`load` takes them."""
+        return {"seed": self.seed, "number": self.number, "isolation": self.isolation, "rules": list(self.rules)}
+
+    @property
+    def lines(self) -> list[str]:
+        """Its rules as ``kfuzz proxy --rule`` takes them."""
+        return [str(Rule(one)) for one in self.rules]
+
+
+@dataclass(slots=True)
+class Held:
+    """A conversation that was held: how it ended, what the client handed out, and the rules that were applied."""
+
+    ended: Ended
+    told: list[Told] = field(default_factory=list)
+    applied: list[Applied] = field(default_factory=list)
+    # The APIs of all responses, in their order.
+    apis: list[str] = field(default_factory=list)
+
+
+def load(path: Path) -> Conversation:
+    """The conversation in a file that a campaign has written. ``UsageError``."""
+    document = load_json(read_small(path, bytes_max=FILE_BYTES_MAX, follow=True), str(path))
+    try:
+        FILE.check(document)
+    except Wrong as wrong:
+        raise UsageError(wrong.sentence(str(path))) from None
+    rules = tuple(Rule(one, f"{path}: rules[{at}]").to_json() for at, one in enumerate(document["rules"]))
+    return Conversation(document["seed"], document["number"], document["isolation"], rules)
+
+
+# --- what is changed --------------------------------------------------------------------------------------------------
+
+
+def conversation(seed: int, number: int, apis: Sequence[str]) -> Conversation:
+    """The conversation of this number, for a client that gets responses of these APIs."""
+    dice = Dice(seed, number)
+    others = sorted(set(apis) - {"Fetch", *UNTOUCHED}) or ["Metadata"]
+    rules = (_rule(dice, "Fetch" if dice.chance(FETCH_SHARE) else dice.pick(others)) for _ in range(RULES_MAX))
+    made = {(one["api"], one["nth"]): one for one in rules}
+    kept = tuple(made.values())[: 1 + dice.below(RULES_MAX)]
+    return Conversation(seed, number, dice.pick(ISOLATIONS), kept)
+
+
+def _rule(dice: Dice, api: str) -> dict[str, Any]:
+    nth = 1 + dice.below(FETCHES_MAX if api == "Fetch" else OTHERS_MAX)
+    if api == "Metadata" and nth == 1 and not dice.chance(FIRST_METADATA_SHARE):
+        nth = 2
+    rule = {"api": api, "nth": nth}
+    if not dice.chance(MUTATE_SHARE):
+        if not dice.chance(ERROR_SHARE):
+            return rule | dice.pick(({"disconnect": "before"}, {"disconnect": "after"}, {"duplicate": True}))
+        error = dice.pick(NEW_ERRORS) if dice.chance(NEW_ERROR_SHARE) else dice.pick(ERRORS)
+        try:
+            return Rule(rule | {"error": error}).to_json()
+        except UsageError:
+            # The API has no errors.
+            pass
+    return rule | {"mutate": True}
+
+
+# --- the broker -------------------------------------------------------------------------------------------------------
+
+
+def _steps() -> list[list[Told]]:
+    """The records of the topic, by the fetch that returns them. Some keys and values are null or empty."""
+    found: list[list[Told]] = []
+    for step in range(STEPS):
+        offsets = range(step * RECORDS_OF_STEP, (step + 1) * RECORDS_OF_STEP)
+        found.append([(at, None if at % 3 == 0 else f"{at:02x}", None if at % 7 == 3 else "76" * at) for at in offsets])
+    return found
+
+
+def _batch(step: Sequence[Told]) -> str:
+    made = [{"offset": str(at), "timestamp": "1700000000000", "key": k, "value": v} for at, k, v in step]
+    return records.encode(records.from_json([{"base_offset": str(step[0][0]), "records": made}])).hex()
+
+
+BATCHES: Final = [_batch(step) for step in _steps()]
+END: Final = STEPS * RECORDS_OF_STEP
+RECORDS: Final = frozenset(one for step in _steps() for one in step)
+
+
+# --- holding one ------------------------------------------------------------------------------------------------------
+
+
+def plain(driver: Driver, bounds: Bounds) -> tuple[str, ...]:
+    """Hold a conversation without a change. The APIs whose responses the client gets.
+
+    ``UsageError`` if it does not read the topic.
+    """
+    held = hold(driver, Conversation(1, 0), bounds)
+    if held.ended != Ended() or frozenset(held.told) != RECORDS:
+        read = f"it reads {len(RECORDS.intersection(held.told))} of {len(RECORDS)} records"
+        raise UsageError(
+            f"the client does not read a topic of a broker as it is: {held.ended.error or read}; correct its driver"
+        )
+    return tuple(sorted(set(held.apis)))
+
+
+def hold(driver: Driver, made: Conversation, bounds: Bounds) -> Held:
+    """Hold a conversation, with a fresh consumer, and a broker and a proxy of its own."""
+    driver.start()
+    held = Held(Ended())
+    seed = int.from_bytes(Dice(made.seed, made.number).octets(7), "big")
+    with (
+        cluster() as broker,
+        proxy(broker.bootstrap, rules=made.rules, seed=seed, tell=lambda sentence: None) as between,
+    ):
+        broker.line(topic=TOPIC, steps=BATCHES)
+        held.ended = _read(driver, made, bounds, broker, between, held.told)
+        if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
+            held.ended = closed
+    held.applied = between.applied()
+    held.apis = [one.api for one in between.frames(direction="response")]
+    if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
+        held.ended = Ended()
+    if held.ended == Ended() and (wrong := _wrong_data(held)):
+        held.ended = Ended(LOSES.name, wrong)
+    if held.ended.harm:
+        driver.stop()
+        if held.applied:
+            held.ended = held.ended._replace(after=held.applied[-1].after.api)
+    return held
+
+
+def _read(
+    driver: Driver, made: Conversation, bounds: Bounds, broker: LocalCluster, between: LocalProxy, told: list[Told]
+) -> Ended:
+    """Let a consumer read the topic to its end. It appends to ``told`` what it hands out."""
+    said = driver.ask(do="open", address=between.bootstrap, topic=TOPIC, isolation=made.isolation, offset="0")
+    since_s, looks, applied, is_last = time.monotonic(), 0, 0, False
+    while not isinstance(said, Ended):
+        said = driver.ask(do="poll", timeout_ms=POLL_MS)
+        if isinstance(said, Ended):
+            break
+        new = [_told(one) for one in said.get("records", ())]
+        told += new
+        if said.get("end") or (is_last and not new):
+            return Ended()
+        if len(told) > AGAIN_MAX * END:
+            return Ended(HANGS.name, "hands out the same records again and again")
+        looks += 1
+        if new or applied != (applied := len(between.applied())):
+            since_s, looks = time.monotonic(), 0
+        # What is on its way must come with the next poll.
+        is_last = any(one[0] == END - 1 for one in new) or _is_at_end(broker)
+        if (time.monotonic() - since_s) * 1000 > bounds.recover_ms and looks > LOOKS_MIN:
+            return Ended(HANGS.name, NOTHING_MORE)
+    return said
+
+
+def _told(record: Any) -> Told:
+    try:
+        return int(record["offset"]), record["key"], record["value"]
+    except (TypeError, LookupError, ValueError):
+        raise UsageError("the driver hands out a record that is none; testees/README.md has its form") from None
+
+
+def _is_at_end(broker: LocalCluster) -> bool:
+    asked = broker.line(topic=TOPIC)
+    return int(asked["fetch_offset"]) >= END and asked["times"] >= AT_END
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def _wrong_data(held: Held) -> str:
+    """What is wrong with the records that a client has handed out; "" if nothing is, or if nobody can say."""
+    if any(map(_changes_records, held.applied)):
+        return ""
+    if strange := set(held.told) - RECORDS:
+        return f"hands out a record that was never there, at offset {min(strange)[0]}"
+    missing = len(RECORDS) - len(set(held.told))
+    if not missing or any(map(_moves, held.applied)):
+        return ""
+    return f"hands out {len(RECORDS) - missing} of {len(RECORDS)} records, without an error"
+
+
+def _changes_records(one: Applied) -> bool:
+    """Whether a client may get other records, rather than fewer in one response."""
+    if one.after.api != "Fetch":
+        return False
+    try:
+        given = _records_of(one.before)
+        try:
+            return not all(any(was.startswith(now) for was in given) for now in _records_of(one.after))
+        except DecodeError:
+            return not all(was in one.after.body() for was in given)
+    except (DecodeError, UsageError):
+        return True
+
+
+def _records_of(fetch: Seen) -> list[bytes]:
+    """The record batches of a response, by the partition, where there are some."""
+    partitions = (one for topic in fetch.values()["responses"] for one in topic["partitions"])
+    return [bytes(one["records"]) for one in partitions if one["records"]]
+
+
+def _moves(one: Applied) -> bool:
+    """Whether a client may continue at another offset."""
+    if one.after.api != "Fetch":
+        return one.after.api in POSITIONS
+    try:
+        partitions = [one for topic in one.after.values()["responses"] for one in topic["partitions"]]
+    except (DecodeError, UsageError):
+        return False
+    return any(
+        part["errorCode"] == OUT_OF_RANGE or part.get("divergingEpoch", {}).get("endOffset", -1) >= 0
+        for part in partitions
+    )
+
+
+def _may_end(one: Applied) -> bool:
+    """Whether a client may have nothing to read."""
+    return one.after.api in ASSIGNMENTS and not any(one.after.errors)
