@@ -223,10 +223,10 @@ def _is_same(one: Ended, other: Ended) -> bool:
     return (one.harm, one.at, masked(one.error)) == (other.harm, other.at, masked(other.error))
 
 
-def _ready(driver: Driver, bounds: Bounds) -> tuple[str, ...]:
-    """Start the process if there is none, and let it read the topic. The APIs whose responses it gets, if it is new."""
+def _ready(driver: Driver, bounds: Bounds) -> dict[str, int]:
+    """Start the process if there is none, and let it read the topic. Then what ``plain`` gives."""
     if driver.runs:
-        return ()
+        return {}
     for left in reversed(range(WARM_UPS_MAX)):
         driver.start()
         try:

@@ -21,6 +21,7 @@ from kfuzz.files import read_small
 from kfuzz.forms import ListOf, Object, Wrong, choice, integer
 from kfuzz.fuzz.driver import Bounds, Driver, Ended
 from kfuzz.mutate.dice import Dice
+from kfuzz.relay.changes import number_paths
 from kfuzz.relay.local import Applied, LocalCluster, LocalProxy, Seen, cluster, proxy
 from kfuzz.relay.rule import RULE, SEED_MAX, Rule
 
@@ -39,10 +40,38 @@ FETCHES_MAX: Final = 2 * STEPS
 OTHERS_MAX: Final = 3
 FETCH_SHARE: Final = 0.5
 # How a frame is changed. Cut and lost frames are left out: a client waits for them longer than a campaign does.
-MUTATE_SHARE: Final = 0.65
-ERROR_SHARE: Final = 0.7
+MUTATE_SHARE: Final = 0.45
+SET_SHARE: Final = 0.5
+ERROR_SHARE: Final = 0.8
 NEW_ERROR_SHARE: Final = 0.05
 ERRORS: Final = tuple(name for name, code in ERROR_CODES.items() if code)
+# Errors after which consumers do something of their own.
+HANDLED_SHARE: Final = 0.5
+HANDLED: Final = (
+    "OFFSET_OUT_OF_RANGE",
+    "CORRUPT_MESSAGE",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_OR_FOLLOWER",
+    "REQUEST_TIMED_OUT",
+    "REPLICA_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "ILLEGAL_GENERATION",
+    "UNKNOWN_MEMBER_ID",
+    "REBALANCE_IN_PROGRESS",
+    "KAFKA_STORAGE_ERROR",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+    "MEMBER_ID_REQUIRED",
+    "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID",
+    "REBOOTSTRAP_REQUIRED",
+)
 NEW_ERRORS: Final = (-32768, -2, 1000, 32767)
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 POLL_MS: Final = 20
@@ -99,8 +128,8 @@ class Held:
     ended: Ended
     told: list[Told] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
-    # The APIs of all responses, in their order.
-    apis: list[str] = field(default_factory=list)
+    # The APIs of all responses, and their versions.
+    apis: dict[str, int] = field(default_factory=dict)
 
 
 def load(path: Path) -> Conversation:
@@ -117,31 +146,41 @@ def load(path: Path) -> Conversation:
 # --- what is changed --------------------------------------------------------------------------------------------------
 
 
-def conversation(seed: int, number: int, apis: Sequence[str]) -> Conversation:
-    """The conversation of this number, for a client that gets responses of these APIs."""
+def conversation(seed: int, number: int, apis: Mapping[str, int]) -> Conversation:
+    """The conversation of this number, for a client that gets responses of these APIs, in these versions."""
     dice = Dice(seed, number)
-    others = sorted(set(apis) - {"Fetch", *UNTOUCHED}) or ["Metadata"]
-    rules = (_rule(dice, "Fetch" if dice.chance(FETCH_SHARE) else dice.pick(others)) for _ in range(RULES_MAX))
+    others = sorted(set(apis) - {"Fetch", *UNTOUCHED}) or ["Fetch"]
+    chosen = ("Fetch" if dice.chance(FETCH_SHARE) else dice.pick(others) for _ in range(RULES_MAX))
+    rules = (_rule(dice, api, apis[api]) for api in chosen)
     made = {(one["api"], one["nth"]): one for one in rules}
     kept = tuple(made.values())[: 1 + dice.below(RULES_MAX)]
     return Conversation(seed, number, dice.pick(ISOLATIONS), kept)
 
 
-def _rule(dice: Dice, api: str) -> dict[str, Any]:
+def _rule(dice: Dice, api: str, version: int) -> dict[str, Any]:
     nth = 1 + dice.below(FETCHES_MAX if api == "Fetch" else OTHERS_MAX)
     if api == "Metadata" and nth == 1 and not dice.chance(FIRST_METADATA_SHARE):
         nth = 2
-    rule = {"api": api, "nth": nth}
-    if not dice.chance(MUTATE_SHARE):
-        if not dice.chance(ERROR_SHARE):
-            return rule | dice.pick(({"disconnect": "before"}, {"disconnect": "after"}, {"duplicate": True}))
-        error = dice.pick(NEW_ERRORS) if dice.chance(NEW_ERROR_SHARE) else dice.pick(ERRORS)
-        try:
-            return Rule(rule | {"error": error}).to_json()
-        except UsageError:
-            # The API has no errors.
-            pass
-    return rule | {"mutate": True}
+    return {"api": api, "nth": nth} | _action(dice, api, version)
+
+
+def _action(dice: Dice, api: str, version: int) -> dict[str, Any]:
+    if dice.chance(MUTATE_SHARE):
+        return {"mutate": True}
+    if dice.chance(SET_SHARE) and (paths := number_paths(f"{api}Response", version)):
+        path, bits = dice.pick(paths)
+        top = 1 << (bits - 1)
+        return {"set": {path: dice.pick((-1, 0, 1, 2, 3, dice.below(128), top - 1, -top))}}
+    if not dice.chance(ERROR_SHARE):
+        return dice.pick(({"disconnect": "before"}, {"disconnect": "after"}, {"duplicate": True}))
+    known = HANDLED if dice.chance(HANDLED_SHARE) else ERRORS
+    error = dice.pick(NEW_ERRORS if dice.chance(NEW_ERROR_SHARE) else known)
+    try:
+        Rule({"api": api, "error": error})
+    except UsageError:
+        # The API has no errors.
+        return {"mutate": True}
+    return {"error": error}
 
 
 # --- the broker -------------------------------------------------------------------------------------------------------
@@ -169,8 +208,8 @@ RECORDS: Final = frozenset(one for step in _steps() for one in step)
 # --- holding one ------------------------------------------------------------------------------------------------------
 
 
-def plain(driver: Driver, bounds: Bounds) -> tuple[str, ...]:
-    """Hold a conversation without a change. The APIs whose responses the client gets.
+def plain(driver: Driver, bounds: Bounds) -> dict[str, int]:
+    """Hold a conversation without a change. The APIs whose responses the client gets, and their versions.
 
     ``UsageError`` if it does not read the topic.
     """
@@ -180,7 +219,7 @@ def plain(driver: Driver, bounds: Bounds) -> tuple[str, ...]:
         raise UsageError(
             f"the client does not read a topic of a broker as it is: {held.ended.error or read}; correct its driver"
         )
-    return tuple(sorted(set(held.apis)))
+    return held.apis
 
 
 def hold(driver: Driver, made: Conversation, bounds: Bounds) -> Held:
@@ -197,7 +236,7 @@ def hold(driver: Driver, made: Conversation, bounds: Bounds) -> Held:
         if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
             held.ended = closed
     held.applied = between.applied()
-    held.apis = [one.api for one in between.frames(direction="response")]
+    held.apis = {one.api: one.version for one in between.frames(direction="response")}
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
     if held.ended == Ended() and (wrong := _wrong_data(held)):

@@ -32,6 +32,7 @@ __all__ = [
     "has_field",
     "has_records",
     "mutated",
+    "number_paths",
     "records_change",
     "replies_of",
     "set_change",
@@ -120,6 +121,21 @@ def _fields(
         elif one.type.struct is not None:
             for more, found in _fields(definition, version, wanted, one):
                 yield steps + more, found
+
+
+@cache
+def number_paths(name: str, version: int) -> tuple[tuple[str, int], ...]:
+    """The paths to all whole numbers with a sign, as ``set`` takes them, and the bits of each.
+
+    Ports and throttle times are left out.
+    """
+    bits = {f"int{size}": size for size in (8, 16, 32, 64)}
+    found = _fields(newest(name, version), version, lambda one: one.type.name in bits)
+    return tuple(
+        ("".join("[*]" if one is EACH else f".{one}" for one in steps).removeprefix("."), bits[field.type.name])
+        for steps, field in found
+        if steps[-1] not in ("port", THROTTLE)
+    )
 
 
 @cache
