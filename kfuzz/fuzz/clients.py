@@ -1,7 +1,7 @@
-"""A campaign against a whole client: conversations by seed, what was wrong grouped by cause, the fewest changes of each.
+"""A campaign against a whole client: conversations by seed. What is wrong is grouped by cause, with the fewest changes.
 
-The first conversation of a cause is held again, in a new process and with more time. If it ends in the same way, changes
-are left out as long as it still does. Other conversations that end so are only counted.
+The first conversation of a cause is held again, in a new process and with more time. If it ends in the same way,
+changes are left out as long as it still does. Other conversations that end so are only counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.fuzz.causes import file_name
-from kfuzz.fuzz.conversations import Conversation, Held, conversation, hold, plain
+from kfuzz.fuzz.conversations import OWN, Conversation, Held, Topic, conversation, hold, plain
 from kfuzz.fuzz.driver import Bounds, Driver, Ended
 from kfuzz.text import file_name as safe_name
 
@@ -69,13 +69,15 @@ class Campaign:
 
     - ``ends``: how many conversations ended how: ``read``, ``rejected`` with an error, or the name of a class of harm.
     - ``changed``: in how many a frame was changed. ``unconfirmed``: how many did not end so when held again.
-    - ``found``: the causes, the worst first, by the file of the smallest conversation.
+    - ``causes``: what was found, by what its deviations have in common. ``found``: the same at the end, by the file of
+      the smallest conversation, the worst first.
     """
 
     client: Testee
     seed: int
     out: Path
     bounds: Bounds = field(default_factory=Bounds)
+    topic: Topic = OWN
     implementation: str = ""
     ends: Counter[str] = field(default_factory=Counter)
     changed: int = 0
@@ -84,7 +86,7 @@ class Campaign:
     starts: int = 0
     interrupted: bool = False
     found: dict[Path, Found] = field(default_factory=dict)
-    _by_key: dict[Key, Found] = field(default_factory=dict)
+    causes: dict[Key, Found] = field(default_factory=dict)
     # The causes of conversations that were not made smaller, by the words of their end.
     _aliases: dict[Key, Key] = field(default_factory=dict)
     _doubts: Counter[Key] = field(default_factory=Counter)
@@ -101,7 +103,7 @@ class Campaign:
         """
         began_s = time.monotonic()
         with Driver(self.client, self.bounds) as driver:
-            apis = _ready(driver, self.bounds)
+            apis, self.topic = _ready(driver, self.bounds, self.topic)
             self.implementation = f"{self.client.name}@{driver.version}"
             try:
                 while self.conversations != count and time.monotonic() - began_s < seconds:
@@ -113,8 +115,7 @@ class Campaign:
         self._write()
 
     def _next(self, driver: Driver, made: Conversation) -> None:
-        _ready(driver, self.bounds)
-        held = hold(driver, made, self.bounds)
+        held = self._held(driver, made, self.bounds)
         ended = held.ended
         self.changed += bool(held.applied)
         self.ends[ended.harm or (REJECTED if ended.error else READ)] += 1
@@ -122,25 +123,30 @@ class Campaign:
             return
         key = self._deviation(made, ended).key
         if key in self._aliases:
-            self._by_key[self._aliases[key]].count += 1
+            self.causes[self._aliases[key]].count += 1
         elif self._doubts[key] >= CONFIRMATIONS_MAX or (found := self._confirmed(driver, made, ended)) is None:
             self._doubts[key] += 1
             self.unconfirmed += 1
         else:
             final = self._aliases[key] = found.deviation.key
-            known = self._by_key.setdefault(final, found)
+            known = self.causes.setdefault(final, found)
             if known is not found:
                 known.count += 1
                 if len(found.conversation.rules) < len(known.conversation.rules):
                     known.deviation, known.conversation = found.deviation, found.conversation
+
+    def _held(self, driver: Driver, made: Conversation, bounds: Bounds) -> Held:
+        """Hold a conversation, in a new process if there is none."""
+        if not driver.runs:
+            _ready(driver, self.bounds, self.topic)
+        return hold(driver, made, bounds, self.topic)
 
     def _confirmed(self, driver: Driver, made: Conversation, ended: Ended) -> Found | None:
         """The find with as few rules as possible; None if the conversation ends otherwise when it is held again."""
 
         def again(one: Conversation, bounds: Bounds) -> Held | None:
             driver.stop()
-            _ready(driver, self.bounds)
-            held = hold(driver, one, bounds)
+            held = self._held(driver, one, bounds)
             return held if _is_same(held.ended, ended) else None
 
         patient = replace(self.bounds, recover_ms=PATIENCE * self.bounds.recover_ms)
@@ -178,7 +184,9 @@ class Campaign:
 
     def _write(self) -> None:
         """Write a file for each cause."""
-        ordered = sorted(self._by_key.values(), key=lambda one: (RANK[one.deviation.harm], -one.count, one.deviation.key))
+        ordered = sorted(
+            self.causes.values(), key=lambda one: (RANK[one.deviation.harm], -one.count, one.deviation.key)
+        )
         for one in ordered:
             path = self.out / safe_name(self.client.name) / "causes" / f"{file_name(one.cause)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,25 +220,23 @@ class Campaign:
             yield f"  {self.unconfirmed:,} of these did not end so when held again, or with more time"
 
 
-def repeat(client: Testee, made: Conversation, bounds: Bounds) -> Held:
+def repeat(client: Testee, made: Conversation, bounds: Bounds, topic: Topic = OWN) -> Held:
     """Hold one conversation, in a new process and with more time. ``UsageError`` as for a campaign."""
     with Driver(client, bounds) as driver:
-        _ready(driver, bounds)
-        return hold(driver, made, replace(bounds, recover_ms=PATIENCE * bounds.recover_ms))
+        _, topic = _ready(driver, bounds, topic)
+        return hold(driver, made, replace(bounds, recover_ms=PATIENCE * bounds.recover_ms), topic)
 
 
 def _is_same(one: Ended, other: Ended) -> bool:
     return (one.harm, one.at, masked(one.error)) == (other.harm, other.at, masked(other.error))
 
 
-def _ready(driver: Driver, bounds: Bounds) -> dict[str, int]:
-    """Start the process if there is none, and let it read the topic. Then what ``plain`` gives."""
-    if driver.runs:
-        return {}
+def _ready(driver: Driver, bounds: Bounds, topic: Topic) -> tuple[dict[str, int], Topic]:
+    """Start the process and let it read the topic. What ``plain`` gives."""
     for left in reversed(range(WARM_UPS_MAX)):
         driver.start()
         try:
-            return plain(driver, bounds)
+            return plain(driver, bounds, topic)
         except UsageError:
             driver.stop()
             if not left:

@@ -6,9 +6,10 @@ left out. After them, the proxy passes everything on unchanged, and the client m
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,9 +26,8 @@ from kfuzz.relay.changes import number_paths
 from kfuzz.relay.local import Applied, LocalCluster, LocalProxy, Seen, cluster, proxy
 from kfuzz.relay.rule import RULE, SEED_MAX, Rule
 
-__all__ = ["TOPIC", "Conversation", "Held", "conversation", "hold", "load", "plain"]
+__all__ = ["OWN", "Conversation", "Held", "Topic", "conversation", "hold", "load", "plain"]
 
-TOPIC: Final = "kfuzz"
 # The topic's records come in so many fetches, with so many records in each.
 STEPS: Final = 5
 RECORDS_OF_STEP: Final = 3
@@ -79,6 +79,10 @@ POLL_MS: Final = 20
 LOOKS_MIN: Final = 50
 # A client has read a topic if it has asked for the offset after the last record so often.
 AT_END: Final = 3
+# The records of a broker that is not kfuzz's own are those that the client hands out without a change, until nothing
+# comes for so long.
+UNKNOWN_END_MS: Final = 3000
+RECORDS_MAX: Final = 10_000
 # A client that hands out each record so often does so for ever.
 AGAIN_MAX: Final = 100
 # Responses that decide where a client reads. After a change it may leave out records, as it should.
@@ -187,7 +191,7 @@ def _action(dice: Dice, api: str, version: int) -> dict[str, Any]:
 
 
 def _steps() -> list[list[Told]]:
-    """The records of the topic, by the fetch that returns them. Some keys and values are null or empty."""
+    """The records of kfuzz's own topic, by the fetch that returns them. Some keys and values are null or empty."""
     found: list[list[Told]] = []
     for step in range(STEPS):
         offsets = range(step * RECORDS_OF_STEP, (step + 1) * RECORDS_OF_STEP)
@@ -201,45 +205,68 @@ def _batch(step: Sequence[Told]) -> str:
 
 
 BATCHES: Final = [_batch(step) for step in _steps()]
-END: Final = STEPS * RECORDS_OF_STEP
-RECORDS: Final = frozenset(one for step in _steps() for one in step)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What a client reads: partition 0 of a topic of the broker at ``bootstrap``; "" is a broker of kfuzz's own.
+
+    ``records``: what it has; None if that is not known yet.
+    """
+
+    name: str = "kfuzz"
+    bootstrap: str = ""
+    records: frozenset[Told] | None = None
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return max(one[0] for one in self.records or ()) + 1
+
+
+OWN: Final = Topic(records=frozenset(one for step in _steps() for one in step))
 
 
 # --- holding one ------------------------------------------------------------------------------------------------------
 
 
-def plain(driver: Driver, bounds: Bounds) -> dict[str, int]:
-    """Hold a conversation without a change. The APIs whose responses the client gets, and their versions.
+def plain(driver: Driver, bounds: Bounds, topic: Topic = OWN) -> tuple[dict[str, int], Topic]:
+    """Hold a conversation without a change. The APIs whose responses the client gets with their versions, and the
+    topic with its records.
 
     ``UsageError`` if it does not read the topic.
     """
-    held = hold(driver, Conversation(1, 0), bounds)
-    if held.ended != Ended() or frozenset(held.told) != RECORDS:
-        read = f"it reads {len(RECORDS.intersection(held.told))} of {len(RECORDS)} records"
+    held = hold(driver, Conversation(1, 0), bounds, topic)
+    told = frozenset(held.told)
+    wanted = told if topic.records is None else topic.records
+    if held.ended != Ended() or told != wanted or not told:
+        read = f"it reads {len(told & wanted)} of {len(wanted)} records" if wanted else "it finds no records"
+        whose = f"of {topic.bootstrap}" if topic.bootstrap else "of a broker as it is"
         raise UsageError(
-            f"the client does not read a topic of a broker as it is: {held.ended.error or read}; correct its driver"
+            f"the client does not read topic {topic.name} {whose}: {held.ended.error or read}; correct its driver"
         )
-    return held.apis
+    return held.apis, replace(topic, records=wanted)
 
 
-def hold(driver: Driver, made: Conversation, bounds: Bounds) -> Held:
-    """Hold a conversation, with a fresh consumer, and a broker and a proxy of its own."""
+def hold(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic = OWN) -> Held:
+    """Hold a conversation, with a fresh consumer and a proxy of its own, and a broker of its own if it is kfuzz's."""
     driver.start()
     held = Held(Ended())
     seed = int.from_bytes(Dice(made.seed, made.number).octets(7), "big")
-    with (
-        cluster() as broker,
-        proxy(broker.bootstrap, rules=made.rules, seed=seed, tell=lambda sentence: None) as between,
-    ):
-        broker.line(topic=TOPIC, steps=BATCHES)
-        held.ended = _read(driver, made, bounds, broker, between, held.told)
+    with contextlib.ExitStack() as stack:
+        broker = None if topic.bootstrap else stack.enter_context(cluster())
+        if broker is not None:
+            broker.line(topic=topic.name, steps=BATCHES)
+        address = topic.bootstrap if broker is None else broker.bootstrap
+        between = stack.enter_context(proxy(address, rules=made.rules, seed=seed, tell=lambda sentence: None))
+        held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.told)
         if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
             held.ended = closed
     held.applied = between.applied()
     held.apis = {one.api: one.version for one in between.frames(direction="response")}
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
-    if held.ended == Ended() and (wrong := _wrong_data(held)):
+    if held.ended == Ended() and (wrong := _wrong_data(held, topic.records)):
         held.ended = Ended(LOSES.name, wrong)
     if held.ended.harm:
         driver.stop()
@@ -248,30 +275,60 @@ def hold(driver: Driver, made: Conversation, bounds: Bounds) -> Held:
     return held
 
 
-def _read(
-    driver: Driver, made: Conversation, bounds: Bounds, broker: LocalCluster, between: LocalProxy, told: list[Told]
-) -> Ended:
-    """Let a consumer read the topic to its end. It appends to ``told`` what it hands out."""
-    said = driver.ask(do="open", address=between.bootstrap, topic=TOPIC, isolation=made.isolation, offset="0")
-    since_s, looks, applied, is_last = time.monotonic(), 0, 0, False
-    while not isinstance(said, Ended):
-        said = driver.ask(do="poll", timeout_ms=POLL_MS)
-        if isinstance(said, Ended):
-            break
-        new = [_told(one) for one in said.get("records", ())]
-        told += new
-        if said.get("end") or (is_last and not new):
-            return Ended()
-        if len(told) > AGAIN_MAX * END:
-            return Ended(HANGS.name, "hands out the same records again and again")
-        looks += 1
-        if new or applied != (applied := len(between.applied())):
-            since_s, looks = time.monotonic(), 0
-        # What is on its way must come with the next poll.
-        is_last = any(one[0] == END - 1 for one in new) or _is_at_end(broker)
-        if (time.monotonic() - since_s) * 1000 > bounds.recover_ms and looks > LOOKS_MIN:
-            return Ended(HANGS.name, NOTHING_MORE)
-    return said
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A consumer that reads the topic."""
+
+    driver: Driver
+    made: Conversation
+    bounds: Bounds
+    topic: Topic
+    # None if it is not kfuzz's own.
+    broker: LocalCluster | None
+    between: LocalProxy
+
+    def end(self, told: list[Told]) -> Ended:
+        """Let it read to the end. Appends to ``told`` what it hands out."""
+        address, isolation = self.between.bootstrap, self.made.isolation
+        said = self.driver.ask(do="open", address=address, topic=self.topic.name, isolation=isolation, offset="0")
+        since_s, looks, applied, is_last = time.monotonic(), 0, 0, False
+        most = RECORDS_MAX if self.topic.records is None else AGAIN_MAX * len(self.topic.records)
+        while not isinstance(said, Ended):
+            said = self.driver.ask(do="poll", timeout_ms=POLL_MS)
+            if isinstance(said, Ended):
+                break
+            new = [_told(one) for one in said.get("records", ())]
+            told += new
+            if said.get("end") or (is_last and not new):
+                return Ended()
+            if len(told) > most:
+                return self._too_many()
+            looks += 1
+            if new or applied != (applied := len(self.between.applied())):
+                since_s, looks = time.monotonic(), 0
+            idle_ms = (time.monotonic() - since_s) * 1000
+            # What is on its way must come with the next poll.
+            is_last = self._is_last(new, idle_ms)
+            if idle_ms > self.bounds.recover_ms and looks > LOOKS_MIN:
+                return Ended(HANGS.name, NOTHING_MORE)
+        return said
+
+    def _is_last(self, new: Sequence[Told], idle_ms: float) -> bool:
+        """Whether the client has read everything."""
+        if self.topic.records is None:
+            return idle_ms > UNKNOWN_END_MS
+        end = self.topic.end
+        if any(one[0] == end - 1 for one in new):
+            return True
+        if self.broker is None:
+            return False
+        asked = self.broker.line(topic=self.topic.name)
+        return int(asked["fetch_offset"]) >= end and asked["times"] >= AT_END
+
+    def _too_many(self) -> Ended:
+        if self.topic.records is None:
+            raise UsageError(f"topic {self.topic.name} has more than {RECORDS_MAX} records; take a smaller one")
+        return Ended(HANGS.name, "hands out the same records again and again")
 
 
 def _told(record: Any) -> Told:
@@ -281,24 +338,19 @@ def _told(record: Any) -> Told:
         raise UsageError("the driver hands out a record that is none; testees/README.md has its form") from None
 
 
-def _is_at_end(broker: LocalCluster) -> bool:
-    asked = broker.line(topic=TOPIC)
-    return int(asked["fetch_offset"]) >= END and asked["times"] >= AT_END
-
-
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def _wrong_data(held: Held) -> str:
+def _wrong_data(held: Held, wanted: frozenset[Told] | None) -> str:
     """What is wrong with the records that a client has handed out; "" if nothing is, or if nobody can say."""
-    if any(map(_changes_records, held.applied)):
+    if wanted is None or any(map(_changes_records, held.applied)):
         return ""
-    if strange := set(held.told) - RECORDS:
+    if strange := set(held.told) - wanted:
         return f"hands out a record that was never there, at offset {min(strange)[0]}"
-    missing = len(RECORDS) - len(set(held.told))
+    missing = len(wanted) - len(set(held.told))
     if not missing or any(map(_moves, held.applied)):
         return ""
-    return f"hands out {len(RECORDS) - missing} of {len(RECORDS)} records, without an error"
+    return f"hands out {len(wanted) - missing} of {len(wanted)} records, without an error"
 
 
 def _changes_records(one: Applied) -> bool:

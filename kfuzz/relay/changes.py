@@ -361,21 +361,27 @@ def _inside(frame: Frame, body: bytes, changed: bytes) -> Frame | None:
     name, version = frame.name, frame.exchange.version
     if not (frame.is_read and has_addresses(name, version)):
         return made
-    known: set[tuple[str, int]] = set()
-    replace_addresses(name, version, frame.values(), lambda *one: known.add(one) or one)
+    known = set(_addresses(name, version, frame.values()))
     made.check()
     if not made.is_read:
         end = max((body.rfind(host.encode()) + len(host.encode()) + PORT_BYTES for host, _ in known), default=0)
         return made if changed[:end] == body[:end] else None
-    values, strange = made.values(), False
+    values = made.values()
+    if known.issuperset(_addresses(name, version, values)):
+        return made
+    replace_addresses(name, version, values, lambda *one: one if one in known else NOWHERE)
+    return made.with_values(values)
 
-    def place(*one: Any) -> tuple[str, int]:
-        nonlocal strange
-        strange = strange or one not in known
-        return one if one in known else NOWHERE
 
-    replace_addresses(name, version, values, place)
-    return made.with_values(values) if strange else made
+def _addresses(name: str, version: int, values: Mapping[str, Any]) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+
+    def see(*one: Any) -> tuple[str, int]:
+        found.append(one)
+        return one
+
+    replace_addresses(name, version, values, see)
+    return found
 
 
 def replies_of(forms: Sequence[Form], given: Mapping[str, Any]) -> dict[int, bytes]:

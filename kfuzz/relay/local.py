@@ -52,7 +52,7 @@ FRAME_BYTES_MAX: Final = 64 << 10
 CALL_S_MAX: Final = 30.0
 
 log = logging.getLogger("kfuzz")
-Tell = Callable[[str], object]
+Tell = Callable[[str], None]
 
 
 def _warn(sentence: str) -> None:

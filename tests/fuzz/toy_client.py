@@ -150,7 +150,8 @@ def main() -> None:
     consumer: Consumer | None = None
     print(json.dumps({"version": "1"}), flush=True)
     for line in sys.stdin:
-        asked, answer = json.loads(line), {}
+        asked = json.loads(line)
+        answer: dict[str, Any] = {}
         try:
             if asked["do"] == "open":
                 consumer = Consumer(asked["address"], asked["topic"], int(asked["offset"]))
