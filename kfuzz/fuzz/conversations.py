@@ -77,11 +77,13 @@ ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 POLL_MS: Final = 20
 # On a busy machine time passes in which nobody works.
 LOOKS_MIN: Final = 50
+# A conversation takes at most so many times what a client may take to come back: rules of others may change all frames.
+IDLES_MAX: Final = 10
 # A client has read a topic if it has asked for the offset after the last record so often.
 AT_END: Final = 3
 # The records of a broker that is not kfuzz's own are those that the client hands out without a change, until nothing
-# comes for so long.
-UNKNOWN_END_MS: Final = 3000
+# comes for this share of the time that it may take to come back.
+UNKNOWN_END_SHARE: Final = 0.3
 RECORDS_MAX: Final = 10_000
 # A client that hands out each record so often does so for ever.
 AGAIN_MAX: Final = 100
@@ -291,7 +293,8 @@ class _Reading:
         """Let it read to the end. Appends to ``told`` what it hands out."""
         address, isolation = self.between.bootstrap, self.made.isolation
         said = self.driver.ask(do="open", address=address, topic=self.topic.name, isolation=isolation, offset="0")
-        since_s, looks, applied, is_last = time.monotonic(), 0, 0, False
+        since_s = began_s = time.monotonic()
+        looks, applied, is_last = 0, 0, False
         most = RECORDS_MAX if self.topic.records is None else AGAIN_MAX * len(self.topic.records)
         while not isinstance(said, Ended):
             said = self.driver.ask(do="poll", timeout_ms=POLL_MS)
@@ -309,14 +312,15 @@ class _Reading:
             idle_ms = (time.monotonic() - since_s) * 1000
             # What is on its way must come with the next poll.
             is_last = self._is_last(new, idle_ms)
-            if idle_ms > self.bounds.recover_ms and looks > LOOKS_MIN:
+            is_idle = idle_ms > self.bounds.recover_ms and looks > LOOKS_MIN
+            if is_idle or (time.monotonic() - began_s) * 1000 > IDLES_MAX * self.bounds.recover_ms:
                 return Ended(HANGS.name, NOTHING_MORE)
         return said
 
     def _is_last(self, new: Sequence[Told], idle_ms: float) -> bool:
         """Whether the client has read everything."""
         if self.topic.records is None:
-            return idle_ms > UNKNOWN_END_MS
+            return idle_ms > UNKNOWN_END_SHARE * self.bounds.recover_ms
         end = self.topic.end
         if any(one[0] == end - 1 for one in new):
             return True

@@ -109,7 +109,9 @@ class Driver:
             self.version = foreign_text(str(hello.get("version", "")), bytes_max=100)
         except (NoHandshake, UsageError) as error:
             self.stop()
-            raise UsageError(f"--client {self._client.name}: {error}; testees/README.md has its lines") from None
+            raise UsageError(
+                f"--client {self._client.name}: {error} (testees/README.md has the lines of drivers)"
+            ) from None
 
     def stop(self) -> None:
         """Kill the process, and all that it has started."""
@@ -131,7 +133,9 @@ class Driver:
             said = _object(got)
         except UsageError as error:
             self.stop()
-            raise UsageError(f"--client {self._client.name}: {error}; testees/README.md has its lines") from None
+            raise UsageError(
+                f"--client {self._client.name}: {error} (testees/README.md has the lines of drivers)"
+            ) from None
         if "outcome" not in said:
             return said
         harm = HARM_OF.get(str(said["outcome"]), "")
@@ -150,7 +154,7 @@ class Driver:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    said = load_json(line, "the driver's line", bytes_max=LINE_BYTES_MAX)
+    said = load_json(line, "the driver's line", bytes_max=LINE_BYTES_MAX, remedy="write an object of JSON")
     if not isinstance(said, dict):
-        raise UsageError("the driver wrote another line than an object of JSON")
+        raise UsageError("the driver's line is no object of JSON; write one")
     return said

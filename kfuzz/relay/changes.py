@@ -355,7 +355,8 @@ def _without_wait(form: Form, body: bytes) -> bytes:
 def _inside(frame: Frame, body: bytes, changed: bytes) -> Frame | None:
     """The frame with the changed body, if it leads clients only to the brokers that the frame names, or to nobody.
 
-    None if a client could find others in it, because it cannot be read and differs before the end of the addresses.
+    None if a client could find others in it, because it cannot be read and differs before the end of the addresses; or
+    if kfuzz can read it, but not write it.
     """
     made = frame.with_body(changed)
     name, version = frame.name, frame.exchange.version
@@ -370,7 +371,10 @@ def _inside(frame: Frame, body: bytes, changed: bytes) -> Frame | None:
     if known.issuperset(_addresses(name, version, values)):
         return made
     replace_addresses(name, version, values, lambda *one: one if one in known else NOWHERE)
-    return made.with_values(values)
+    try:
+        return made.with_values(values)
+    except EncodeError:
+        return None
 
 
 def _addresses(name: str, version: int, values: Mapping[str, Any]) -> list[tuple[str, int]]:

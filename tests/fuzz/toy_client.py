@@ -4,6 +4,7 @@
 
 - ``dies``: on a negative count in a response
 - ``loops``: on one error code
+- ``stops``: asks for nothing more after another error code
 - ``drops``: records, if a field of their partition is odd
 """
 
@@ -14,6 +15,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 from kfuzz import messages, records
@@ -26,6 +28,7 @@ VERSIONS = {"ApiVersions": 3, "Metadata": 8, "Fetch": 11}
 NEGATIVE = ("length-below-minus-one", "null-not-allowed")
 FAULTS = set(sys.argv[1:])
 LOOPS_ON = 9  # REPLICA_NOT_AVAILABLE
+STOPS_ON = 6  # NOT_LEADER_OR_FOLLOWER
 TRIES_MAX = 20
 SOCKET_S_MAX = 1.0
 
@@ -40,8 +43,12 @@ class Consumer:
         self.socket: socket.socket | None = None
         self.failures = 0
         self.number = 0
+        self.has_stopped = False
 
     def poll(self) -> list[dict[str, Any]]:
+        if self.has_stopped:
+            time.sleep(0.005)
+            return []
         try:
             if self.socket is None:
                 self.connect()
@@ -134,6 +141,9 @@ class Consumer:
         error = partition["errorCode"]
         while "loops" in FAULTS and error == LOOPS_ON:
             pass
+        if "stops" in FAULTS and error == STOPS_ON:
+            self.has_stopped = True
+            return []
         if error:
             raise Refused(f"error {error}")
         batches = records.decode(partition["records"] or b"")
