@@ -78,9 +78,8 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
 @click.option(
     "--bootstrap",
     type=Word("host:port", Address.parse),
-    help="With --client: a broker on this machine.  [default: one of kfuzz's own]",
+    help="A broker on this machine whose topic kfuzz the client of --client reads.  [default: a broker of kfuzz's own]",
 )
-@click.option("--topic", default="kfuzz", show_default=True, help="With --bootstrap: the topic that the client reads.")
 @click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
@@ -103,7 +102,6 @@ def command(
     truth: str | None,
     client: str | None,
     bootstrap: Address | None,
-    topic: str,
     stop_at_first: bool,
     file: Path | None,
     replay: bool,
@@ -133,10 +131,10 @@ def command(
         others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
         if any(one is not None for one in others) or jobs > 1:
             raise UsageError(
-                "--client takes --bootstrap, --topic, --seconds, --count, --seed, --out, --reproduce and --json; "
+                "--client takes --bootstrap, --seconds, --count, --seed, --out, --reproduce and --json; "
                 "leave out the others"
             )
-        reads = Topic(topic, str(bootstrap)) if bootstrap else OWN
+        reads = Topic(bootstrap=str(bootstrap)) if bootstrap else OWN
         fuzzed_client = named_client(client)
         if file is not None:
             return _reproduce_conversation(fuzzed_client, file, reads, as_json)
@@ -214,7 +212,7 @@ def _show_client(named: str, one: Campaign) -> None:
         click.echo("  interrupted; nothing found so far" if one.interrupted else "  nothing found")
     again = f"kfuzz fuzz --client {shlex.quote(named)}"
     if one.topic.bootstrap:
-        again += f" --bootstrap {one.topic.bootstrap} --topic {shlex.quote(one.topic.name)}"
+        again += f" --bootstrap {one.topic.bootstrap}"
     for path, found in one.found.items():
         at = f" ({found.deviation.at})" if found.deviation.at else ""
         say(

@@ -1,4 +1,4 @@
-"""A campaign against a whole client: conversations by seed. What is wrong is grouped by cause, with the fewest changes.
+"""A campaign against a whole client: conversations by seed. Faults are grouped by cause, with the fewest changes.
 
 The first conversation of a cause is held again, in a new process and with more time. If it ends in the same way,
 changes are left out as long as it still does. Other conversations that end so are only counted.
@@ -112,7 +112,8 @@ class Campaign:
                     watch(self)
             except KeyboardInterrupt:
                 self.interrupted = True
-        self._write()
+            finally:
+                self._write()
 
     def _next(self, driver: Driver, made: Conversation) -> None:
         held = self._held(driver, made, self.bounds)
@@ -232,7 +233,7 @@ def _is_same(one: Ended, other: Ended) -> bool:
 
 
 def _ready(driver: Driver, bounds: Bounds, topic: Topic) -> tuple[dict[str, int], Topic]:
-    """Start the process and let it read the topic. What ``plain`` gives."""
+    """Start the process and let it read the topic, as ``plain`` does."""
     for left in reversed(range(WARM_UPS_MAX)):
         driver.start()
         try:

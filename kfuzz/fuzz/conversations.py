@@ -110,7 +110,7 @@ Told = tuple[int, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is done to the frames of one conversation. ``seed`` and ``number`` make its random decisions."""
+    """The changes of one conversation. ``seed`` and ``number`` make its random decisions."""
 
     seed: int
     number: int
@@ -211,7 +211,7 @@ BATCHES: Final = [_batch(step) for step in _steps()]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a client reads: partition 0 of a topic of the broker at ``bootstrap``; "" is a broker of kfuzz's own.
+    """The partition that a client reads: 0 of a topic of the broker at ``bootstrap``; "" is a broker of kfuzz's own.
 
     ``records``: what it has; None if that is not known yet.
     """
@@ -310,7 +310,7 @@ class _Reading:
             if new or applied != (applied := len(self.between.applied())):
                 since_s, looks = time.monotonic(), 0
             idle_ms = (time.monotonic() - since_s) * 1000
-            # What is on its way must come with the next poll.
+            # Records that are on their way must come with the next poll.
             is_last = self._is_last(new, idle_ms)
             is_idle = idle_ms > self.bounds.recover_ms and looks > LOOKS_MIN
             if is_idle or (time.monotonic() - began_s) * 1000 > IDLES_MAX * self.bounds.recover_ms:
@@ -346,7 +346,7 @@ def _told(record: Any) -> Told:
 
 
 def _wrong_data(held: Held, wanted: frozenset[Told] | None) -> str:
-    """What is wrong with the records that a client has handed out; "" if nothing is, or if nobody can say."""
+    """The fault of the records that a client has handed out; "" if there is none, or if nobody can say."""
     if wanted is None or any(map(_changes_records, held.applied)):
         return ""
     if strange := set(held.told) - wanted:

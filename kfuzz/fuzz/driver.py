@@ -29,7 +29,7 @@ ERROR_CHARACTERS_MAX: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a client may take: for one call, and, for ``recover_ms``, until it hands out something again."""
+    """The bounds of a client: for one call; and ``recover_ms``, until it hands out something again."""
 
     cpu_ms: int = 5000
     call_ms: int = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docs.pages import ROOT
 
 from kfuzz import records
 from kfuzz.cli.main import main
@@ -23,7 +25,7 @@ from kfuzz.relay.local import cluster
 from kfuzz.relay.rule import Rule
 
 TOY = shlex.join((sys.executable, str(Path(__file__).with_name("toy_client.py"))))
-# What a campaign says of each planted fault.
+# The words of a campaign about each planted fault.
 FAULTS = {
     "dies": "died of SIGABRT",
     "loops": "computes without an end in poll",
@@ -144,7 +146,7 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
     with cluster() as brokers:
         brokers.line(topic="orders", hex=BATCH)
         _, topic = plain(mended, QUICK, Topic("orders", brokers.bootstrap))
-        assert topic.records == {(0, "6b", "76")}
+        assert list(topic.records or ()) == [(0, "6b", "76")]
         with pytest.raises(UsageError, match="does not read topic empty of 127"):
             plain(mended, QUICK, Topic("empty", brokers.bootstrap))
 
@@ -194,3 +196,35 @@ def test_a_campaign_finds_nothing_in_the_mended_toy(capsys: pytest.CaptureFixtur
     assert said["changed"] > 100
     assert said["causes"] == []
     assert set(said["ends"]) == {"read", "rejected"}
+
+
+PAGE = (ROOT / "docs" / "fuzzing.md").read_text().partition("## Whole clients\n")[2]
+
+
+@pytest.mark.full
+def test_the_campaign_of_the_page_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    toy = "tests/fuzz/toy_client.py"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    Path(toy).parent.mkdir(parents=True)
+    Path(toy).write_text((ROOT / toy).read_text())
+    assert kfuzz("--client", f"python {toy} drops", "--count", "250") == 1
+    command, *shown = PAGE.partition("```\n")[2].partition("```")[0].splitlines()
+    assert command == f'$ kfuzz fuzz --client "python {toy} drops" --count 250'
+    _, *rest = capsys.readouterr().out.splitlines()
+    # The first line has times.
+    assert rest == shown[1:]
+
+
+@pytest.mark.full
+def test_the_driver_of_the_page_drives_a_client(tmp_path: Path) -> None:
+    file = tmp_path / "driver.py"
+    file.write_text(PAGE.partition("```python\n")[2].partition("```")[0])
+    with Driver(named_client(shlex.join((sys.executable, str(file)))), Bounds()) as driver:
+        apis, _ = plain(driver, Bounds())
+        assert {"Fetch", "Metadata"} <= apis.keys()
+        refused = held(driver, {"api": "Fetch", "nth": 2, "error": "TOPIC_AUTHORIZATION_FAILED"})
+    assert refused.ended.harm == ""
+    assert refused.ended.error.startswith("TopicAuthorizationFailedError")
