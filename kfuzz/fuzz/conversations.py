@@ -104,7 +104,8 @@ FILE: Final = Object(
     ("seed", "number", "isolation", "rules"),
 )
 
-# A record as it is judged: its offset, key and value, the last two in hex.
+# A record as it is judged: its offset, key and value, the last two in hex. Some libraries make no difference between
+# null and empty; both are None here.
 Told = tuple[int, str | None, str | None]
 
 
@@ -193,7 +194,7 @@ def _action(dice: Dice, api: str, version: int) -> dict[str, Any]:
 
 
 def _steps() -> list[list[Told]]:
-    """The records of kfuzz's own topic, by the fetch that returns them. Some keys and values are null or empty."""
+    """The records of kfuzz's own topic, by the fetch that returns them; some keys and values are null or empty."""
     found: list[list[Told]] = []
     for step in range(STEPS):
         offsets = range(step * RECORDS_OF_STEP, (step + 1) * RECORDS_OF_STEP)
@@ -226,7 +227,7 @@ class Topic:
         return max(one[0] for one in self.records or ()) + 1
 
 
-OWN: Final = Topic(records=frozenset(one for step in _steps() for one in step))
+OWN: Final = Topic(records=frozenset((at, key or None, value or None) for step in _steps() for at, key, value in step))
 
 
 # --- holding one ------------------------------------------------------------------------------------------------------
@@ -337,7 +338,7 @@ class _Reading:
 
 def _told(record: Any) -> Told:
     try:
-        return int(record["offset"]), record["key"], record["value"]
+        return int(record["offset"]), record["key"] or None, record["value"] or None
     except (TypeError, LookupError, ValueError):
         raise UsageError("the driver hands out a record that is none; testees/README.md has its form") from None
 
