@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
@@ -10,9 +11,11 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_targets, complete_testees
-from kfuzz.cli.console import PATH, echo_json, say
+from kfuzz.cli.console import PATH, Word, echo_json, say
+from kfuzz.client.address import Address
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import harm_named
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
@@ -21,17 +24,22 @@ from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Result, Row
 from kfuzz.fuzz.causes import truth_of
+from kfuzz.fuzz.clients import Campaign, repeat
+from kfuzz.fuzz.conversations import OWN, Topic, load
+from kfuzz.fuzz.driver import Bounds, named_client
 from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import fields_of
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.text import printable
+from kfuzz.units import counted
 
 __all__ = ["command"]
 
 SHOWN_HEX_DIGITS: Final = 400
 SECONDS_MAX: Final = 7 * 86400
 # All fit a terminal of 80 characters.
+CLIENT_COLUMNS: Final = ("client", "time", "conversations", "per s", "changed", "causes")
 COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "finds", "since new")
 
 
@@ -61,6 +69,17 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
     help="Also ask this testee about each new input: kafka-clients, or any of `conform`.",
     shell_complete=complete_testees,
 )
+@click.option(
+    "--client",
+    metavar="CLIENT",
+    help="Fuzz a whole client instead, by changing a broker's responses: the name of a testee, or a driver's command.",
+    shell_complete=complete_testees,
+)
+@click.option(
+    "--bootstrap",
+    type=Word("host:port", Address.parse),
+    help="A broker on this machine whose topic kfuzz the client of --client reads.  [default: a broker of kfuzz's own]",
+)
 @click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
@@ -81,6 +100,8 @@ def command(
     sanitize: str | None,
     peer: str | None,
     truth: str | None,
+    client: str | None,
+    bootstrap: Address | None,
     stop_at_first: bool,
     file: Path | None,
     replay: bool,
@@ -102,9 +123,24 @@ def command(
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
       kfuzz fuzz --peer aiokafka --seconds 600
+      kfuzz fuzz --client kafka-python-client --seconds 600
     """
     if as_list:
         return _list(as_json)
+    if client is not None:
+        others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
+        if any(one is not None for one in others) or jobs > 1:
+            raise UsageError(
+                "--client takes --bootstrap, --seconds, --count, --seed, --out, --reproduce and --json; "
+                "leave out the others"
+            )
+        reads = Topic(bootstrap=str(bootstrap)) if bootstrap else OWN
+        fuzzed_client = named_client(client)
+        if file is not None:
+            return _reproduce_conversation(fuzzed_client, file, reads, as_json)
+        return _fuzz_client(client, Campaign(fuzzed_client, seed, out, topic=reads), seconds, count, as_json)
+    if bootstrap is not None:
+        raise UsageError("--bootstrap is about --client; add it, or leave --bootstrap out")
     sanitizer = cast("Sanitizer | None", sanitize)
     if peer is not None:
         _refuse_with_peer(peer, targets, truth, replay)
@@ -149,6 +185,53 @@ def command(
         # The results so far are printed; the exit code is that of an interrupt.
         raise click.Abort
     return int(any(result.causes for result in results))
+
+
+def _fuzz_client(named: str, campaign: Campaign, seconds: int, count: int | None, as_json: bool) -> int:
+    campaign.out = require_writable(campaign.out, directory=True)
+    with live_table(CLIENT_COLUMNS, quiet=as_json) as show:
+        campaign.run(seconds, count, lambda one: show([_client_cells(one)], ["  ".join(_client_cells(one))]))
+    if as_json:
+        echo_json(campaign.to_json())
+    else:
+        _show_client(named, campaign)
+    if campaign.interrupted:
+        raise click.Abort
+    return int(bool(campaign.found))
+
+
+def _client_cells(one: Campaign) -> list[str]:
+    per_second = one.conversations / max(one.seconds, 1)
+    counts = (f"{one.conversations:,}", f"{per_second:.1f}", f"{one.changed:,}", f"{len(one.causes):,}")
+    return [printable(one.implementation), _time(one.seconds), *counts]
+
+
+def _show_client(named: str, one: Campaign) -> None:
+    say(*one.lines())
+    if not one.found:
+        click.echo("  interrupted; nothing found so far" if one.interrupted else "  nothing found")
+    again = f"kfuzz fuzz --client {shlex.quote(named)}"
+    if one.topic.bootstrap:
+        again += f" --bootstrap {one.topic.bootstrap}"
+    for path, found in one.found.items():
+        at = f" ({found.deviation.at})" if found.deviation.at else ""
+        say(
+            f"  {found.cause.id} {harm_named(found.deviation.harm).title}: {found.deviation.error}{at}",
+            f"    {counted(found.count, 'conversation')}; the fewest changes that show it:",
+            *(f"      {line}" for line in found.conversation.lines),
+            f"    to hold it again: {again} --reproduce {shlex.quote(str(path))}",
+        )
+
+
+def _reproduce_conversation(client: Testee, file: Path, reads: Topic, as_json: bool) -> int:
+    ended = repeat(client, load(file), Bounds(), reads).ended
+    if as_json:
+        echo_json({"client": client.name, "find": ended._asdict() if ended.harm else None})
+    elif ended.harm:
+        say(f"{client.name}: {harm_named(ended.harm).title}: {ended.error}" + (f" ({ended.at})" if ended.at else ""))
+    else:
+        say(f"{client.name}: {file} does not break it" + (f"; it reports {ended.error}" if ended.error else ""))
+    return int(bool(ended.harm))
 
 
 def _say(line: str) -> None:

@@ -6,4 +6,6 @@ is one such process, ``causes`` makes deviations and causes of what breaks a tar
 ``shrinking`` makes inputs simpler in a process of its own (``trial``). ``kept`` opens an input that was kept.
 ``reproducing`` runs given inputs without fuzzing, and ``exporting`` serves other people's fuzzers. ``peers`` are other
 people's readers: ``peer_building`` compiles them, and ``forked`` runs each input in a child process first.
+
+``clients`` are campaigns against whole clients, without atheris: ``conversations`` through a proxy, with a ``driver``.
 """

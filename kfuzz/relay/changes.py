@@ -21,6 +21,7 @@ from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
+from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.frames import Form, Frame
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "has_field",
     "has_records",
     "mutated",
+    "number_paths",
     "records_change",
     "replies_of",
     "set_change",
@@ -58,7 +60,14 @@ RECORDS_SHARE: Final = 0.5
 RECORDS_REPAIR: Final = 0.95
 # The largest batches that a mutation makes of smaller ones.
 MUTATED_BYTES_MAX: Final = 1 << 20
+# So often a mutation is made anew that could lead a client elsewhere.
+MUTATIONS_MAX: Final = 8
+# Nobody listens there.
+NOWHERE: Final = ("127.0.0.1", 1)
+PORT_BYTES: Final = 4
 THROTTLE: Final = "throttleTimeMs"
+# A mutation lets a client wait no longer, or it would wait for days, as it should.
+MUTATED_THROTTLE_MS_MAX: Final = 100
 _OF_SHARE_SESSIONS: Final = ("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED")
 # The errors that these responses have at their top, about a whole session. Brokers give all others where the topics or
 # partitions are, so a client expects them there.
@@ -112,6 +121,21 @@ def _fields(
         elif one.type.struct is not None:
             for more, found in _fields(definition, version, wanted, one):
                 yield steps + more, found
+
+
+@cache
+def number_paths(name: str, version: int) -> tuple[tuple[str, int], ...]:
+    """The paths to all whole numbers with a sign, as ``set`` takes them, and the bits of each.
+
+    Ports and throttle times are left out.
+    """
+    bits = {f"int{size}": size for size in (8, 16, 32, 64)}
+    found = _fields(newest(name, version), version, lambda one: one.type.name in bits)
+    return tuple(
+        ("".join("[*]" if one is EACH else f".{one}" for one in steps).removeprefix("."), bits[field.type.name])
+        for steps, field in found
+        if steps[-1] not in ("port", THROTTLE)
+    )
 
 
 @cache
@@ -313,8 +337,56 @@ def mutated(frame: Frame, dice: Dice) -> Frame | None:
         holder[key] = _ENGINES[frame.direction].mutate(holder[key], b"", dice, MUTATED_BYTES_MAX)
         return frame.with_values(values)
     body = bytes(memoryview(frame.data)[at:])
-    changed = _mutator(form).mutate(body, dice)
-    return None if changed == body else frame.with_body(changed)
+    for _ in range(MUTATIONS_MAX):
+        changed = _without_wait(form, _mutator(form).mutate(body, dice))
+        if changed != body and (made := _inside(frame, body, changed)) is not None:
+            return made
+    return None
+
+
+def _without_wait(form: Form, body: bytes) -> bytes:
+    """The body with a short throttle time, if it begins with one."""
+    first = next((one for one in form.definition.fields if form.version in one.versions), None)
+    if first is None or key_of(first.name) != THROTTLE:
+        return body
+    wait_ms = int.from_bytes(body[:4], "big", signed=True)
+    return body if wait_ms <= MUTATED_THROTTLE_MS_MAX else MUTATED_THROTTLE_MS_MAX.to_bytes(4, "big") + body[4:]
+
+
+def _inside(frame: Frame, body: bytes, changed: bytes) -> Frame | None:
+    """The frame with the changed body, if it leads clients only to the brokers that the frame names, or to nobody.
+
+    None if a client could find others in it, because it cannot be read and differs before the end of the addresses; or
+    if kfuzz can read it, but not write it.
+    """
+    made = frame.with_body(changed)
+    name, version = frame.name, frame.exchange.version
+    if not (frame.is_read and has_addresses(name, version)):
+        return made
+    known = set(_addresses(name, version, frame.values()))
+    made.check()
+    if not made.is_read:
+        end = max((body.rfind(host.encode()) + len(host.encode()) + PORT_BYTES for host, _ in known), default=0)
+        return made if changed[:end] == body[:end] else None
+    values = made.values()
+    if known.issuperset(_addresses(name, version, values)):
+        return made
+    replace_addresses(name, version, values, lambda *one: one if one in known else NOWHERE)
+    try:
+        return made.with_values(values)
+    except EncodeError:
+        return None
+
+
+def _addresses(name: str, version: int, values: Mapping[str, Any]) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+
+    def see(*one: Any) -> tuple[str, int]:
+        found.append(one)
+        return one
+
+    replace_addresses(name, version, values, see)
+    return found
 
 
 def replies_of(forms: Sequence[Form], given: Mapping[str, Any]) -> dict[int, bytes]:

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
@@ -42,7 +42,7 @@ from kfuzz.serve.server import Server, shown_address
 from kfuzz.serve.server import Settings as ServerSettings
 from kfuzz.serve.topics import Topics
 
-__all__ = ["AddedRule", "LocalCluster", "LocalProxy", "Seen", "cluster", "proxy"]
+__all__ = ["AddedRule", "Applied", "LocalCluster", "LocalProxy", "Seen", "cluster", "proxy"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,6 +54,11 @@ FRAME_BYTES_MAX: Final = 64 << 10
 CALL_S_MAX: Final = 30.0
 
 log = logging.getLogger("kfuzz")
+Tell = Callable[[str], None]
+
+
+def _warn(sentence: str) -> None:
+    log.warning("%s", sentence)
 
 
 class _Local(Generic[T]):
@@ -203,26 +208,47 @@ class Seen:
 
         ``UsageError`` if it has more than 64 KiB, which are not kept; ``DecodeError`` if it cannot be read.
         """
+        return self._kept().values()
+
+    def body(self) -> bytes:
+        """The bytes of its body. ``UsageError`` and ``DecodeError`` as for :meth:`values`."""
+        frame = self._kept()
+        return bytes(memoryview(frame.data)[frame.header_end() :])
+
+    def _kept(self) -> Frame:
         if self._frame is None:
             raise UsageError(f"the frame has {self.size} bytes; only {FRAME_BYTES_MAX} bytes of a frame are kept")
-        return self._frame.values()
+        return self._frame
 
     def __repr__(self) -> str:
         return f"<{self.api} {self.version} {self.direction} {self.number} of connection {self.connection}>"
 
 
+class Applied(NamedTuple):
+    """A rule has done something to a frame: the rule's number, the frame as it came, and as it is now."""
+
+    rule: int
+    before: Seen
+    after: Seen
+
+
 class LocalProxy(_Local[Proxy]):
     """A proxy in a thread of its own; :func:`proxy` makes it. Use it in a ``with`` block."""
 
-    def __init__(self, brokers: Sequence[Address], settings: Settings) -> None:
+    def __init__(self, brokers: Sequence[Address], settings: Settings, tell: Tell) -> None:
         def make() -> Proxy:
-            made = Proxy(brokers, settings, tell=lambda sentence: log.warning("%s", sentence))
+            made = Proxy(brokers, settings, tell=tell)
             made.on_frame = lambda frame: self._seen.append(Seen(frame))
+            made.rules.on_applied = lambda live, before, after: self._applied.append(
+                Applied(live.number, Seen(before), Seen(after))
+            )
             return made
 
         super().__init__("proxy", make)
         self._brokers = brokers
+        self._tell = tell
         self._seen: deque[Seen] = deque(maxlen=FRAMES_MAX)
+        self._applied: deque[Applied] = deque(maxlen=FRAMES_MAX)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
@@ -230,7 +256,7 @@ class LocalProxy(_Local[Proxy]):
         finally:
             for live in self._inner.rules:
                 if not live.matched:
-                    log.warning("%s", live)
+                    self._tell(str(live))
 
     @property
     def bootstrap(self) -> str:
@@ -258,6 +284,10 @@ class LocalProxy(_Local[Proxy]):
         """The proxy's sums so far, as ``kfuzz proxy --json`` prints them in the end. Also works after the block."""
         return self._call(lambda inner: inner.to_json(), after_end=True)
 
+    def applied(self) -> list[Applied]:
+        """The last 1,000 times that a rule did something to a frame. Also works after the block."""
+        return self._call(lambda _: list(self._applied), after_end=True)
+
     def frames(self, api: str | None = None, direction: Direction | None = None) -> list[Seen]:
         """The last frames that came, of all APIs or of one; of the last 1,000 of all. Also works after the block.
 
@@ -277,6 +307,7 @@ def proxy(
     batches: bool = False,
     open_to_others: bool = False,
     record: str | Path | None = None,
+    tell: Tell = _warn,
 ) -> LocalProxy:
     """A proxy in front of ``brokers``, each ``"host:port"``, or several of these with commas between.
 
@@ -287,8 +318,9 @@ def proxy(
     - ``batches``: check the record batches too
     - ``open_to_others``: it may connect to brokers on other machines
     - ``record``: an empty folder, or one to make, for a recording of what clients send and get
+    - ``tell``: gets the proxy's remarks, which are sentences; otherwise they go to the logger ``kfuzz``
 
-    ``UsageError`` if an address or a rule is wrong. The proxy's remarks go to the logger ``kfuzz``.
+    ``UsageError`` if an address or a rule is wrong.
     """
     addresses = [Address.parse(one.strip()) for broker in brokers for one in broker.split(",")]
     if not addresses:
@@ -302,7 +334,7 @@ def proxy(
         rules=made,
         seed=seed,
     )
-    return LocalProxy(addresses, settings)
+    return LocalProxy(addresses, settings, tell)
 
 
 # --- the cluster
@@ -313,7 +345,7 @@ class LocalCluster(_Local[Server]):
 
     def __init__(self, settings: ServerSettings, broker: Broker | None = None) -> None:
         def make() -> Server:
-            return Server(Topics(), settings, tell=lambda sentence: log.warning("%s", sentence), broker=broker)
+            return Server(Topics(), settings, tell=_warn, broker=broker)
 
         super().__init__("cluster", make)
 

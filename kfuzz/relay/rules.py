@@ -73,6 +73,8 @@ class Live:
         return f"rule {self.number}: {self.rule}: {counts}"
 
 
+# Gets a rule that was applied, the frame as it came to it, and the frame that the next rule gets.
+Applied = Callable[["Live", Frame, Frame], object]
 # Gets a code, a frame's direction and exchange, and a sentence.
 Note = Callable[[str, Direction, Exchange, str], None]
 
@@ -83,6 +85,8 @@ class Rules:
     def __init__(self, rules: Iterable[Rule] = (), *, seed: int = SEED, note: Note = lambda *what: None) -> None:
         self.seed = seed
         self._note = note
+        # Sees each rule that does something to a frame.
+        self.on_applied: Applied | None = None
         self._numbers = 0
         self._live: dict[int, Live] = {}
         # By direction and API, the rules that can match. Filled when asked, emptied by each change.
@@ -153,7 +157,7 @@ class Rules:
         for live in self._of(frame.direction, frame.exchange):
             if (dice := live.dice(self.seed, frame.exchange)) is None:
                 continue
-            rule = live.rule
+            rule, before = live.rule, frame
             if rule.change is not None:
                 changed = self._changed(live, frame, dice)
                 if changed is None:
@@ -168,15 +172,17 @@ class Rules:
                 if ended is None:
                     wait_ms -= rule.delay_ms
                     continue
-                self._count(live)
+                self._count(live, before, frame)
                 return ended
-            self._count(live)
+            self._count(live, before, frame)
         if not (wait_ms or is_changed or copies > 1):
             return None
         return [*([Wait(wait_ms)] if wait_ms else []), *_copied(connection, frame, copies)]
 
-    def _count(self, live: Live) -> None:
+    def _count(self, live: Live, before: Frame, after: Frame) -> None:
         live.applied += 1
+        if self.on_applied is not None:
+            self.on_applied(live, before, after)
         if live.is_used_up:
             self._by_api.clear()
 

@@ -12,9 +12,12 @@ from kfuzz.messages.sample import filled
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay.changes import (
     AT_THE_TOP,
+    MUTATED_THROTTLE_MS_MAX,
+    NOWHERE,
     error_change,
     has_errors,
     mutated,
+    number_paths,
     records_change,
     set_change,
     throttle_change,
@@ -198,6 +201,55 @@ def test_mutation_changes_batches_in_half_of_the_frames_that_have_some_and_repai
             whole += data != BATCH and "crc-mismatch" not in [one.code for one in records.check(data).findings]
     assert 120 < changed_batches < 300
     assert whole > changed_batches / 2
+
+
+@pytest.mark.parametrize(("api", "version"), [("Metadata", 1), ("Metadata", 12), ("FindCoordinator", 4)])
+def test_mutation_leads_clients_only_to_known_brokers_or_to_nobody(api: str, version: int) -> None:
+    address = {"nodeId": 1, "host": "127.0.0.1", "port": 9092}
+    one = frame(
+        exchange(api, version), "response", {"brokers" if api == "Metadata" else "coordinators": [address, address]}
+    )
+    readable = unreadable = 0
+    before = bytes(one.data)
+    end = before.rfind(b"127.0.0.1") + len("127.0.0.1") + 4
+    for seed in range(300):
+        found = mutated(one, Dice(seed))
+        if found is None:
+            continue
+        found.check()
+        if found.is_read:
+            readable += 1
+            values = found.values()
+            for told in values.get("brokers") or values.get("coordinators") or ():
+                if told["host"] and told["port"] > 0:
+                    assert (told["host"], told["port"]) in (("127.0.0.1", 9092), NOWHERE)
+        else:
+            unreadable += 1
+            assert bytes(found.data)[:end] == before[:end]
+    assert readable > 100
+    assert unreadable > 10
+
+
+def test_mutation_never_lets_a_client_wait_for_long() -> None:
+    one = frame(exchange("Fetch", 12), "response", {"responses": []})
+    waits = []
+    for seed in range(300):
+        found = mutated(one, Dice(seed))
+        assert found is not None
+        found.check()
+        if found.is_read:
+            waits.append(found.values()["throttleTimeMs"])
+    assert max(waits) == MUTATED_THROTTLE_MS_MAX
+
+
+def test_number_paths_can_be_set_and_have_neither_ports_nor_throttle_times() -> None:
+    paths = [path for path, _ in number_paths("FetchResponse", 12)]
+    assert "responses[*].partitions[*].highWatermark" in paths
+    assert "responses[*].partitions[*].divergingEpoch.epoch" in paths
+    assert "throttleTimeMs" not in paths
+    assert "brokers[*].port" not in [path for path, _ in number_paths("MetadataResponse", 9)]
+    for path in paths:
+        parse_rule(f"Fetch versions=12 set={path}=1")
 
 
 def test_set_change_takes_no_path_from_elsewhere() -> None:

@@ -67,6 +67,19 @@ def test_a_client_stays_inside_and_a_rule_makes_one_error() -> None:
     assert between.summary()["apis"]["Metadata"]["responses"] == 2
 
 
+def test_applied_shows_frames_before_and_after_a_rule() -> None:
+    told: list[str] = []
+    rules = [{"api": "FindCoordinator", "error": 15, "nth": 2}, {"api": "Fetch", "error": 1}]
+    with kfuzz.cluster() as brokers, kfuzz.proxy(brokers.bootstrap, rules=rules, tell=told.append) as between:
+        for _ in range(2):
+            find_coordinator(between.bootstrap)
+    [one] = between.applied()
+    assert one.rule == 1
+    assert [seen.values()["errorCode"] for seen in (one.before, one.after)] == [0, 15]
+    assert one.before.body() != one.after.body()
+    assert told == ["rule 2: Fetch error=1: no frame matched"]
+
+
 def test_rules_are_added_counted_removed_and_cleared_while_it_runs() -> None:
     with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
         twice = between.error("FindCoordinator", 15).times(2)

@@ -157,6 +157,15 @@ class Session:
 
         If the handshake takes more than two seconds, ``on_notice`` is called with a sentence.
         """
+        line = self.begin(limits, on_notice)
+        try:
+            self.handshake = parse_handshake(line)
+        except ProtocolError as error:
+            raise self._no_handshake(str(error)) from None
+        return self.handshake
+
+    def begin(self, limits: Limits, on_notice: Callable[[str], None] = lambda text: None) -> bytes:
+        """Start the program and read its first line, as ``start`` does."""
         self._scratch = Path(tempfile.mkdtemp(prefix="kfuzz-testee-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             self._process = subprocess.Popen(
@@ -187,12 +196,8 @@ class Session:
             raise self._no_handshake(
                 f"no handshake: the testee {line.text}{remedy if line.outcome == 'timeout' else ''}"
             )
-        try:
-            self.handshake = parse_handshake(line)
-        except ProtocolError as error:
-            raise self._no_handshake(str(error)) from None
         self._resident_baseline_bytes = self._use().resident_bytes
-        return self.handshake
+        return line
 
     def _no_handshake(self, what: str) -> NoHandshake:
         words = self.last_words()

@@ -192,16 +192,16 @@ def own() -> Testee:
     return Testee("kfuzz", __version__, (sys.executable, "-P", "-m", "kfuzz.cli.main", "testee"))
 
 
-def from_command(command: str) -> Testee:
+def from_command(command: str, option: str = "--command") -> Testee:
     """The testee that a command line starts; ``UsageError`` if the command is empty, badly quoted or no program."""
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
-        raise UsageError(f"--command {command!r}: {error}; correct the quotes") from None
+        raise UsageError(f"{option} {command!r}: {error}; correct the quotes") from None
     if not argv:
-        raise UsageError("--command is empty; give the command that starts the testee")
+        raise UsageError(f"{option} is empty; give the command that starts the testee")
     if not shutil.which(argv[0]):
-        raise UsageError(f"--command: {argv[0]!r} is not a program on this machine; check the path")
+        raise UsageError(f"{option}: {argv[0]!r} is not a program on this machine; check the path")
     return Testee(Path(argv[0]).name, "", argv, start_timeout_ms=COMMAND_START_TIMEOUT_MS)
 
 

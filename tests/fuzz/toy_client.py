@@ -1,0 +1,178 @@
+"""A small client of Kafka with planted faults, driven by lines of JSON as testees/README.md has them.
+
+    python toy_client.py [FAULT...]
+
+- ``dies``: on a negative count in a response
+- ``loops``: on one error code
+- ``stops``: asks for nothing more after another error code
+- ``drops``: records, if a field of their partition is odd
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+from kfuzz import messages, records
+from kfuzz.errors import DecodeError, MessageError
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.headers import request_header_version, response_header_version
+
+# The arrays of these versions of Metadata and Fetch have counts with a sign.
+VERSIONS = {"ApiVersions": 3, "Metadata": 8, "Fetch": 11}
+NEGATIVE = ("length-below-minus-one", "null-not-allowed")
+FAULTS = set(sys.argv[1:])
+LOOPS_ON = 9  # REPLICA_NOT_AVAILABLE
+STOPS_ON = 6  # NOT_LEADER_OR_FOLLOWER
+TRIES_MAX = 20
+SOCKET_S_MAX = 1.0
+
+
+class Refused(Exception):
+    """The error that the toy reports to its user."""
+
+
+class Consumer:
+    def __init__(self, address: str, topic: str, offset: int) -> None:
+        self.bootstrap, self.topic, self.offset = address, topic, offset
+        self.socket: socket.socket | None = None
+        self.failures = 0
+        self.number = 0
+        self.has_stopped = False
+
+    def poll(self) -> list[dict[str, Any]]:
+        if self.has_stopped:
+            time.sleep(0.005)
+            return []
+        try:
+            if self.socket is None:
+                self.connect()
+            found = self.fetch()
+        except (OSError, DecodeError, struct.error) as error:
+            self.failed(str(error))
+            return []
+        self.failures = 0
+        return found
+
+    def failed(self, why: str) -> None:
+        """Connect anew with the next call; give up after too many failures."""
+        self.close()
+        self.failures += 1
+        if self.failures >= TRIES_MAX:
+            raise Refused(why)
+
+    def connect(self) -> None:
+        self.dial(self.bootstrap)
+        self.ask("ApiVersions", {"clientSoftwareName": "toy", "clientSoftwareVersion": "1"})
+        told = self.ask("Metadata", {"topics": [{"name": self.topic}], "allowAutoTopicCreation": False})
+        brokers = {one["nodeId"]: f"{one['host']}:{one['port']}" for one in told["brokers"]}
+        [partition] = [one for topic in told["topics"] for one in topic["partitions"]][:1] or [None]
+        if partition is None or partition["leaderId"] not in brokers:
+            raise OSError("nobody leads the partition")
+        self.dial(brokers[partition["leaderId"]])
+
+    def dial(self, address: str) -> None:
+        self.close()
+        host, _, port = address.rpartition(":")
+        try:
+            self.socket = socket.create_connection((host, int(port)), SOCKET_S_MAX)
+        except (OverflowError, ValueError) as error:
+            raise OSError(str(error)) from None
+
+    def close(self) -> None:
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+    def ask(self, api: str, values: dict[str, Any]) -> dict[str, Any]:
+        version = VERSIONS[api]
+        definition = catalogue().find(f"{api}Request")
+        self.number += 1
+        header = {
+            "requestApiKey": definition.api_key,
+            "requestApiVersion": version,
+            "correlationId": self.number,
+            "clientId": "toy",
+        }
+        data = messages.encode("RequestHeader", request_header_version(definition, version), header)
+        data += messages.encode(definition, version, values)
+        assert self.socket
+        self.socket.sendall(struct.pack(">i", len(data)) + data)
+        [size] = struct.unpack(">i", self.exactly(4))
+        answer = self.exactly(size)
+        definition = catalogue().find(f"{api}Response")
+        head = messages.read("ResponseHeader", response_header_version(definition, version), answer)
+        if head.message is None or head.message["correlationId"] != self.number:
+            raise OSError("the answer to another request")
+        try:
+            return messages.decode(definition, version, answer[head.consumed :])
+        except MessageError as error:
+            if "dies" in FAULTS and error.finding.code in NEGATIVE:
+                os.abort()
+            raise
+
+    def exactly(self, size: int) -> bytes:
+        assert self.socket
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise OSError("the connection has ended")
+            data += more
+        return data
+
+    def fetch(self) -> list[dict[str, Any]]:
+        wanted = {"partition": 0, "fetchOffset": self.offset, "partitionMaxBytes": 1 << 20}
+        fetch = {"maxWaitMs": 1, "minBytes": 0, "topics": [{"topic": self.topic, "partitions": [wanted]}]}
+        told = self.ask("Fetch", fetch)
+        found = []
+        for topic in told["responses"]:
+            for one in topic["partitions"]:
+                if (topic["topic"], one["partitionIndex"]) == (self.topic, 0):
+                    found += self.taken(one)
+        return found
+
+    def taken(self, partition: dict[str, Any]) -> list[dict[str, Any]]:
+        error = partition["errorCode"]
+        while "loops" in FAULTS and error == LOOPS_ON:
+            pass
+        if "stops" in FAULTS and error == STOPS_ON:
+            self.has_stopped = True
+            return []
+        if error:
+            raise Refused(f"error {error}")
+        batches = records.decode(partition["records"] or b"")
+        found = [one for batch in batches for one in batch.records if one.offset >= self.offset]
+        if found:
+            self.offset = found[-1].offset + 1
+        if "drops" in FAULTS and partition["logStartOffset"] != 0:
+            return []
+        in_hex = [(one.offset, *(x if x is None else x.hex() for x in (one.key, one.value))) for one in found]
+        return [{"offset": str(offset), "key": key, "value": value} for offset, key, value in in_hex]
+
+
+def main() -> None:
+    consumer: Consumer | None = None
+    print(json.dumps({"version": "1"}), flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer: dict[str, Any] = {}
+        try:
+            if asked["do"] == "open":
+                consumer = Consumer(asked["address"], asked["topic"], int(asked["offset"]))
+            elif consumer is not None and asked["do"] == "poll":
+                answer = {"records": consumer.poll()}
+            elif consumer is not None:
+                consumer.close()
+        except (Refused, DecodeError) as error:
+            answer = {"outcome": "rejected", "error": str(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
