@@ -15,7 +15,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -87,7 +86,7 @@ class Recorder:
         except OSError as error:
             raise cannot_write(self.folder, error) from None
         known = [{"broker": str(one), "place": str(Address(*places[one]))} for one in brokers]
-        self._line({"format": FORMAT, "started": datetime.now(UTC).isoformat(), "brokers": known})
+        self._line({"format": FORMAT, "brokers": known})
         self._flush()
         if self.failure is not None:
             raise self.failure
@@ -227,7 +226,6 @@ class Start:
     """The first line. ``brokers``: where the first brokers are, each with the place where the proxy listened."""
 
     format: Annotated[str, choice(FORMAT)]
-    started: Annotated[str, TEXT]
     brokers: Annotated[tuple[dict[str, str], ...], BROKERS]
 
 

@@ -304,7 +304,7 @@ def test_a_member_id_that_the_client_chose_is_in_its_responses(tmp_path: Path) -
 
 
 def test_a_recording_without_responses_cannot_be_played_to_clients(tmp_path: Path) -> None:
-    first = {"format": "kfuzz-conversation/1", "started": "", "brokers": []}
+    first = {"format": "kfuzz-conversation/1", "brokers": []}
     (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
     with pytest.raises(UsageError, match="has no response, so there is nothing to play"):
         RecordedBroker(Recording(tmp_path))

@@ -18,7 +18,7 @@ from kfuzz.relay import Proxy
 from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recording
 from kfuzz.relay.rules import parse_rule
 
-FIRST = {"format": "kfuzz-conversation/1", "started": "", "brokers": []}
+FIRST = {"format": "kfuzz-conversation/1", "brokers": []}
 OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
 
 
