@@ -16,7 +16,7 @@ from kfuzz.files import read_small
 __all__ = ["client_context", "say_end", "secured", "server_context", "why"]
 
 CERTIFICATES_BYTES_MAX: Final = 16 << 20
-# What OpenSSL says of a peer that sends something else.
+# OpenSSL's reasons for a peer that sends something else.
 NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG"})
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import socket
 import ssl
 import struct
@@ -17,6 +19,7 @@ from typing import Any
 
 import pytest
 from certificates import Certificate, certificate
+from cli_driver import kfuzz as command
 from relay.proxied import codes
 from replay.fake_broker import FakeBroker
 from serve.asking import SECONDS_MAX, Client, request
@@ -420,18 +423,34 @@ def test_the_key_may_be_in_the_file_of_the_certificate(own: Certificate, tmp_pat
         between(at(broker.port), scenario, cert=both)
 
 
-@pytest.mark.full
-def test_the_command_takes_the_options_and_refuses_wrong_files(own: Certificate, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kfuzz", "proxy", "0"]
-    done = subprocess.run(
-        [*command, "127.0.0.1:9", "--cert", tmp_path / "none", "--key", own.key],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def test_the_command_refuses_wrong_files(own: Certificate, tmp_path: Path) -> None:
+    done = command("proxy", "0", "127.0.0.1:9", "--cert", tmp_path / "none", "--key", own.key)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"kfuzz: {tmp_path / 'none'} ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.full
+def test_the_command_speaks_tls_with_both_sides_and_logs_in(own: Certificate) -> None:
+    async def asks(place: tuple[str, int]) -> None:
+        async with asyncio.timeout(SECONDS_MAX), Asking(place, own.trusting()) as client:
+            assert (await client.versions())["errorCode"] == 0
+
+    files = ["--tls-ca", str(own.cert), "--cert", str(own.cert), "--key", str(own.key)]
+    with FakeBroker(context=own.context(), login=ME) as broker:
+        argv = [sys.executable, "-m", "kfuzz", "proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0]]
+        with subprocess.Popen(
+            argv, stdout=subprocess.PIPE, text=True, env=os.environ | {"KFUZZ_PASSWORD": ME[1]}
+        ) as run:
+            assert run.stdout is not None
+            try:
+                said = run.stdout.readline()
+                asyncio.run(asks(("127.0.0.1", int(said.split()[3].rpartition(":")[2]))))
+            finally:
+                run.send_signal(signal.SIGINT)
+            assert "1 connections" in run.stdout.read()
+        assert run.returncode == 0
+        assert broker.asked["SaslAuthenticate"] == 1
 
 
 # --- whole clients
