@@ -11,7 +11,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Place, Word, json_line, say
-from kfuzz.client.address import Address
+from kfuzz.client.address import Address, Security
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
 from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
@@ -56,6 +56,14 @@ __all__ = ["command"]
 )
 @click.option("--record", type=PATH, metavar="DIR", help="Record what clients send and get into this folder.")
 @click.option("--record-max", type=options.SIZE, default="1GiB", show_default=True, help="Stop recording at this size.")
+@click.option(
+    "--cert",
+    type=PATH,
+    metavar="FILE",
+    help="Encrypt towards clients, with this certificate. --tls is towards brokers.",
+)
+@click.option("--key", type=PATH, metavar="FILE", help="The certificate's key.  [default: it is in the same file]")
+@options.connection
 @options.yes
 @options.as_json
 def command(
@@ -69,6 +77,9 @@ def command(
     seed: int | None,
     record: Path | None,
     record_max: int,
+    cert: Path | None,
+    key: Path | None,
+    security: Security,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -79,7 +90,7 @@ def command(
     through it. The first lines say where it listens. After Ctrl-C it prints what it has seen: for each API the counts,
     sizes, latencies and errors, then what a strict reader says of the frames.
 
-    Exit code 0: ended by Ctrl-C; 2: wrong use, or a port that cannot be opened.
+    Exit code 0: ended by Ctrl-C; 2: wrong use, or a port or a certificate that cannot be used.
 
     \b
     Examples:
@@ -88,12 +99,16 @@ def command(
       kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
       kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
       kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
+      kfuzz proxy 19092 127.0.0.1:9093 --tls-ca ca.pem --user me --cert proxy.pem --key proxy.key
     """
     host, port = listen
     seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
     settings = Settings(
         host=host,
         port=port,
+        security=security,
+        cert=cert,
+        key=key,
         batches=batches,
         strict=strict,
         open_to_others=yes,

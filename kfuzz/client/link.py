@@ -7,9 +7,7 @@ once; here a request is a list of buffers, and ``sendmsg`` sends them from where
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
-import os
 import socket
 import ssl
 import time
@@ -33,8 +31,8 @@ from kfuzz.client.protocol import (
     request,
     response,
 )
+from kfuzz.client.tls import client_context, secured, why
 from kfuzz.errors import DecodeError, UsageError
-from kfuzz.files import read_small
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Versions
 from kfuzz.text import foreign_text
@@ -46,7 +44,6 @@ CLOSED: Final = "closed"
 SILENT: Final = "silent"
 GARBLED: Final = "garbled"
 
-CERTIFICATES_BYTES_MAX: Final = 16 << 20
 # How many buffers one call may send. Linux takes 1024.
 BUFFERS_MAX: Final = 128
 RECEIVE_BYTES: Final = 64 << 10
@@ -105,7 +102,7 @@ class Link:
     """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
 
     ``in_flight``: how many requests may wait for their answers, for :meth:`room`. ``permit`` is called
-    before it connects.
+    before it connects. ``context``: what ``client_context`` makes, for callers with many connections.
     """
 
     def __init__(
@@ -116,9 +113,11 @@ class Link:
         in_flight: int,
         timeout_ms: int,
         permit: Permit = lambda address, hosts: None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
         self._permit = permit
+        self._context = context
         self.security = security
         self.in_flight = in_flight
         self.timeout_s = timeout_ms / 1000
@@ -168,7 +167,10 @@ class Link:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = plain
         if self.security.tls:
-            self._socket = await self._secured(plain)
+            context = self._context or client_context(self.security.ca)
+            # If this fails, it closes the socket.
+            self._socket = None
+            self._socket = await secured(plain, context, self.address.host)
         self._loop.add_reader(self._socket, self._readable)
 
     def _permitted(self, address: Address, hosts: Sequence[str]) -> None:
@@ -181,38 +183,6 @@ class Link:
                 f"the password of {security.user} would go to {address} without encryption; add --tls, or "
                 f"--allow-plain {address.host} if nobody can listen on the way"
             )
-
-    async def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
-        try:
-            context = ssl.create_default_context(cadata=self._certificates())
-        except OSError as error:
-            raise UsageError(f"{self.security.ca} is no file of certificates: {why(error)}") from None
-        secure = context.wrap_socket(plain, server_hostname=self.address.host, do_handshake_on_connect=False)
-        self._socket = secure
-        while True:
-            ready = self._loop.create_future()
-            try:
-                secure.do_handshake()
-                return secure
-            except ssl.SSLWantReadError:
-                self._loop.add_reader(secure, _set, ready)
-            except ssl.SSLWantWriteError:
-                self._loop.add_writer(secure, _set, ready)
-            try:
-                await ready
-            finally:
-                self._loop.remove_reader(secure)
-                self._loop.remove_writer(secure)
-
-    def _certificates(self) -> str | None:
-        """The certificates to trust; None for those of the system. ssl's own reading would wait for a pipe's writer."""
-        if self.security.ca is None:
-            return None
-        data = read_small(self.security.ca, bytes_max=CERTIFICATES_BYTES_MAX, follow=True)
-        # Without any, ssl would take the system's.
-        if b"-----BEGIN CERTIFICATE-----" not in data:
-            raise UsageError(f"{self.security.ca} is no file of certificates: it has none in PEM form")
-        return data.decode("ascii", "ignore")
 
     async def _learn(self) -> None:
         us = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": __version__}
@@ -336,6 +306,17 @@ class Link:
         """Close the connection."""
         self.lose("closed")
 
+    def release(self) -> socket.socket:
+        """Give the socket to the caller, who must close it. To be called after :meth:`open`; the link is lost then."""
+        if self._socket is None or self._in or self.lost is not None:
+            self.lose("an answer to no request", GARBLED)
+            raise ConnectionLost(f"{self.address}: {self.lost}")
+        taken, self._socket = self._socket, None
+        self._loop.remove_reader(taken)
+        self._loop.remove_writer(taken)
+        self.lose("released")
+        return taken
+
     def lose(self, reason: str, how: str = CLOSED) -> None:
         """Close the connection because of ``reason``. All requests without an answer are lost."""
         if self.lost is not None:
@@ -435,24 +416,6 @@ class Link:
         del self._in[:at]
 
 
-def _set(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
 def _set_answer(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
     if not answer.done():
         answer.set_result(data)
-
-
-def why(error: OSError) -> str:
-    """The error of a socket, in the system's words."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    with contextlib.suppress(AttributeError):
-        if isinstance(error, ssl.SSLError):
-            return str(error.reason or error)
-    if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):
-        # asyncio replaces the system's error text; restore it.
-        return os.strerror(error.errno)
-    return error.strerror or str(error) or type(error).__name__

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kfuzz.errors import MessageError
+from kfuzz.client.tls import say_end, why
+from kfuzz.errors import KfuzzError, MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, offers
 from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
@@ -29,6 +30,7 @@ __all__ = ["Connection"]
 ENDING_S_MAX: Final = 10.0
 # A frame that is kept for the next one of its direction is sent after this time in any case.
 KEPT_S_MAX: Final = 1.0
+SASL_HANDSHAKE: Final = "SaslHandshake"
 
 
 class Connection:
@@ -53,12 +55,17 @@ class Connection:
         self.task = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
+        watch = self.proxy.watch
         try:
-            self.client, self.server = await self.proxy.ends(self.client, self.broker)
+            self.client = await self.proxy.client_end(self.client)
+            self.server = await self.proxy.broker_end(self.broker)
         except OSError as error:
-            self.proxy.watch.note_broker(
-                self.broker, "broker-unreachable", f"it cannot be reached: {error.strerror or error}"
-            )
+            sentence = f"connection {self.number}: the TLS handshake of a client failed: {why(error)}"
+            watch.note_broker(self.broker, "tls-handshake", sentence)
+            self.close()
+            return
+        except KfuzzError as error:
+            watch.note_broker(self.broker, "broker-unreachable", str(error))
             self.close()
             return
         except BaseException:
@@ -88,10 +95,14 @@ class Connection:
             return
         target = self.pipes[direction].target
         if isinstance(target, ssl.SSLSocket):
-            self.close()
-            return
+            if direction == "request":
+                # Peers take the end of TLS in one direction as that of both.
+                self.close()
+                return
+            say_end(target)
         with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+            # That of TLS would take its bytes for plain ones from then on.
+            socket.socket.shutdown(target, socket.SHUT_WR)
         loop = asyncio.get_running_loop()
         self._ending = self._ending or loop.call_later(ENDING_S_MAX, self.close)
 
@@ -106,9 +117,10 @@ class Connection:
             timer.cancel()
         for pipe in self.pipes.values():
             pipe.close()
-        self.client.close()
-        if self.server is not None:
-            self.server.close()
+        for one in (self.client, self.server):
+            if one is not None:
+                say_end(one)
+                one.close()
         self.proxy.gone(self)
 
     # -- for rules that do more than change a frame
@@ -312,6 +324,11 @@ class Requests(_Side):
                 f"offers the versions {offered[exchange.key]}" if exchange.key in offered else "does not offer the API"
             )
             self.note(exchange, "version-not-offered", f"the broker {what}")
+        if exchange.name == SASL_HANDSHAKE and exchange.version == 0:
+            # Nobody can see where they end, and after them come addresses.
+            sentence = "after this version come bytes that are no requests; use a client that knows version 1"
+            self.note(exchange, "sasl-without-requests", sentence)
+            self.connection.close()
         return self._holds(exchange)
 
     def passed(self, data: memoryview) -> None:

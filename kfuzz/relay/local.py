@@ -29,7 +29,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
-from kfuzz.client.address import Address
+from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.errors import UsageError
 from kfuzz.forms import nearest, shown
 from kfuzz.relay.frames import Direction, Frame, api_names
@@ -307,6 +307,9 @@ def proxy(
     batches: bool = False,
     open_to_others: bool = False,
     record: str | Path | None = None,
+    security: Security = PLAIN,
+    cert: str | Path | None = None,
+    key: str | Path | None = None,
     tell: Tell = _warn,
 ) -> LocalProxy:
     """A proxy in front of ``brokers``, each ``"host:port"``, or several of these with commas between.
@@ -318,6 +321,9 @@ def proxy(
     - ``batches``: check the record batches too
     - ``open_to_others``: it may connect to brokers on other machines
     - ``record``: an empty folder, or one to make, for a recording of what clients send and get
+    - ``security``: how it connects to brokers: ``Security(tls=True, ca="ca.pem", user="me", password="…")`` of
+      ``kfuzz.client.address``
+    - ``cert``, ``key``: files of a certificate and its key. With these, clients connect by TLS.
     - ``tell``: gets the proxy's remarks, which are sentences; otherwise they go to the logger ``kfuzz``
 
     ``UsageError`` if an address or a rule is wrong.
@@ -331,6 +337,9 @@ def proxy(
         batches=batches,
         open_to_others=open_to_others,
         record=None if record is None else Path(record),
+        security=security,
+        cert=None if cert is None else Path(cert),
+        key=None if key is None else Path(key),
         rules=made,
         seed=seed,
     )

@@ -25,6 +25,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kfuzz.client.tls import why
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -207,6 +209,9 @@ class Buffers:
 
 
 def _has_bytes(source: Socket) -> bool:
+    """Whether something has come that is not received yet."""
+    if isinstance(source, ssl.SSLSocket) and source.pending():
+        return True
     return fcntl.ioctl(source.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
 
 
@@ -363,8 +368,11 @@ class Pipe:
                 count = source.recv_into(room)
             except BLOCKED:
                 break
+            except ssl.SSLZeroReturnError:
+                # TLS ended in both directions.
+                count = 0
             except OSError as error:
-                self._source_ended(error.strerror or str(error))
+                self._source_ended(why(error))
                 break
             if not count:
                 self._source_ended("")
@@ -377,11 +385,11 @@ class Pipe:
                 self._leave_gap()
                 if self._gap is not None:
                     continue
-            # There may be more in the socket only if the room is full.
-            has_pending = self._is_tls and self._has_pending()
-            if not self._is_reading or (count < len(room) and not has_pending):
+            # There may be more in the socket only if the room is full. TLS gives one of its records at a time.
+            has_more = self._is_reading and self._is_tls and _has_bytes(source)
+            if not self._is_reading or (count < len(room) and not has_more):
                 break
-            if has_pending and turn == TURNS_MAX - 1:
+            if has_more and turn == TURNS_MAX - 1:
                 self._loop.call_soon(self._readable)
         self._release()
 
@@ -610,7 +618,7 @@ class Pipe:
             self._fill_gap(gap)
             return True
         except OSError as error:
-            self._source_ended(error.strerror or str(error))
+            self._source_ended(why(error))
             return False
         if not count:
             self._source_ended("")
@@ -687,11 +695,11 @@ class Pipe:
     def _send(self, data: memoryview, *, shares: bool = False) -> None:
         if not self._out:
             try:
-                sent = self.target.send(data)
+                sent = self._give_target(data)
             except BLOCKED:
                 sent = 0
             except OSError as error:
-                self.lost(error.strerror or str(error))
+                self.lost(why(error))
                 return
             if sent == len(data):
                 return
@@ -701,6 +709,17 @@ class Pipe:
         if self._timer is None:
             self._set_writing(True)
         self._balance()
+
+    def _give_target(self, data: Buffer) -> int:
+        """Send as much as the target takes, and return how many bytes. One of ``BLOCKED`` if it takes none."""
+        sent = self.target.send(data)
+        if isinstance(self.target, ssl.SSLSocket):
+            # It sends one record of TLS at a time.
+            view = memoryview(data)
+            with contextlib.suppress(*BLOCKED):
+                while sent < len(view):
+                    sent += self.target.send(view[sent:])
+        return sent
 
     def _balance(self) -> None:
         """Receive only while what waits is little, and not in the memory that is received into."""
@@ -737,12 +756,12 @@ class Pipe:
                 if isinstance(first, _Gap):
                     self._write_gap(first)
                     continue
-                sent = self.target.send(first)
+                sent = self._give_target(first)
             except BLOCKED:
                 self._set_writing(True)
                 return
             except OSError as error:
-                self.lost(error.strerror or str(error))
+                self.lost(why(error))
                 return
             if sent < len(first):
                 self._out[0] = first[sent:]

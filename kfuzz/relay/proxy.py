@@ -8,14 +8,17 @@ import ipaddress
 import os
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.client.address import PLAIN, Address, Security
-from kfuzz.client.link import are_of_this_machine, connected
-from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.client.link import Link, are_of_this_machine
+from kfuzz.client.protocol import ConnectionLost
+from kfuzz.client.tls import client_context, secured, server_context
+from kfuzz.errors import EncodeError, KfuzzError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
@@ -33,7 +36,9 @@ CONNECTIONS_MAX: Final = 2000
 HANDLES_KEPT: Final = 64
 # A cluster with more brokers than this is not led through one proxy.
 BROKERS_MAX: Final = 1000
-CONNECT_S_MAX: Final = 10.0
+# How long it may take to connect to a broker and to log in, and how long a client's TLS handshake may take.
+CONNECT_MS_MAX: Final = 10_000
+HANDSHAKE_S_MAX: Final = 10.0
 PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
@@ -46,7 +51,8 @@ class Settings:
 
     - ``host``, ``port``: where it listens for the first broker; port 0 is any free one. The others get the next ports
       if those are free.
-    - ``security``: how it connects to brokers.
+    - ``security``: how it connects to brokers, and who logs in.
+    - ``cert``, ``key``: files of the certificate for clients and of its key; without ``cert``, clients use no TLS.
     - ``open_to_others``: whether it may listen for, and connect to, other machines.
     - ``strict``: close a connection instead of passing on what a strict reader refuses.
     - ``batches``: check the record batches too.
@@ -57,6 +63,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 0
     security: Security = PLAIN
+    cert: Path | None = None
+    key: Path | None = None
     open_to_others: bool = False
     strict: bool = False
     batches: bool = False
@@ -89,6 +97,9 @@ class Proxy:
         self.connections_total = self.refused = 0
         self.recorder: Recorder | None = None
         self._listening: list[socket.socket] = []
+        # For TLS with brokers, and with clients.
+        self._to_brokers: ssl.SSLContext | None = None
+        self._to_clients: ssl.SSLContext | None = None
         self._host = settings.host
         self._family = socket.AF_INET
         self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
@@ -96,6 +107,7 @@ class Proxy:
     # -- where it listens
 
     async def __aenter__(self) -> Proxy:
+        self._secure()
         host, port = self.settings.host, self.settings.port
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -122,6 +134,16 @@ class Proxy:
                 self._close()
                 raise
         return self
+
+    def _secure(self) -> None:
+        """Read the files of certificates and keys."""
+        security, cert, key = self.settings.security, self.settings.cert, self.settings.key
+        if security.tls:
+            self._to_brokers = client_context(security.ca)
+        if cert is not None:
+            self._to_clients = server_context(cert, key)
+        elif key is not None:
+            raise UsageError(f"{key} is a key without a certificate; name the file of its certificate with --cert")
 
     async def __aexit__(self, *error: object) -> None:
         self._close()
@@ -193,15 +215,29 @@ class Proxy:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections.add(Connection(self.connections_total, self, client, broker))
 
-    async def ends(self, client: socket.socket, broker: Address) -> tuple[socket.socket, socket.socket]:
-        """Both ends of a connection, ready for frames. ``OSError`` if the broker cannot be reached."""
+    async def client_end(self, client: socket.socket) -> socket.socket:
+        """The client's end, ready for frames. If its TLS handshake fails, it is closed: ``OSError``."""
+        if self._to_clients is None:
+            return client
+        async with asyncio.timeout(HANDSHAKE_S_MAX):
+            return await secured(client, self._to_clients)
+
+    async def broker_end(self, broker: Address) -> socket.socket:
+        """A connection to a broker, ready for frames. A ``KfuzzError`` with the reason if there is none."""
+        security = self.settings.security
+        link = Link(
+            broker,
+            security,
+            in_flight=1,
+            timeout_ms=CONNECT_MS_MAX,
+            permit=self._permit,
+            context=self._to_brokers,
+        )
         try:
-            async with asyncio.timeout(CONNECT_S_MAX):
-                server = await connected(broker, self._permit)
-        except TimeoutError:
-            raise OSError(f"no connection within {CONNECT_S_MAX:g} s") from None
-        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return client, server
+            await link.open(asks=security.user is not None)
+            return link.release()
+        except ConnectionLost:
+            raise KfuzzError(f"it cannot be reached: {link.lost}") from None
 
     def _permit(self, address: Address, hosts: Sequence[str]) -> None:
         if not self.settings.open_to_others and not are_of_this_machine(hosts):

@@ -183,7 +183,9 @@ class FakeBroker:
 
     def _SaslAuthenticate(self, values: Any, version: int) -> Any:
         assert self.login
-        good = values["authBytes"] == f"\0{self.login[0]}\0{self.login[1]}".encode()
+        # Before the user may be another one, for whom the user acts.
+        _, _, words = values["authBytes"].partition(b"\0")
+        good = words == "\0".join(self.login).encode()
         return {"errorCode": 0 if good else 58, "errorMessage": None if good else "no such user", "authBytes": b""}
 
     def _Metadata(self, values: Any, version: int) -> Any:

@@ -6,15 +6,13 @@ import asyncio
 import json
 import shutil
 import signal
-import ssl
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import certificate
 from cli_driver import kfuzz
-from conftest import require_tool
 from docs.pages import ROOT, commands, shows
 from replay.fake_broker import HANG_UP, LATE_HANG_UP, OFFERED, SILENCE, FakeBroker
 from replay.hand_made import FIRST_MS, batch, marker, old, seen, write_log
@@ -141,7 +139,8 @@ def test_a_socket_that_takes_little_at_a_time_gets_every_byte(
     monkeypatch.setattr(Link, "_transmit", transmit)
     context, security = None, Security()
     if tls:
-        context, ca = certificate(tmp_path)
+        made = certificate(tmp_path)
+        context, ca = made.context(), made.cert
         security = Security(tls=True, ca=str(ca))
     with FakeBroker({"t": 1}, receive_bytes=20_011, context=context) as broker:
         report = play(tmp_path, broker, pipelined=True, security=security)
@@ -158,17 +157,6 @@ def test_many_batches_fill_a_connection(tmp_path: Path) -> None:
         report = play(tmp_path, broker, pipelined=True, in_flight=50)
     assert report.is_clean
     assert values(broker.batches["t", 0]) == values(large)
-
-
-def certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    openssl = require_tool("openssl", "install it")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    made = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -keyout {key} -out {certificate}"
-    argv = [openssl, *made.split(), "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(argv, check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context, certificate
 
 
 # ------------------------------------------------------------------------------------------------- what is not sent

@@ -1,0 +1,500 @@
+"""TLS and SASL on both sides of a proxy: with brokers and with clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import Certificate, certificate
+from cli_driver import kfuzz as command
+from relay.proxied import codes
+from replay.fake_broker import FakeBroker
+from serve.asking import SECONDS_MAX, Client, request
+
+import kfuzz
+from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.errors import UsageError
+from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.local import proxy
+from kfuzz.relay.rules import parse_rule
+
+SIZE = struct.Struct(">i")
+LARGE_BYTES = 1 << 20
+# An API that no release has: its frames are passed on as they are.
+UNKNOWN = struct.pack(">hhi", 999, 0, 0)
+TLS_ALERT = b"\x15"
+ELSEWHERE = "192.0.2.1"
+ME = "me", "secret"
+Scenario = Callable[[Proxy, tuple[str, int]], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return certificate(tmp_path_factory.mktemp("own"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return certificate(tmp_path_factory.mktemp("other"))
+
+
+def between(broker: Address, scenario: Scenario, **settings: Any) -> Proxy:
+    """Run ``scenario`` with a proxy in front of a broker, and where it listens."""
+
+    async def bounded() -> Proxy:
+        async with asyncio.timeout(SECONDS_MAX), Proxy([broker], Settings(**settings)) as made:
+            await scenario(made, made.places[broker])
+            return made
+
+    return asyncio.run(bounded())
+
+
+def at(port: int, host: str = "127.0.0.1") -> Address:
+    return Address(host, port)
+
+
+def firsts(made: Proxy, code: str) -> list[str]:
+    return [one.first for one in made.watch.remarks.values() if one.code == code]
+
+
+def framed(data: bytes) -> bytes:
+    return SIZE.pack(len(data)) + data
+
+
+class Asking(Client):
+    """A client of the proxy, with TLS or without."""
+
+    def __init__(self, place: tuple[str, int], context: ssl.SSLContext | None = None) -> None:
+        self.place = place
+        self.context = context
+
+    async def __aenter__(self) -> Asking:
+        self.reader, self.writer = await asyncio.open_connection(*self.place, ssl=self.context)
+        return self
+
+    async def versions(self) -> dict[str, Any]:
+        return await self.ask("ApiVersions", 3, {"clientSoftwareName": "test", "clientSoftwareVersion": "1"})
+
+
+async def is_closed(place: tuple[str, int], data: bytes = b"") -> bool:
+    async with Asking(place) as client:
+        client.writer.write(data)
+        try:
+            # TLS may say why before it ends.
+            return (await client.reader.read())[:1] in (b"", TLS_ALERT)
+        except ConnectionResetError:
+            return True
+
+
+@contextmanager
+def scripted(script: Callable[[socket.socket], None], context: ssl.SSLContext | None = None) -> Iterator[Address]:
+    """A broker in a thread, which does as ``script`` says with one connection."""
+
+    def serve() -> None:
+        one, _ = server.accept()
+        one.settimeout(SECONDS_MAX)
+        with one if context is None else context.wrap_socket(one, server_side=True, suppress_ragged_eofs=False) as end:
+            script(end)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield at(server.getsockname()[1])
+        thread.join(SECONDS_MAX)
+        assert not thread.is_alive()
+
+
+def received(one: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += one.recv(size - len(data)) or pytest.fail("the connection ended")
+    return data
+
+
+# --- frames
+
+
+@pytest.mark.parametrize("rule", ["", "* delay_ms=1"])
+@pytest.mark.parametrize("sides", ["client", "broker", "both"])
+def test_large_frames_pass_in_both_directions(sides: str, rule: str, own: Certificate) -> None:
+    dice = random.Random(7)
+    asked = [framed(UNKNOWN + dice.randbytes(LARGE_BYTES + at)) for at in range(4)]
+    answered = [framed(UNKNOWN[4:8] + dice.randbytes(LARGE_BYTES + at)) for at in range(4)]
+    to_clients, to_brokers = (sides in (one, "both") for one in ("client", "broker"))
+    came: list[bytes] = []
+
+    def broker(one: socket.socket) -> None:
+        # So the proxy can send only parts.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 << 10)
+        for sent, answer in zip(asked, answered, strict=True):
+            came.append(received(one, len(sent)))
+            one.sendall(answer)
+
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        async with Asking(place, own.trusting() if to_clients else None) as client:
+            # All at once: the proxy must wait for both ends.
+            client.writer.write(b"".join(asked))
+            for answer in answered:
+                assert await client.reader.readexactly(len(answer)) == answer
+
+    with scripted(broker, own.context() if to_brokers else None) as address:
+        made = between(
+            address,
+            scenario,
+            security=Security(tls=to_brokers, ca=str(own.cert)),
+            cert=own.cert if to_clients else None,
+            key=own.key if to_clients else None,
+            rules=(parse_rule(rule),) if rule else (),
+        )
+    assert came == asked
+    sums = made.watch.by_api["unknown"]
+    assert (sums.requests, sums.responses) == (4, 4)
+    assert codes(made) == {"api-unknown"}
+
+
+@pytest.mark.parametrize("to_clients", [False, True])
+def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_clients: bool, own: Certificate) -> None:
+    answer = framed(UNKNOWN[4:8] + b"last" * 100_000)
+
+    def broker(one: socket.socket) -> None:
+        received(one, 12)
+        one.sendall(answer)
+
+    def client(place: tuple[str, int]) -> None:
+        plain = socket.create_connection(place, timeout=SECONDS_MAX)
+        # Without suppress_ragged_eofs it raises an error if TLS does not say that it ends.
+        context = own.trusting() if to_clients else None
+        with (
+            context.wrap_socket(plain, server_hostname=place[0], suppress_ragged_eofs=False) if context else plain
+        ) as one:
+            one.sendall(framed(UNKNOWN))
+            assert received(one, len(answer)) == answer
+            assert one.recv(1) == b""
+
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        await asyncio.to_thread(client, place)
+
+    cert = {"cert": own.cert, "key": own.key} if to_clients else {}
+    with scripted(broker, None if to_clients else own.context()) as address:
+        security = PLAIN if to_clients else Security(tls=True, ca=str(own.cert))
+        assert codes(between(address, scenario, security=security, **cert)) == {"api-unknown"}
+
+
+def test_the_end_of_a_client_is_said_to_a_broker_with_tls(own: Certificate) -> None:
+    ended: list[bytes] = []
+
+    def broker(one: socket.socket) -> None:
+        received(one, 12)
+        ended.append(one.recv(1))
+
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        async with Asking(place) as client:
+            client.writer.write(framed(UNKNOWN))
+            client.writer.write_eof()
+            assert await client.reader.read() == b""
+
+    with scripted(broker, own.context()) as address:
+        assert codes(between(address, scenario, security=Security(tls=True, ca=str(own.cert)))) == {"api-unknown"}
+    assert ended == [b""]
+
+
+# --- towards brokers
+
+
+def test_a_broker_gets_its_name_and_must_have_a_certificate_for_it(own: Certificate, other: Certificate) -> None:
+    names: list[str | None] = []
+
+    async def refused(made: Proxy, place: tuple[str, int]) -> None:
+        assert await is_closed(place)
+
+    context = own.context()
+    context.sni_callback = lambda one, name, _: names.append(name)
+    with FakeBroker(context=context) as broker:
+        made = between(at(broker.port, "localhost"), refused, security=Security(tls=True, ca=str(own.cert)))
+        [named] = firsts(made, "broker-unreachable")
+        made = between(at(broker.port), refused, security=Security(tls=True, ca=str(other.cert)))
+        [unknown] = firsts(made, "broker-unreachable")
+    assert names[0] == "localhost"
+    assert f"the certificate of localhost:{broker.port} is not trusted: Hostname mismatch" in named
+    assert unknown.endswith("is not trusted: self-signed certificate; name its CA with --tls-ca")
+
+
+def test_a_broker_that_speaks_no_tls_is_a_remark(own: Certificate) -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        assert await is_closed(place)
+
+    with scripted(lambda one: one.sendall(framed(UNKNOWN) * 10)) as address:
+        made = between(address, scenario, security=Security(tls=True, ca=str(own.cert)))
+    assert firsts(made, "broker-unreachable")[0].endswith("cannot be reached: the other side does not speak TLS")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_proxy_logs_in_for_clients_that_do_not(tls: bool, own: Certificate) -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        async with Asking(place) as client:
+            assert (await client.versions())["errorCode"] == 0
+            said = await client.ask("Metadata", 9, {"topics": []})
+            assert (said["brokers"][0]["host"], said["brokers"][0]["port"]) == place
+
+    with FakeBroker(context=own.context() if tls else None, login=ME) as broker:
+        security = Security(tls, str(own.cert), *ME)
+        made = between(at(broker.port), scenario, security=security)
+        assert broker.asked["SaslAuthenticate"] == 1
+    assert not made.watch.remarks
+    assert list(made.watch.by_api) == ["ApiVersions", "Metadata"]
+
+
+def test_a_password_that_a_broker_refuses_is_a_remark() -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        assert await is_closed(place)
+
+    with FakeBroker(login=ME) as broker:
+        made = between(at(broker.port), scenario, security=Security(user="me", password="wrong"))
+    [first] = firsts(made, "broker-unreachable")
+    assert first.endswith(f"127.0.0.1:{broker.port} refuses the user me: no such user; check the password")
+
+
+def test_a_password_does_not_go_to_another_machine_without_encryption() -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        assert await is_closed(place)
+
+    made = between(at(9, ELSEWHERE), scenario, security=Security(user="me", password="x"), open_to_others=True)
+    [first] = firsts(made, "broker-unreachable")
+    assert f"the password of me would go to {ELSEWHERE}:9 without encryption; add --tls" in first
+
+
+def test_the_login_of_a_client_passes_as_it_is(own: Certificate) -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        async with Asking(place, own.trusting()) as client:
+            await client.versions()
+            assert (await client.ask("SaslHandshake", 1, {"mechanism": "PLAIN"}))["errorCode"] == 0
+            good, bad = (f"\0me\0{word}".encode() for word in ("secret", "other"))
+            assert (await client.ask("SaslAuthenticate", 2, {"authBytes": bad}))["errorCode"] == 58
+            assert (await client.ask("SaslAuthenticate", 2, {"authBytes": good}))["errorCode"] == 0
+            assert (await client.ask("Metadata", 9, {"topics": []}))["brokers"][0]["port"] == place[1]
+
+    with FakeBroker(context=own.context(), login=ME) as broker:
+        security = Security(tls=True, ca=str(own.cert))
+        made = between(at(broker.port), scenario, security=security, cert=own.cert, key=own.key)
+    assert not made.watch.remarks
+    assert made.watch.by_api["SaslAuthenticate"].errors == {"SASL_AUTHENTICATION_FAILED": 1}
+
+
+def test_a_login_that_is_no_request_closes_the_connection() -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        assert await is_closed(place, framed(request("SaslHandshake", 0, {"mechanism": "PLAIN"})))
+
+    with FakeBroker(login=ME) as broker:
+        made = between(at(broker.port), scenario)
+        assert not broker.asked["SaslHandshake"]
+    assert codes(made) == {"sasl-without-requests"}
+
+
+# --- towards clients
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (framed(request("Metadata", 9, {"topics": []})), "the other side does not speak TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the other side does not speak TLS"),
+        (b"\x16\x03\x01\x00\x05\xff\xff\xff\xff\xff", ""),
+    ],
+)
+def test_bytes_that_are_no_tls_are_a_remark(data: bytes, reason: str, own: Certificate) -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        for _ in range(3):
+            assert await is_closed(place, data)
+
+    with FakeBroker() as broker:
+        made = between(at(broker.port), scenario, cert=own.cert, key=own.key)
+        assert broker.connections == 0
+    [remark] = made.watch.remarks.values()
+    assert (remark.code, remark.count) == ("tls-handshake", 3)
+    assert remark.first.startswith(f"127.0.0.1:{broker.port}: connection 1: the TLS handshake of a client failed: ")
+    assert remark.first.endswith(reason)
+
+
+def test_a_handshake_ends_in_time_and_nobody_waits_for_it(own: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfuzz.relay.proxy.HANDSHAKE_S_MAX", 0.2)
+
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        async with Asking(place) as silent:
+            silent.writer.write(b"\x16\x03")
+            async with Asking(place, own.trusting()) as client:
+                assert (await client.versions())["errorCode"] == 0
+                assert len(made.connections) == 2
+                assert await silent.is_closed_after(b"")
+
+    with FakeBroker() as broker:
+        made = between(at(broker.port), scenario, cert=own.cert, key=own.key)
+    assert firsts(made, "tls-handshake")[0].endswith(
+        "connection 1: the TLS handshake of a client failed: no answer in time"
+    )
+
+
+def test_the_end_of_the_proxy_ends_handshakes(own: Certificate) -> None:
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        silent.extend(await asyncio.open_connection(*place))
+        while not made.connections:
+            await asyncio.sleep(0)
+
+    silent: list[Any] = []
+
+    async def bounded() -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            async with Proxy([at(9)], Settings(cert=own.cert, key=own.key)) as made:
+                await scenario(made, made.places[at(9)])
+            assert await silent[0].read() == b""
+            silent[1].close()
+        assert not made.connections
+        assert not made.watch.remarks
+
+    asyncio.run(bounded())
+
+
+def test_a_client_that_does_not_trust_the_certificate_is_a_remark(own: Certificate, other: Certificate) -> None:
+    def client(place: tuple[str, int]) -> None:
+        with socket.create_connection(place) as plain, pytest.raises(ssl.SSLCertVerificationError):
+            other.trusting().wrap_socket(plain, server_hostname=place[0])
+
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        await asyncio.to_thread(client, place)
+        while not made.watch.remarks:
+            await asyncio.sleep(0.001)
+
+    made = between(at(9), scenario, cert=own.cert, key=own.key)
+    assert firsts(made, "tls-handshake")[0].endswith("failed: TLSV1_ALERT_UNKNOWN_CA")
+
+
+def test_files_that_are_no_certificate_and_key_are_refused(
+    own: Certificate, other: Certificate, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "broken").write_bytes(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    (tmp_path / "locked").mkdir()
+    locked = certificate(tmp_path / "locked", password="long enough")
+    missing, empty, broken = (tmp_path / name for name in ("missing", "empty", "broken"))
+    for cert, key, sentence in (
+        (missing, own.key, f"{missing} "),
+        (own.cert, missing, f"{missing} "),
+        (tmp_path, own.key, f"{tmp_path} "),
+        (empty, own.key, f"{empty} has no certificate in PEM form; name another file with --cert"),
+        (own.cert, None, f"{own.cert} has no private key in PEM form; name its file with --key"),
+        (None, own.key, f"{own.key} is a key without a certificate; name the file of its certificate with --cert"),
+        (
+            own.cert,
+            other.key,
+            f"the key in {other.key} cannot be used with {own.cert}: it belongs to another certificate",
+        ),
+        (broken, own.key, f"the key in {own.key} cannot be used with {broken}: one of them is broken"),
+        (locked.cert, locked.key, f"the key in {locked.key} cannot be used with {locked.cert}: one of them is broken"),
+    ):
+        with pytest.raises(UsageError) as refused, proxy("127.0.0.1:9", cert=cert, key=key):
+            pass
+        assert str(refused.value).startswith(sentence)
+    no_ca = proxy("127.0.0.1:9", security=Security(tls=True, ca=str(empty)))
+    with pytest.raises(UsageError, match="is no file of certificates"), no_ca:
+        pass
+
+
+def test_the_key_may_be_in_the_file_of_the_certificate(own: Certificate, tmp_path: Path) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(own.cert.read_bytes() + own.key.read_bytes())
+
+    async def scenario(made: Proxy, place: tuple[str, int]) -> None:
+        async with Asking(place, own.trusting()) as client:
+            assert (await client.versions())["errorCode"] == 0
+
+    with FakeBroker() as broker:
+        between(at(broker.port), scenario, cert=both)
+
+
+def test_the_command_refuses_wrong_files(own: Certificate, tmp_path: Path) -> None:
+    done = command("proxy", "0", "127.0.0.1:9", "--cert", tmp_path / "none", "--key", own.key)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"kfuzz: {tmp_path / 'none'} ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.full
+def test_the_command_speaks_tls_with_both_sides_and_logs_in(own: Certificate) -> None:
+    async def asks(place: tuple[str, int]) -> None:
+        async with asyncio.timeout(SECONDS_MAX), Asking(place, own.trusting()) as client:
+            assert (await client.versions())["errorCode"] == 0
+
+    files = ["--tls-ca", str(own.cert), "--cert", str(own.cert), "--key", str(own.key)]
+    with FakeBroker(context=own.context(), login=ME) as broker:
+        argv = [sys.executable, "-m", "kfuzz", "proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0]]
+        with subprocess.Popen(
+            argv, stdout=subprocess.PIPE, text=True, env=os.environ | {"KFUZZ_PASSWORD": ME[1]}
+        ) as run:
+            assert run.stdout is not None
+            try:
+                said = run.stdout.readline()
+                asyncio.run(asks(("127.0.0.1", int(said.split()[3].rpartition(":")[2]))))
+            finally:
+                run.send_signal(signal.SIGINT)
+            assert "1 connections" in run.stdout.read()
+        assert run.returncode == 0
+        assert broker.asked["SaslAuthenticate"] == 1
+
+
+# --- whole clients
+
+
+@pytest.mark.full
+def test_a_client_writes_and_reads_large_records_with_tls_on_both_sides(own: Certificate) -> None:
+    kafka = pytest.importorskip("kafka")
+    tls = {"security_protocol": "SSL", "ssl_cafile": str(own.cert)}
+    values = [random.Random(at).randbytes(LARGE_BYTES - 1000) for at in range(5)]
+    # The second proxy is a broker with TLS for the first one.
+    with (
+        kfuzz.cluster(2) as brokers,
+        proxy(brokers.bootstrap, cert=own.cert, key=own.key) as second,
+        proxy(second.bootstrap, security=Security(tls=True, ca=str(own.cert)), cert=own.cert, key=own.key) as first,
+    ):
+        brokers.topic("t")
+        producer = kafka.KafkaProducer(bootstrap_servers=first.bootstrap, max_request_size=2 << 20, **tls)
+        for value in values:
+            producer.send("t", value).get(SECONDS_MAX)
+        producer.close()
+        consumer = kafka.KafkaConsumer(
+            "t", bootstrap_servers=first.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000, **tls
+        )
+        got = [next(consumer).value for _ in values]
+        consumer.close()
+        assert got == values
+        assert not first.summary()["remarks"]
+        assert first.summary()["apis"]["Produce"]["request_bytes"] > 5 * (LARGE_BYTES - 1000)
+
+
+@pytest.mark.full
+def test_a_client_logs_in_through_the_proxy_with_tls_on_both_sides(own: Certificate) -> None:
+    kafka = pytest.importorskip("kafka")
+    tls = {"security_protocol": "SASL_SSL", "ssl_cafile": str(own.cert), "sasl_mechanism": "PLAIN"}
+    tls |= {"sasl_plain_username": ME[0], "sasl_plain_password": ME[1]}
+    with (
+        FakeBroker({"t": 1}, context=own.context(), login=ME) as broker,
+        proxy(
+            f"127.0.0.1:{broker.port}", security=Security(tls=True, ca=str(own.cert)), cert=own.cert, key=own.key
+        ) as made,
+    ):
+        producer = kafka.KafkaProducer(bootstrap_servers=made.bootstrap, **tls)
+        producer.send("t", b"v").get(SECONDS_MAX)
+        producer.close()
+        assert broker.batches["t", 0][0].records[0].value == b"v"
+        assert made.summary()["apis"]["SaslAuthenticate"]["responses"] >= 1
