@@ -108,10 +108,12 @@ def command(
 async def _run(brokers: tuple[Address, ...], settings: Settings, control_port: int | None, as_json: bool) -> None:
     ended = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True)))
+        proxy = Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True))
         control = None
+        # Its port may be in use, and a recording is begun only if the proxy can start.
         if control_port is not None:
             control = await stack.enter_async_context(Control(proxy, control_port, ended.set))
+        await stack.enter_async_context(proxy)
         with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
             _say_places(proxy, control, as_json)
             await ended.wait()

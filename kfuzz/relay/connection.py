@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kfuzz.client.link import why
 from kfuzz.errors import MessageError
 from kfuzz.messages.model import Versions
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, offers
@@ -42,6 +43,8 @@ class Connection:
         # The versions that the broker offers, by API key, once it has said so.
         self.offered: Mapping[int, Versions] = {}
         self.client = client
+        # The address of the proxy that the client uses. The proxy may listen at all of this machine's.
+        self.host = str(client.getsockname()[0]).removeprefix("::ffff:")
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
         self.is_closed = False
@@ -56,9 +59,7 @@ class Connection:
         try:
             self.client, self.server = await self.proxy.ends(self.client, self.broker)
         except OSError as error:
-            self.proxy.watch.note_broker(
-                self.broker, "broker-unreachable", f"it cannot be reached: {error.strerror or error}"
-            )
+            self.proxy.watch.note_broker(self.broker, "broker-unreachable", f"it cannot be reached: {why(error)}")
             self.close()
             return
         except BaseException:
@@ -266,6 +267,8 @@ class _Side:
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
             self.connection.pairing.asked(exchange, b"")
+        if self.proxy.settings.strict:
+            self.connection.close()
 
     def _holds(self, exchange: Exchange | None) -> bool:
         """Whether a frame is held until it is whole."""
