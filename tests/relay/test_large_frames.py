@@ -179,3 +179,23 @@ def test_a_response_with_too_many_elements_does_not_lead_outside(monkeypatch: py
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         through(17, response(17, BATCH, {"nodeEndpoints": [ELSEWHERE]}))
     assert said == ["response-not-inside"]
+
+
+def test_a_strict_proxy_passes_no_frame_on_unread() -> None:
+    async def work() -> bytes:
+        got = bytearray()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            got.extend(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        at = Address(*server.sockets[0].getsockname())
+        async with asyncio.timeout(PATIENCE_S), server, Proxy([at], Settings(strict=True)) as proxy:
+            reader, writer = await asyncio.open_connection(*proxy.places[at])
+            writer.write((1 << 30).to_bytes(4, "big") + request(9)[4:])
+            assert await reader.read() == b""
+            writer.close()
+        return bytes(got)
+
+    assert asyncio.run(work()) == b""

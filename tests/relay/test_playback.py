@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -161,7 +162,7 @@ def test_a_request_that_the_recorded_client_sent_again_is_sent_once(tmp_path: Pa
     recorded(tmp_path / "out", again, rules=(parse_rule("FindCoordinator error=COORDINATOR_NOT_AVAILABLE times=2"),))
     assert list(played(tmp_path / "out").lines()) == [
         "2 recorded requests left out: they got an error that ends by itself, and were sent again",
-        "1 request, 1 frames compared: nothing differs",
+        "1 request, 1 frame compared: nothing differs",
     ]
 
 
@@ -283,7 +284,7 @@ def test_what_the_record_does_not_have_is_said_and_what_did_not_come_too(convers
         broker.answer(request("DescribeGroups", 5, {}), Caller("127.0.0.1", 1))
     *found, missing, sums = broker.end().lines()
     assert found[0] == "connection 1, request 1, DescribeGroups 5: the record has no request of this API"
-    assert missing == "1 recorded requests of SyncGroup did not come"
+    assert missing == "1 recorded request of SyncGroup did not come"
     assert sums.startswith("1 request, 0 frames compared: ")
 
 
@@ -308,6 +309,26 @@ def test_a_recording_without_responses_cannot_be_played_to_clients(tmp_path: Pat
     (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
     with pytest.raises(UsageError, match="has no response, so there is nothing to play"):
         RecordedBroker(Recording(tmp_path))
+
+
+def test_a_recording_without_responses_cannot_be_compared(tmp_path: Path) -> None:
+    first = {"format": "kfuzz-conversation/1", "started": "", "brokers": []}
+    (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
+    with pytest.raises(UsageError, match="nothing to compare"):
+        asyncio.run(play_clients(Recording(tmp_path), Settings(Address("127.0.0.1", 9))))
+
+
+def test_recorded_frames_that_belong_to_no_request_are_counted(conversation: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(conversation, damaged)
+    [*_, last] = sorted(damaged.glob("*.responses"))
+    # The size and the correlation id of its first response.
+    data = bytearray(last.read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    last.write_bytes(data)
+    made = played(damaged)
+    assert made.unread == 1
+    assert "1 recorded frame left out: no frame, or a response without a request" in made.lines()
 
 
 # ------------------------------------------------------------------------------------- whole clients
