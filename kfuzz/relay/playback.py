@@ -513,6 +513,9 @@ class RecordedBroker(Broker):
         pairing.forget(exchange)
         self.outcome.requests += 1
         self.report.requests[exchange.name] += 1
+        if exchange.api is None:
+            self.outcome.say(exchange, "request", "no release that kfuzz knows has this API at this version")
+            raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
         request = _frame(exchange, "request", frame)
         taken, is_repeated = self._take(request, caller)
         if taken is None:

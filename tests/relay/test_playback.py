@@ -18,6 +18,7 @@ from cli.cli_driver import outcome as run_kfuzz
 from conformance.conversation import SETTINGS
 from conftest import require_tool
 from relay.conversing import TOPIC, at, everything, joins, reads, recorded, served, writes
+from relay.framing import exchange, frame
 from serve import test_clients
 from serve.asking import SECONDS_MAX, Client, asked, request
 from serve.test_clients import (
@@ -35,6 +36,8 @@ import kfuzz
 from kfuzz.client.address import Address
 from kfuzz.conformance.broker.real import Broker as RealBroker
 from kfuzz.errors import UsageError
+from kfuzz.relay.frames import HEAD, Frame
+from kfuzz.relay.identities import Identities
 from kfuzz.relay.local import LocalCluster
 from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
 from kfuzz.relay.recording import CONVERSATION, Recording
@@ -103,6 +106,24 @@ def test_a_difference_is_shown_with_its_path_and_both_values(conversation: Path)
     assert str(first) == f"connection 1, response 6, Produce 9: {path} is 6; in the record it is 0"
     assert first.to_json()["fresh"] == "6"
     assert not made.is_same
+
+
+def test_an_id_that_became_another_and_is_the_recorded_one_again_is_said_in_words() -> None:
+    def produced(offset: int) -> Frame:
+        partitions = [{"index": 0, "baseOffset": offset}]
+        made = frame(
+            exchange("Produce", 9), "response", {"responses": [{"name": "t", "partitionResponses": partitions}]}
+        )
+        made.check()
+        return made
+
+    old, new = produced(3), produced(5)
+    outcome, identities = Outcome(), Identities()
+    outcome.compare(identities, old, new, {})
+    assert outcome.is_same
+    outcome.compare(identities, old, old, {})
+    [said] = map(str, outcome.found.values())
+    assert said.endswith("baseOffset is 3, as in the record; but an earlier response had another value for it")
 
 
 def test_what_many_connections_have_is_said_once(tmp_path: Path) -> None:
@@ -309,6 +330,14 @@ def test_a_recording_without_responses_cannot_be_played_to_clients(tmp_path: Pat
     (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
     with pytest.raises(UsageError, match="has no response, so there is nothing to play"):
         RecordedBroker(Recording(tmp_path))
+
+
+def test_a_version_that_no_release_has_is_refused(conversation: Path) -> None:
+    broker = RecordedBroker(Recording(conversation))
+    with pytest.raises(Refused, match="no release that kfuzz knows has Metadata 99"):
+        broker.answer(HEAD.pack(3, 99, 7) + b"\xff\xff", Caller("127.0.0.1", 1))
+    [first, *_] = broker.end().lines()
+    assert first == "connection 1, request 1, Metadata 99: no release that kfuzz knows has this API at this version"
 
 
 def test_a_recording_without_responses_cannot_be_compared(tmp_path: Path) -> None:
