@@ -290,7 +290,8 @@ def test_the_command_prints_causes_and_json_and_refuses_options_of_the_other_kin
         code, text = run(*begin, "--write-to", "no such topic", "--timeout", "200ms")
         assert (code, text) == (
             2,
-            "the topic 'no such topic' cannot be used: Metadata: UNKNOWN_TOPIC_OR_PARTITION; create it, or name another",
+            "the topic 'no such topic' cannot be used: Metadata: UNKNOWN_TOPIC_OR_PARTITION; "
+            "create it, or name another",
         )
 
     asyncio.run(_with_server(with_bytes_after, ask))
