@@ -267,7 +267,12 @@ class _Side:
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
             self.connection.pairing.asked(exchange, b"")
-        if self.proxy.settings.strict:
+        api = None if exchange is None or self.direction == "request" else exchange.api
+        # The client must not leave the proxy. Responses with record batches name brokers only where a leader has moved.
+        leads_out = api is not None and api.is_inside and not api.response.records
+        if leads_out:
+            self.note(exchange, "response-not-inside", "it cannot be read, so the connection is closed")
+        if leads_out or self.proxy.settings.strict:
             self.connection.close()
 
     def _holds(self, exchange: Exchange | None) -> bool:
