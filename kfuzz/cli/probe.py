@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from kfuzz.cli import options
 from kfuzz.cli.console import complain, progress, require_reports, say, write_json
@@ -19,6 +20,9 @@ from kfuzz.probe.reactions import lines
 from kfuzz.vectors import default_root, load_suite
 
 __all__ = ["command"]
+
+# Parameters that nothing reads without --apis.
+OF_APIS: Final = ("seed", "mutants", "write_to", "health_every")
 
 
 @click.command()
@@ -78,7 +82,8 @@ def command(
     a health conversation must work: produce, fetch, join a group, commit a transaction.
 
     Exit code 0: every outcome is as expected; 1: some are not, or the broker is gone; 2: wrong use, or no broker.
-    With --apis, 1: the broker is gone or not well, keeps silent, or gives an answer that cannot be read.
+    With --apis, 1: the broker is gone or not well, keeps silent, or gives an answer that cannot be read; 2: also if no
+    hostile request could be sent.
 
     \b
     Examples:
@@ -97,6 +102,8 @@ def command(
             raise UsageError("--apis compares with no expected outcomes; leave out the options about them")
         hostility = Hostility(seed, mutants, globs, write_to, health_every)
         ctx.exit(_ask_apis(settings, hostility, root, json_file, causes_shown))
+    if only := [name for name in OF_APIS if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]:
+        raise UsageError(f"--{only[0].replace('_', '-')} is for --apis; add --apis, or leave it out")
     if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
     if update_expected and not (name or expected_file):
@@ -153,4 +160,6 @@ def _ask_apis(
         say(*lines(report, causes_shown))
     if report.ended:
         complain(report.ended)
+    elif not report.total:
+        raise UsageError("no hostile request was sent; the lines above, or left_out in the report, have the reasons")
     return 1 if report.failed else 0

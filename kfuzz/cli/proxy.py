@@ -57,12 +57,15 @@ __all__ = ["command"]
 @click.option("--record", type=PATH, metavar="DIR", help="Record what clients send and get into this folder.")
 @click.option("--record-max", type=options.SIZE, default="1GiB", show_default=True, help="Stop recording at this size.")
 @click.option(
-    "--cert",
+    "--tls-cert",
+    "cert",
     type=PATH,
     metavar="FILE",
     help="Encrypt towards clients, with this certificate. --tls is towards brokers.",
 )
-@click.option("--key", type=PATH, metavar="FILE", help="The certificate's key.  [default: it is in the same file]")
+@click.option(
+    "--tls-key", "key", type=PATH, metavar="FILE", help="The certificate's key.  [default: it is in the same file]"
+)
 @options.connection
 @options.yes
 @options.as_json
@@ -99,7 +102,7 @@ def command(
       kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
       kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
       kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
-      kfuzz proxy 19092 127.0.0.1:9093 --tls-ca ca.pem --user me --cert proxy.pem --key proxy.key
+      kfuzz proxy 19092 127.0.0.1:9093 --tls-ca ca.pem --user me --tls-cert proxy.pem --tls-key proxy.key
     """
     host, port = listen
     seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
@@ -123,10 +126,12 @@ def command(
 async def _run(brokers: tuple[Address, ...], settings: Settings, control_port: int | None, as_json: bool) -> None:
     ended = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True)))
+        proxy = Proxy(brokers, settings, tell=lambda sentence: say(sentence, err=True))
         control = None
+        # Its port may be in use, and a recording is begun only if the proxy can start.
         if control_port is not None:
             control = await stack.enter_async_context(Control(proxy, control_port, ended.set))
+        await stack.enter_async_context(proxy)
         with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
             _say_places(proxy, control, as_json)
             await ended.wait()

@@ -50,9 +50,9 @@ def server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLCo
     key = certificate if key is None else key
     pem = {one: read_small(one, bytes_max=CERTIFICATES_BYTES_MAX, follow=True) for one in (certificate, key)}
     if b"-----BEGIN CERTIFICATE-----" not in pem[certificate]:
-        raise UsageError(f"{certificate} has no certificate in PEM form; name another file with --cert")
+        raise UsageError(f"{certificate} has no certificate in PEM form; name another file with --tls-cert")
     if b"PRIVATE KEY-----" not in pem[key]:
-        raise UsageError(f"{key} has no private key in PEM form; name its file with --key")
+        raise UsageError(f"{key} has no private key in PEM form; name its file with --tls-key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:

@@ -149,6 +149,7 @@ class _Probe:
                     f"no hostile request for what {self.settings.bootstrap} offers matches; leave out GLOB to ask all"
                 )
             self.report.left_out |= {name: why for name, why in left_out.items() if not hostility.globs}
+            await self._check_topic()
             missing = await self._health.learn()
             self.report.left_out |= {f"health, {name}": why for name, why in missing.items()}
             self.report.health = self._health.parts
@@ -170,6 +171,19 @@ class _Probe:
             await self._leave()
         self.report.checks = self._health.checks
         return self.report
+
+    async def _check_topic(self) -> None:
+        """Refuse a topic that was named and is not there. Otherwise each conversation would wait for it."""
+        if self.hostility.topic is None:
+            return
+        patience_s, self._patience_s = self._patience_s, self.timeout_s
+        try:
+            await self._new_topic()
+        except BrokerError as error:
+            name = foreign_text(self.hostility.topic)
+            raise UsageError(f"the topic {name!r} cannot be used: {error}; create it, or name another") from None
+        finally:
+            self._patience_s = patience_s
 
     # -- connections and states
 

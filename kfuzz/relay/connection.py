@@ -44,6 +44,8 @@ class Connection:
         # The versions that the broker offers, by API key, once it has said so.
         self.offered: Mapping[int, Versions] = {}
         self.client = client
+        # The address of the proxy that the client uses. The proxy may listen at all of this machine's.
+        self.host = str(client.getsockname()[0]).removeprefix("::ffff:")
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
         self.is_closed = False
@@ -278,6 +280,13 @@ class _Side:
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
             self.connection.pairing.asked(exchange, b"")
+        api = None if exchange is None or self.direction == "request" else exchange.api
+        # The client must not leave the proxy. Responses with record batches name brokers only where a leader has moved.
+        leads_out = api is not None and api.is_inside and not api.response.records
+        if leads_out:
+            self.note(exchange, "response-not-inside", "it cannot be read, so the connection is closed")
+        if leads_out or self.proxy.settings.strict:
+            self.connection.close()
 
     def _holds(self, exchange: Exchange | None) -> bool:
         """Whether a frame is held until it is whole."""

@@ -34,13 +34,13 @@ from kfuzz.errors import UsageError
 from kfuzz.forms import nearest, shown
 from kfuzz.relay.frames import Direction, Frame, api_names
 from kfuzz.relay.proxy import Proxy, Settings
-from kfuzz.relay.rules import SEED, Live, Rule
+from kfuzz.relay.rules import SEED, SEED_MAX, Live, Rule
 from kfuzz.serve.answers import Broker
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.feeding import done
 from kfuzz.serve.server import Server, shown_address
 from kfuzz.serve.server import Settings as ServerSettings
-from kfuzz.serve.topics import Topics
+from kfuzz.serve.topics import PARTITIONS_MAX, Topics
 
 __all__ = ["AddedRule", "Applied", "LocalCluster", "LocalProxy", "Seen", "cluster", "proxy"]
 
@@ -165,8 +165,8 @@ class AddedRule:
 
     def times(self, count: int) -> AddedRule:
         """Let it change at most ``count`` frames in all. Returns the same object."""
-        if count < 1:
-            raise UsageError(f"times is {count}; give a whole number from 1 on, or remove the rule")
+        if type(count) is not int or count < 1:
+            raise UsageError(f"times is {shown(count)}; give a whole number from 1 on, or remove the rule")
         self._proxy._call(lambda inner: inner.rules.set_times(self.number, count))
         return self
 
@@ -291,10 +291,12 @@ class LocalProxy(_Local[Proxy]):
     def frames(self, api: str | None = None, direction: Direction | None = None) -> list[Seen]:
         """The last frames that came, of all APIs or of one; of the last 1,000 of all. Also works after the block.
 
-        ``UsageError`` for an unknown API.
+        ``UsageError`` for an unknown API or direction.
         """
         if api is not None and api not in api_names():
             raise UsageError(f"{shown(api)} is no API; {nearest(api, api_names()) or 'give a name such as Fetch'}")
+        if direction not in (None, "request", "response"):
+            raise UsageError(f"the direction is {shown(direction)}; give request or response, or leave it out")
         seen = self._call(lambda _: list(self._seen), after_end=True)
         return [one for one in seen if api in (None, one.api) and direction in (None, one.direction)]
 
@@ -328,9 +330,16 @@ def proxy(
 
     ``UsageError`` if an address or a rule is wrong.
     """
+    for broker in brokers:
+        if not isinstance(broker, str):
+            raise UsageError(f"{shown(broker)} is not the address of a broker; give a text such as 127.0.0.1:9092")
     addresses = [Address.parse(one.strip()) for broker in brokers for one in broker.split(",")]
     if not addresses:
         raise UsageError('a proxy needs a broker; give its "host:port"')
+    if type(seed) is not int or not 0 <= seed <= SEED_MAX:
+        raise UsageError(f"seed is {shown(seed)}; give a whole number from 0 to {SEED_MAX}")
+    if isinstance(rules, str | Mapping):
+        raise UsageError('rules is one rule; give a list of rules, such as [{"api": "Fetch", "drop": True}]')
     made = tuple(Rule(one, f"rules[{at}]") for at, one in enumerate(rules))
     settings = Settings(
         strict=strict,
@@ -366,6 +375,8 @@ class LocalCluster(_Local[Server]):
 
     def topic(self, name: str, *, partitions: int = 1) -> None:
         """Make a topic that clients write to and read from, or empty it. Broker 1 leads it."""
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise UsageError(f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}")
         for partition in range(partitions):
             self.line(topic=name, partition=partition, produce=True)
 
@@ -384,6 +395,6 @@ class LocalCluster(_Local[Server]):
 
 def cluster(count: int = 1) -> LocalCluster:
     """``count`` brokers in memory, up to 9, without topics at first. They listen on free ports of this machine."""
-    if not 1 <= count <= NODES_MAX:
-        raise UsageError(f"a cluster has 1 to {NODES_MAX} brokers, not {count}")
+    if type(count) is not int or not 1 <= count <= NODES_MAX:
+        raise UsageError(f"a cluster has 1 to {NODES_MAX} brokers, not {shown(count)}")
     return LocalCluster(ServerSettings(brokers=count))

@@ -30,7 +30,7 @@ from kfuzz.client.tls import why
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["CLOSE", "FRAME_BYTES_MAX", "HALT", "Pipe", "Step", "Taker", "Wait", "framed"]
+__all__ = ["BLOCKED", "CLOSE", "FRAME_BYTES_MAX", "HALT", "Pipe", "Step", "Taker", "Wait", "framed"]
 
 SIZE: Final = struct.Struct(">i")
 # A larger frame is passed on unread. Kafka's brokers take requests up to 100 MiB.

@@ -93,11 +93,13 @@ class Found:
 class Outcome:
     """The result of a play. ``total``: how many differences there were. ``found`` has those that are not alike.
 
-    ``left_out``: recorded requests that were not sent, because the client itself sent them again.
+    ``left_out``: recorded requests that were not sent, because the client itself sent them again. ``unread``: recorded
+    frames that are none, or belong to no request.
     """
 
     requests: int = 0
     left_out: int = 0
+    unread: int = 0
     compared: int = 0
     total: int = 0
     found: dict[tuple[Any, ...], Found] = field(default_factory=dict)
@@ -135,6 +137,9 @@ class Outcome:
             return
         for path, recorded, fresh in found[:FOUND_OF_FRAME_MAX]:
             what = f"{path} is {_value(fresh)}; in the record it is {_value(recorded)}"
+            if recorded == fresh:
+                # An id or an offset, which must go with the others.
+                what = f"{path} is {_value(fresh)}, as in the record; but an earlier response had another value for it"
             self.say(new.exchange, new.direction, what, (path, recorded, fresh))
         if (more := len(found) - FOUND_OF_FRAME_MAX) > 0:
             self.say(new.exchange, new.direction, counted(more, "more difference"))
@@ -144,6 +149,7 @@ class Outcome:
         return {
             "requests": self.requests,
             "left_out": self.left_out,
+            "unread": self.unread,
             "compared": self.compared,
             "differences": self.total,
             "found": [one.to_json() for one in self.found.values()],
@@ -156,12 +162,14 @@ class Outcome:
         if more := self.total - sum(one.count for one in self.found.values()):
             yield f"{counted(more, 'more difference')}"
         for api, count in sorted(self.missing.items()):
-            yield f"{count} recorded requests of {api} did not come"
+            yield f"{counted(count, 'recorded request')} of {api} did not come"
         if self.left_out:
             what = counted(self.left_out, "recorded request")
             yield f"{what} left out: they got an error that ends by itself, and were sent again"
         same = "nothing differs" if self.is_same else counted(self.total + len(self.missing), "difference")
-        yield f"{counted(self.requests, 'request')}, {self.compared} frames compared: {same}"
+        if self.unread:
+            yield f"{counted(self.unread, 'recorded frame')} left out: no frame, or a response without a request"
+        yield f"{counted(self.requests, 'request')}, {counted(self.compared, 'frame')} compared: {same}"
 
 
 def _value(value: Any) -> str:
@@ -253,7 +261,7 @@ async def play_clients(recording: Recording, settings: Settings) -> Outcome:
     A request is sent again while it gets an error that ends by itself. Recorded requests that got one are left out,
     because their client sent them again.
 
-    ``UsageError`` if the broker cannot be used at all.
+    ``UsageError`` if the broker cannot be used at all, or the recording has no response.
     """
     player = _Clients(recording, settings)
     try:
@@ -276,11 +284,13 @@ class _Clients:
         # Requests that wait for their responses.
         self._sent: dict[Exchange, _Sent] = {}
         # Requests that got an error that ends by itself, by connection and number.
-        self._left_out = {
-            (response.exchange.connection, response.exchange.number)
-            for response in _responses(recording)
-            if _is_passing(response)
-        }
+        self._left_out: set[tuple[int, int]] = set()
+        response = None
+        for response in _responses(recording):
+            if _is_passing(response):
+                self._left_out.add((response.exchange.connection, response.exchange.number))
+        if response is None:
+            raise UsageError(f"{recording.folder} has no response to a request, so there is nothing to compare")
         # Connections with which something went wrong. That is said once.
         self._lost: set[int] = set()
 
@@ -288,10 +298,17 @@ class _Clients:
         """Do what a line of the record says."""
         if event.event == "open":
             self._places[event.connection] = event.place
-        elif event.event == "request" and (request := self._pairs.request(event)) is not None:
-            await self._send(request)
-        elif event.event == "response" and (response := self._pairs.response(event)) is not None:
-            await self._compare(response)
+        elif event.event == "request":
+            if (request := self._pairs.request(event)) is not None:
+                await self._send(request)
+            else:
+                self.outcome.unread += 1
+        elif event.event == "response":
+            if (response := self._pairs.response(event)) is not None:
+                await self._compare(response)
+            else:
+                # A rule may have dropped it.
+                self.outcome.unread += event.size > 0
         elif event.event == "close" and event.connection in self.links:
             self.links[event.connection].close()
 
@@ -496,6 +513,9 @@ class RecordedBroker(Broker):
         pairing.forget(exchange)
         self.outcome.requests += 1
         self.report.requests[exchange.name] += 1
+        if exchange.api is None:
+            self.outcome.say(exchange, "request", "no release that kfuzz knows has this API at this version")
+            raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
         request = _frame(exchange, "request", frame)
         taken, is_repeated = self._take(request, caller)
         if taken is None:

@@ -22,10 +22,11 @@ from kfuzz.errors import EncodeError, KfuzzError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
-from kfuzz.relay.pipe import CLOSE, Buffers, Step, framed
+from kfuzz.relay.pipe import BLOCKED, CLOSE, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
 from kfuzz.relay.rules import SEED, Rule, Rules
 from kfuzz.relay.watching import Watch
+from kfuzz.units import counted
 
 __all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
 
@@ -42,6 +43,8 @@ HANDSHAKE_S_MAX: Final = 10.0
 PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
+# The pause after one that could not be taken.
+ACCEPT_AGAIN_S: Final = 0.5
 BACKLOG: Final = 1024
 
 
@@ -83,7 +86,8 @@ class Proxy:
     """
 
     def __init__(self, brokers: Sequence[Address], settings: Settings, *, tell: Tell = lambda sentence: None) -> None:
-        self.brokers = tuple(brokers)
+        # A broker that is given twice has one place.
+        self.brokers = tuple(dict.fromkeys(brokers))
         self.settings = settings
         self.tell = tell
         self.watch = Watch(tell)
@@ -117,6 +121,11 @@ class Proxy:
         self._host = str(address)
         if not ipaddress.ip_address(self._host).is_loopback and not self.settings.open_to_others:
             raise UsageError(f"{host} lets other machines use this proxy; add --yes if they may, or take 127.0.0.1")
+        if port and port + len(self.brokers) - 1 > PORT_MAX:
+            raise UsageError(
+                f"{len(self.brokers)} brokers need the ports {port} to {port + len(self.brokers) - 1}; "
+                f"take a port from which there are enough up to {PORT_MAX}, or 0 for any free ones"
+            )
         try:
             for number, broker in enumerate(self.brokers):
                 self._listen(broker, port and port + number)
@@ -143,7 +152,7 @@ class Proxy:
         if cert is not None:
             self._to_clients = server_context(cert, key)
         elif key is not None:
-            raise UsageError(f"{key} is a key without a certificate; name the file of its certificate with --cert")
+            raise UsageError(f"{key} is a key without a certificate; name the file of its certificate with --tls-cert")
 
     async def __aexit__(self, *error: object) -> None:
         self._close()
@@ -151,9 +160,10 @@ class Proxy:
         for one in list(self.connections):
             one.task.cancel()
             one.close()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # A second Ctrl-C may end the wait below.
         if self.recorder is not None:
             self.recorder.end()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self.buffers.close()
 
     def _close(self) -> None:
@@ -183,6 +193,9 @@ class Proxy:
         broker = Address.advertised(host, port)
         if (known := self.places.get(broker)) is not None:
             return known
+        # Brokers may be set up to name the proxy itself. A place for that would lead through the proxy twice.
+        if self._is_own(port, [self._host if host == "localhost" else host]):
+            return self._host, port
         if len(self.places) >= BROKERS_MAX or broker.flaw:
             why = broker.flaw or f"there are {BROKERS_MAX} brokers already"
             self.watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
@@ -200,20 +213,30 @@ class Proxy:
         for _ in range(ACCEPTS_MAX):
             try:
                 client, _ = listening.accept()
+            except BLOCKED:
+                return
             except OSError:
-                # None waits, or there are no handles left.
+                # There are no handles left, for example. The loop would call this again at once.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                loop.call_later(ACCEPT_AGAIN_S, self._accept_again, listening, broker)
                 return
             self.connections_total += 1
             most = min(self.settings.connections_max, self._handles_max)
             if len(self.connections) >= most:
                 self.refused += 1
                 if self.refused == 1:
-                    self.tell(f"there are {most} connections already, so new ones are closed")
+                    remedy = "; `ulimit -n` allows more" if most < self.settings.connections_max else ""
+                    self.tell(f"there are {counted(most, 'connection')} already, so new ones are closed{remedy}")
                 client.close()
                 continue
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections.add(Connection(self.connections_total, self, client, broker))
+
+    def _accept_again(self, listening: socket.socket, broker: Address) -> None:
+        if listening in self._listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening, broker)
 
     async def client_end(self, client: socket.socket) -> socket.socket:
         """The client's end, ready for frames. If its TLS handshake fails, it is closed: ``OSError``."""
@@ -239,7 +262,16 @@ class Proxy:
         except ConnectionLost:
             raise KfuzzError(f"it cannot be reached: {link.lost}") from None
 
+    def _is_own(self, port: int, hosts: Sequence[str]) -> bool:
+        """Whether one of these is an address where the proxy itself listens."""
+        if port not in (own for _, own in self.places.values()):
+            return False
+        own = ipaddress.ip_address(self._host)
+        return any(host == self._host or (own.is_unspecified and _is_here(host)) for host in hosts)
+
     def _permit(self, address: Address, hosts: Sequence[str]) -> None:
+        if self._is_own(address.port, hosts):
+            raise OSError("the proxy itself listens there; name the broker's own address")
         if not self.settings.open_to_others and not are_of_this_machine(hosts):
             raise OSError("it is not on this machine; add --yes if the proxy may connect to it")
 
@@ -286,7 +318,7 @@ class Proxy:
         if self.settings.strict and (frame.findings or frame.form is None):
             return [CLOSE]
         try:
-            inside = self._inside(frame)
+            inside = self._inside(connection, frame)
         except (EncodeError, MessageError) as error:
             # The client must not leave the proxy.
             self.watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
@@ -297,18 +329,21 @@ class Proxy:
                 return steps
         return None if inside is None else [framed(inside.data)]
 
-    def _inside(self, frame: Frame) -> Frame | None:
+    def _inside(self, connection: Connection, frame: Frame) -> Frame | None:
         """The frame that keeps the client inside; None if this one does."""
         if frame.direction == "response" and frame.is_read:
             if frame.exchange.name == API_VERSIONS:
                 return self._with_known_versions(frame)
             if frame.has_hosts:
-                return self._with_places(frame)
+                return self._with_places(connection, frame)
         return None
 
-    def _with_places(self, frame: Frame) -> Frame | None:
+    def _with_places(self, connection: Connection, frame: Frame) -> Frame | None:
+        def place(host: str, port: int) -> tuple[str, int]:
+            return connection.host, self.place(host, port)[1]
+
         values = frame.values()
-        if not replace_addresses(frame.name, frame.exchange.version, values, self.place):
+        if not replace_addresses(frame.name, frame.exchange.version, values, place):
             return None
         return frame.with_values(values)
 
@@ -334,6 +369,17 @@ class Proxy:
     def lines(self) -> Iterator[str]:
         """The summary as lines."""
         refused = f", {self.refused} of them refused" if self.refused else ""
-        yield f"{self.connections_total} connections{refused}"
+        yield f"{counted(self.connections_total, 'connection')}{refused}"
         yield from self.watch.lines()
         yield from self.rules.lines()
+
+
+def _is_here(host: str) -> bool:
+    """Whether a numeric address belongs to this machine."""
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except (OSError, ValueError):
+        return False
+    return True

@@ -144,6 +144,8 @@ class Rule:
     """
 
     def __init__(self, document: Mapping[str, Any], place: str = "the rule") -> None:
+        if not isinstance(document, Mapping):
+            raise UsageError(f'{place} is {shown(document)}; give a table such as {{"api": "Fetch", "delay_ms": 500}}')
         given = dict(document)
         if isinstance(data := given.get("bytes"), bytes | bytearray):
             # For Python programs.

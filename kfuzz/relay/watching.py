@@ -140,8 +140,12 @@ class Watch:
 
     def note(self, code: str, direction: Direction, exchange: Exchange, sentence: str) -> None:
         """Note something about a frame of an exchange."""
-        where = f"connection {exchange.connection}, {direction} {exchange.number}, {exchange.name} {exchange.version}"
-        self._remark(code, direction, exchange.name, f"{where}: {sentence}")
+        if exchange.number:
+            where, about = f"{direction} {exchange.number}, {exchange.name} {exchange.version}", exchange.name
+        else:
+            # It belongs to no request.
+            where, about = f"{direction}s", ""
+        self._remark(code, direction, about, f"connection {exchange.connection}, {where}: {sentence}")
 
     def note_broker(self, broker: object, code: str, sentence: str) -> None:
         """Note something about a broker, whose address this is."""

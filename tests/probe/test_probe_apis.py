@@ -285,10 +285,18 @@ def test_the_command_prints_causes_and_json_and_refuses_options_of_the_other_kin
         assert "leave out GLOB to ask all" in run(*begin[:2], "nothing")[1]
         # Without a topic that can be written to, nothing is reached.
         code, text = run(*begin)
-        assert "name one that may be written to with --write-to" in text
+        assert code == 2
+        assert "no hostile request was sent" in text
+        code, text = run(*begin, "--write-to", "no such topic", "--timeout", "200ms")
+        assert (code, text) == (
+            2,
+            "the topic 'no such topic' cannot be used: Metadata: UNKNOWN_TOPIC_OR_PARTITION; "
+            "create it, or name another",
+        )
 
     asyncio.run(_with_server(with_bytes_after, ask))
     assert run("127.0.0.1:1", "--apis")[0] == 2
+    assert run("127.0.0.1:1", "--health-every", "9")[1] == "--health-every is for --apis; add --apis, or leave it out"
 
 
 @pytest.mark.java

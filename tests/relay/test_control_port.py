@@ -9,11 +9,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from serve.asking import SECONDS_MAX
 
+from kfuzz.cli.main import cli
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings, control
@@ -209,6 +212,16 @@ def test_a_port_that_is_taken_is_a_sentence() -> None:
             await Control(proxy, port.port, lambda: None).__aenter__()
 
     run(scenario)
+
+
+def test_a_control_port_that_is_taken_leaves_no_recording(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = CliRunner().invoke(
+            cli, ["proxy", "0", str(BROKER), "--control", port, "--record", str(tmp_path / "out")]
+        )
+    assert isinstance(done.exception, UsageError)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_names_its_ports_and_ends_on_request() -> None:

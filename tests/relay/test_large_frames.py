@@ -17,6 +17,8 @@ from kfuzz.relay.rules import parse_rule
 from kfuzz.relay.watching import Watch
 
 PATIENCE_S = 20
+# The size of a frame that is never read.
+HUGE = (1 << 30).to_bytes(4, "big")
 # A batch of about 16 KiB.
 BATCH = records.encode([records.RecordBatch(0, 15, [records.Record(at, 1, None, bytes(1000)) for at in range(16)])])
 DAMAGED = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
@@ -179,3 +181,45 @@ def test_a_response_with_too_many_elements_does_not_lead_outside(monkeypatch: py
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         through(17, response(17, BATCH, {"nodeEndpoints": [ELSEWHERE]}))
     assert said == ["response-not-inside"]
+
+
+def test_a_strict_proxy_passes_no_frame_on_unread() -> None:
+    async def work() -> bytes:
+        got = bytearray()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            got.extend(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        at = Address(*server.sockets[0].getsockname())
+        async with asyncio.timeout(PATIENCE_S), server, Proxy([at], Settings(strict=True)) as proxy:
+            reader, writer = await asyncio.open_connection(*proxy.places[at])
+            writer.write(HUGE + request(9)[4:])
+            assert await reader.read() == b""
+            writer.close()
+        return bytes(got)
+
+    assert asyncio.run(work()) == b""
+
+
+def test_a_response_with_addresses_is_not_passed_on_unread() -> None:
+    async def work() -> tuple[bytes, Proxy]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(4)
+            writer.write(HUGE + (7).to_bytes(4, "big") + b"broker-five.example")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        at = Address(*server.sockets[0].getsockname())
+        async with asyncio.timeout(PATIENCE_S), server, Proxy([at], Settings()) as proxy:
+            reader, writer = await asyncio.open_connection(*proxy.places[at])
+            writer.write(framed(bytes([0, 3, 0, 9, 0, 0, 0, 7, 255, 255, 0, 0, 0, 0])))
+            got = await reader.read()
+            writer.close()
+        return got, proxy
+
+    got, proxy = asyncio.run(work())
+    assert got == b""
+    assert {"frame-too-large", "response-not-inside"} <= {one.code for one in proxy.watch.remarks.values()}

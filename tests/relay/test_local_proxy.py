@@ -210,6 +210,11 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no broker": (kfuzz.proxy, 'a proxy needs a broker; give its "host:port"'),
     "no address": (lambda: kfuzz.proxy("here"), "'here' is not the address of a broker; give HOST:PORT, such as "),
     "no brokers": (lambda: kfuzz.cluster(0), "a cluster has 1 to 9 brokers, not 0"),
+    "a broker as a list": (lambda: kfuzz.proxy(["127.0.0.1:9"]), '["127.0.0.1:9"] is not the address of a broker'),
+    "one rule as a text": (lambda: kfuzz.proxy("127.0.0.1:9", rules="Fetch drop"), "rules is one rule; give a list"),
+    "a rule as a text": (lambda: kfuzz.proxy("127.0.0.1:9", rules=["Fetch drop"]), "rules[0] is "),
+    "a seed": (lambda: kfuzz.proxy("127.0.0.1:9", seed=-1), "seed is -1; give a whole number"),
+    "a text as a count": (lambda: kfuzz.cluster("3"), "a cluster has 1 to 9 brokers"),
     "not yet": (lambda: kfuzz.proxy("127.0.0.1:9").bootstrap, "the proxy does not run yet; use it in a with block"),
     "not yet a cluster": (lambda: kfuzz.cluster().topic("t"), "the cluster does not run yet; use it in a with block"),
 }
@@ -235,6 +240,10 @@ def test_wrong_use_of_what_runs_is_a_sentence() -> None:
             between.frames("Metdata")
         with pytest.raises(UsageError, match="times"):
             between.error("EndTxn", "INVALID_TXN_STATE").times(0)
+        with pytest.raises(UsageError, match="direction"):
+            between.frames("Fetch", "sideways")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="1 to 100 partitions, not 0"):
+            broker.topic("t", partitions=0)
 
 
 def test_a_leader_moves() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +18,7 @@ from cli.cli_driver import outcome as run_kfuzz
 from conformance.conversation import SETTINGS
 from conftest import require_tool
 from relay.conversing import TOPIC, at, everything, joins, reads, recorded, served, writes
+from relay.framing import exchange, frame
 from serve import test_clients
 from serve.asking import SECONDS_MAX, Client, asked, request
 from serve.test_clients import (
@@ -34,6 +36,8 @@ import kfuzz
 from kfuzz.client.address import Address
 from kfuzz.conformance.broker.real import Broker as RealBroker
 from kfuzz.errors import UsageError
+from kfuzz.relay.frames import HEAD, Frame
+from kfuzz.relay.identities import Identities
 from kfuzz.relay.local import LocalCluster
 from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
 from kfuzz.relay.recording import CONVERSATION, Recording
@@ -104,6 +108,24 @@ def test_a_difference_is_shown_with_its_path_and_both_values(conversation: Path)
     assert not made.is_same
 
 
+def test_an_id_that_became_another_and_is_the_recorded_one_again_is_said_in_words() -> None:
+    def produced(offset: int) -> Frame:
+        partitions = [{"index": 0, "baseOffset": offset}]
+        made = frame(
+            exchange("Produce", 9), "response", {"responses": [{"name": "t", "partitionResponses": partitions}]}
+        )
+        made.check()
+        return made
+
+    old, new = produced(3), produced(5)
+    outcome, identities = Outcome(), Identities()
+    outcome.compare(identities, old, new, {})
+    assert outcome.is_same
+    outcome.compare(identities, old, old, {})
+    [said] = map(str, outcome.found.values())
+    assert said.endswith("baseOffset is 3, as in the record; but an earlier response had another value for it")
+
+
 def test_what_many_connections_have_is_said_once(tmp_path: Path) -> None:
     async def thrice(proxy: Any) -> None:
         for _ in range(3):
@@ -161,7 +183,7 @@ def test_a_request_that_the_recorded_client_sent_again_is_sent_once(tmp_path: Pa
     recorded(tmp_path / "out", again, rules=(parse_rule("FindCoordinator error=COORDINATOR_NOT_AVAILABLE times=2"),))
     assert list(played(tmp_path / "out").lines()) == [
         "2 recorded requests left out: they got an error that ends by itself, and were sent again",
-        "1 request, 1 frames compared: nothing differs",
+        "1 request, 1 frame compared: nothing differs",
     ]
 
 
@@ -283,7 +305,7 @@ def test_what_the_record_does_not_have_is_said_and_what_did_not_come_too(convers
         broker.answer(request("DescribeGroups", 5, {}), Caller("127.0.0.1", 1))
     *found, missing, sums = broker.end().lines()
     assert found[0] == "connection 1, request 1, DescribeGroups 5: the record has no request of this API"
-    assert missing == "1 recorded requests of SyncGroup did not come"
+    assert missing == "1 recorded request of SyncGroup did not come"
     assert sums.startswith("1 request, 0 frames compared: ")
 
 
@@ -308,6 +330,34 @@ def test_a_recording_without_responses_cannot_be_played_to_clients(tmp_path: Pat
     (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
     with pytest.raises(UsageError, match="has no response, so there is nothing to play"):
         RecordedBroker(Recording(tmp_path))
+
+
+def test_a_version_that_no_release_has_is_refused(conversation: Path) -> None:
+    broker = RecordedBroker(Recording(conversation))
+    with pytest.raises(Refused, match="no release that kfuzz knows has Metadata 99"):
+        broker.answer(HEAD.pack(3, 99, 7) + b"\xff\xff", Caller("127.0.0.1", 1))
+    [first, *_] = broker.end().lines()
+    assert first == "connection 1, request 1, Metadata 99: no release that kfuzz knows has this API at this version"
+
+
+def test_a_recording_without_responses_cannot_be_compared(tmp_path: Path) -> None:
+    first = {"format": "kfuzz-conversation/1", "brokers": []}
+    (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
+    with pytest.raises(UsageError, match="nothing to compare"):
+        asyncio.run(play_clients(Recording(tmp_path), Settings(Address("127.0.0.1", 9))))
+
+
+def test_recorded_frames_that_belong_to_no_request_are_counted(conversation: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(conversation, damaged)
+    [*_, last] = sorted(damaged.glob("*.responses"))
+    # The size and the correlation id of its first response.
+    data = bytearray(last.read_bytes())
+    data[4:8] = b"\xff\xff\xff\xff"
+    last.write_bytes(data)
+    made = played(damaged)
+    assert made.unread == 1
+    assert "1 recorded frame left out: no frame, or a response without a request" in made.lines()
 
 
 # ------------------------------------------------------------------------------------- whole clients

@@ -81,3 +81,9 @@ def test_remarks_are_bounded() -> None:
         watch.note(f"code-{number}", "response", exchange(), "it is wrong")
     assert len(watch.remarks) == len(said) == REMARKS_MAX + 1
     assert sum(one.count for one in watch.remarks.values()) == REMARKS_MAX + 50
+
+
+def test_a_remark_about_no_request_names_only_the_connection() -> None:
+    said: list[str] = []
+    Watch(said.append).note("connection-cut", "response", Exchange(3, 0, 0, -1, -1, -1), "cut")
+    assert said == ["connection 3, responses: cut"]
