@@ -19,6 +19,7 @@ try:
     import kafka
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.errors import KafkaError
+    from kafka.structs import OffsetAndMetadata
 except ImportError as error:
     sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
 
@@ -87,6 +88,7 @@ def producing(
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
+    group: str | None = None,
 ) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "acks": "all",
@@ -108,20 +110,30 @@ def producing(
     producer = KafkaProducer(bootstrap_servers=address, **known)
 
     def send_all(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
+        if group is not None:
+            producer.begin_transaction()
         sent = [send(producer, record) for record in records]
 
         def wait() -> list[int | None]:
             producer.flush(PRODUCE_S_MAX)
-            return [one.get(PRODUCE_S_MAX).offset for one in sent]
+            offsets = [one.get(PRODUCE_S_MAX).offset for one in sent]
+            if group is not None:
+                committed = OffsetAndMetadata(kfuzz_driver.COMMITTED_OFFSET, "", -1)
+                place = TopicPartition(records[0].topic, 0)
+                producer.send_offsets_to_transaction({place: committed}, group)
+                producer.commit_transaction()
+            return offsets
 
         return wait
 
+    is_one = transactional_id is not None and group is None
     try:
         if transactional_id is not None:
             producer.init_transactions()
+        if is_one:
             producer.begin_transaction()
         yield send_all
-        if transactional_id is not None:
+        if is_one:
             producer.commit_transaction()
     finally:
         producer.close(PRODUCE_S_MAX)
@@ -131,7 +143,7 @@ if __name__ == "__main__":
     kfuzz_driver.drive(
         {
             "version": kafka.__version__,
-            "produces": kfuzz_driver.ALL_PRODUCES if HAS_TRANSACTIONS else ("sends", "topics"),
+            "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"] if HAS_TRANSACTIONS else ("sends", "topics"),
         },
         Consumer,
         producing,

@@ -115,6 +115,7 @@ def producing(
     compression: str,
     idempotent: bool,
     transactional_id: str | None,
+    group: str | None = None,
 ) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "bootstrap.servers": address,
@@ -147,8 +148,14 @@ def producing(
                 raise _failed(errors[0])
             if left:
                 raise Failed("stalled", f"{left} records are not acknowledged after {PRODUCE_S_MAX} s")
+            if group is not None:
+                place = TopicPartition(records[0].topic, 0, kfuzz_driver.COMMITTED_OFFSET)
+                producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), PRODUCE_S_MAX)
+                producer.commit_transaction(PRODUCE_S_MAX)
             return offsets
 
+        if group is not None:
+            producer.begin_transaction()
         for record in records:
             # Without a timestamp, librdkafka takes the clock's.
             when = {} if record.timestamp is None else {"timestamp": record.timestamp}
@@ -163,19 +170,25 @@ def producing(
             )
         return wait
 
+    is_one = transactional_id is not None and group is None
+    # The library takes the group from a consumer, which need not consume.
+    member = group and confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
     if transactional_id is not None:
         producer.init_transactions(PRODUCE_S_MAX)
+    if is_one:
         producer.begin_transaction()
     yield send
-    if transactional_id is not None:
+    if is_one:
         producer.commit_transaction(PRODUCE_S_MAX)
+    if member:
+        member.close()
 
 
 if __name__ == "__main__":
     # Each thread of a consumer would map 64 MiB for its own allocations, and the referee limits what is mapped.
     ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     kfuzz_driver.drive(
-        {"version": confluent_kafka.libversion()[0], "produces": kfuzz_driver.ALL_PRODUCES},
+        {"version": confluent_kafka.libversion()[0], "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"]},
         Consumer,
         producing,
         rejections=(KafkaException,),
