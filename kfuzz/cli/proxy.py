@@ -62,7 +62,9 @@ __all__ = ["command"]
     metavar="FILE",
     help="Encrypt towards clients, with this certificate. --tls is towards brokers.",
 )
-@click.option("--key", type=PATH, metavar="FILE", help="The certificate's key.  [default: it is in the same file]")
+@click.option(
+    "--cert-key", "key", type=PATH, metavar="FILE", help="The certificate's key.  [default: it is in the same file]"
+)
 @options.connection
 @options.yes
 @options.as_json
@@ -99,7 +101,7 @@ def command(
       kfuzz proxy 0 127.0.0.1:9092 --control 0 --json
       kfuzz proxy 19092 127.0.0.1:9092 --rule "Fetch delay_ms=500 probability=0.1" --seed 7
       kfuzz proxy 19092 127.0.0.1:9092 --record out/conversation
-      kfuzz proxy 19092 127.0.0.1:9093 --tls-ca ca.pem --user me --cert proxy.pem --key proxy.key
+      kfuzz proxy 19092 127.0.0.1:9093 --tls-ca ca.pem --user me --cert proxy.pem --cert-key proxy.key
     """
     host, port = listen
     seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]

@@ -52,7 +52,7 @@ def server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLCo
     if b"-----BEGIN CERTIFICATE-----" not in pem[certificate]:
         raise UsageError(f"{certificate} has no certificate in PEM form; name another file with --cert")
     if b"PRIVATE KEY-----" not in pem[key]:
-        raise UsageError(f"{key} has no private key in PEM form; name its file with --key")
+        raise UsageError(f"{key} has no private key in PEM form; name its file with --cert-key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:

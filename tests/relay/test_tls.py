@@ -510,7 +510,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(
         (own.cert, missing, f"{missing} "),
         (tmp_path, own.key, f"{tmp_path} "),
         (empty, own.key, f"{empty} has no certificate in PEM form; name another file with --cert"),
-        (own.cert, None, f"{own.cert} has no private key in PEM form; name its file with --key"),
+        (own.cert, None, f"{own.cert} has no private key in PEM form; name its file with --cert-key"),
         (None, own.key, f"{own.key} is a key without a certificate; name the file of its certificate with --cert"),
         (
             own.cert,
@@ -541,7 +541,7 @@ def test_the_key_may_be_in_the_file_of_the_certificate(own: Certificate, tmp_pat
 
 
 def test_the_command_refuses_wrong_files(own: Certificate, tmp_path: Path) -> None:
-    done = command("proxy", "0", "127.0.0.1:9", "--cert", tmp_path / "none", "--key", own.key)
+    done = command("proxy", "0", "127.0.0.1:9", "--cert", tmp_path / "none", "--cert-key", own.key)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"kfuzz: {tmp_path / 'none'} ")
     assert done.stderr.count("\n") == 1
@@ -553,7 +553,7 @@ def test_the_command_speaks_tls_with_both_sides_and_logs_in(own: Certificate) ->
         async with asyncio.timeout(SECONDS_MAX), Asking(place, own.trusting()) as client:
             assert (await client.versions())["errorCode"] == 0
 
-    files = ["--tls-ca", str(own.cert), "--cert", str(own.cert), "--key", str(own.key)]
+    files = ["--tls-ca", str(own.cert), "--cert", str(own.cert), "--cert-key", str(own.key)]
     with FakeBroker(context=own.context(), login=ME) as broker:
         argv = [sys.executable, "-m", "kfuzz", "proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0]]
         with subprocess.Popen(
