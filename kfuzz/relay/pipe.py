@@ -695,7 +695,7 @@ class Pipe:
     def _send(self, data: memoryview, *, shares: bool = False) -> None:
         if not self._out:
             try:
-                sent = self._give_target(data)
+                sent = self.target.send(data)
             except BLOCKED:
                 sent = 0
             except OSError as error:
@@ -709,17 +709,6 @@ class Pipe:
         if self._timer is None:
             self._set_writing(True)
         self._balance()
-
-    def _give_target(self, data: Buffer) -> int:
-        """Send as much as the target takes, and return how many bytes. One of ``BLOCKED`` if it takes none."""
-        sent = self.target.send(data)
-        if isinstance(self.target, ssl.SSLSocket):
-            # It sends one record of TLS at a time.
-            view = memoryview(data)
-            with contextlib.suppress(*BLOCKED):
-                while sent < len(view):
-                    sent += self.target.send(view[sent:])
-        return sent
 
     def _balance(self) -> None:
         """Receive only while what waits is little, and not in the memory that is received into."""
@@ -756,7 +745,7 @@ class Pipe:
                 if isinstance(first, _Gap):
                     self._write_gap(first)
                     continue
-                sent = self._give_target(first)
+                sent = self.target.send(first)
             except BLOCKED:
                 self._set_writing(True)
                 return

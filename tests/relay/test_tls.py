@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -12,8 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,24 @@ import pytest
 from certificates import Certificate, certificate
 from cli_driver import kfuzz as command
 from relay.proxied import codes
+from relay.test_pipe import Scripted, settled
 from replay.fake_broker import FakeBroker
 from serve.asking import SECONDS_MAX, Client, request
 
 import kfuzz
 from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.tls import secured
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.local import proxy
+from kfuzz.relay.pipe import Buffers, Pipe
 from kfuzz.relay.rules import parse_rule
 
 SIZE = struct.Struct(">i")
 LARGE_BYTES = 1 << 20
 # An API that no release has: its frames are passed on as they are.
 UNKNOWN = struct.pack(">hhi", 999, 0, 0)
+TLS_RECORD_BYTES = 16 << 10
 TLS_ALERT = b"\x15"
 ELSEWHERE = "192.0.2.1"
 ME = "me", "secret"
@@ -99,7 +103,7 @@ async def is_closed(place: tuple[str, int], data: bytes = b"") -> bool:
             return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def scripted(script: Callable[[socket.socket], None], context: ssl.SSLContext | None = None) -> Iterator[Address]:
     """A broker in a thread, which does as ``script`` says with one connection."""
 
@@ -165,6 +169,115 @@ def test_large_frames_pass_in_both_directions(sides: str, rule: str, own: Certif
     assert codes(made) == {"api-unknown"}
 
 
+async def tls_pair(own: Certificate) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    """An end for the pipe, and the other one for the test."""
+    ours, other = socket.socketpair()
+    for one in (ours, other):
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100 << 10)
+    name = "127.0.0.1"
+    return await asyncio.gather(secured(ours, own.context()), secured(other, own.trusting(), name))
+
+
+class TlsRig:
+    """A pipe between two pairs of sockets with TLS, with little memory."""
+
+    def __init__(
+        self, source: tuple[ssl.SSLSocket, ssl.SSLSocket], target: tuple[ssl.SSLSocket, ssl.SSLSocket]
+    ) -> None:
+        self.sockets = (*source, *target)
+        (ours, self.sender), (theirs, self.receiver) = source, target
+        self.taker = Scripted()
+        self.pipe = Pipe(ours, theirs, self.taker, pytest.fail, Buffers(1))
+        self.received = self.left = b""
+        self.pipe.start()
+
+    def send(self, data: bytes) -> int:
+        """Send so much as is taken now, and the rest with the next call. How many bytes are left."""
+        # TLS wants the same bytes again after it has refused some.
+        self.left += data
+        with contextlib.suppress(ssl.SSLWantWriteError):
+            while self.left:
+                self.left = self.left[self.sender.send(self.left) :]
+        return len(self.left)
+
+    def receive(self, most: int = 1 << 20) -> None:
+        """Receive what is there now, in one record of TLS at most."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.received += self.receiver.recv(most)
+
+
+@contextlib.asynccontextmanager
+async def rigged(own: Certificate) -> AsyncIterator[TlsRig]:
+    async with asyncio.timeout(SECONDS_MAX):
+        rig = TlsRig(await tls_pair(own), await tls_pair(own))
+        try:
+            yield rig
+        finally:
+            rig.pipe.close()
+            for one in rig.sockets:
+                one.close()
+
+
+@pytest.mark.parametrize("before", [b"", bytes(300_000)])
+def test_the_rest_of_a_record_of_tls_is_received_although_nothing_else_comes(before: bytes, own: Certificate) -> None:
+    first, second = framed(b"h" * 64_000), framed(b"h" * 1_628)
+    assert len(first + second) == 100 + 4 * TLS_RECORD_BYTES
+
+    async def scenario() -> None:
+        async with rigged(own) as rig:
+            # More than the target takes, so that the first frame must wait.
+            rig.pipe.put([before])
+            rig.send(first[:100])
+            await settled()
+            # The fourth record does not fit into the memory, and four are received in one turn.
+            assert rig.send((first + second)[100:]) == 0
+            await settled()
+            while len(rig.received) < len(before + first + second):
+                rig.receive()
+                await asyncio.sleep(0)
+            assert rig.received == before + first + second
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pipe_with_tls_passes_on_what_comes_however_it_comes(seed: int, own: Certificate) -> None:
+    dice = random.Random(seed)
+    sizes = [*(dice.choice([4, 100, 5_000, 16_380, 60_000]) for _ in range(60)), LARGE_BYTES]
+    frames = [dice.choice([b"h", b"p"]) + dice.randbytes(size) for size in sizes]
+    data = b"".join(map(framed, frames))
+
+    async def scenario() -> None:
+        async with rigged(own) as rig:
+            sent = 0
+            while len(rig.received) < len(data):
+                if dice.random() < 0.5:
+                    more = data[sent : sent + dice.choice([1, 1_000, 50_000, 200_000])]
+                    sent += len(more)
+                    rig.send(more)
+                if dice.random() < 0.3:
+                    rig.receive(dice.choice([1_000, 1 << 20]))
+                await asyncio.sleep(0)
+            assert rig.received == data
+
+    asyncio.run(scenario())
+
+
+def test_steps_wait_for_a_target_with_tls_that_takes_only_a_part(own: Certificate) -> None:
+    step = framed(random.Random(3).randbytes(LARGE_BYTES))
+
+    async def scenario() -> None:
+        async with rigged(own) as rig:
+            rig.pipe.put([step, step])
+            while len(rig.received) < 2 * len(step):
+                rig.receive()
+                await asyncio.sleep(0)
+            assert rig.received == step + step
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("to_clients", [False, True])
 def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_clients: bool, own: Certificate) -> None:
     answer = framed(UNKNOWN[4:8] + b"last" * 100_000)
@@ -183,9 +296,13 @@ def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_clients: 
             one.sendall(framed(UNKNOWN))
             assert received(one, len(answer)) == answer
             assert one.recv(1) == b""
+            if isinstance(one, ssl.SSLSocket):
+                one.unwrap()
 
     async def scenario(made: Proxy, place: tuple[str, int]) -> None:
         await asyncio.to_thread(client, place)
+        while made.connections:
+            await asyncio.sleep(0.001)
 
     cert = {"cert": own.cert, "key": own.key} if to_clients else {}
     with scripted(broker, None if to_clients else own.context()) as address:
