@@ -8,6 +8,8 @@ import ipaddress
 import os
 import resource
 import socket
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,9 @@ from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.link import are_of_this_machine, connected
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
-from kfuzz.relay.connection import Connection
-from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
-from kfuzz.relay.pipe import CLOSE, Buffers, Step, framed
+from kfuzz.relay.connection import Connection, Side
+from kfuzz.relay.frames import API_VERSIONS, CORRELATION, KEYS, Direction, Exchange, Frame, offers
+from kfuzz.relay.pipe import CLOSE, SMALL_FRAME_BYTES, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
 from kfuzz.relay.rules import SEED, Rule, Rules
 from kfuzz.relay.watching import Watch
@@ -38,6 +40,11 @@ PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
 BACKLOG: Final = 1024
+# Small frames that are passed on before they are checked and counted, and how long they may wait for that.
+UNSETTLED_MAX: Final = 32
+UNSETTLED_S_MAX: Final = 0.001
+# Small responses for which the proxy knows what it sends in their place.
+KNOWN_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,9 @@ class Proxy:
         self.brokers = tuple(brokers)
         self.settings = settings
         self.tell = tell
-        self.watch = Watch(tell)
+        self._watch = Watch(tell)
         self.buffers = Buffers()
-        self.rules = Rules(settings.rules, seed=settings.seed, note=self.watch.note)
+        self.rules = Rules(settings.rules, seed=settings.seed, note=self._watch.note)
         # Sees each frame as it came.
         self.on_frame: Callable[[Frame], object] | None = None
         # Where it listens for each broker.
@@ -88,10 +95,22 @@ class Proxy:
         self.connections: set[Connection] = set()
         self.connections_total = self.refused = 0
         self.recorder: Recorder | None = None
+        # By the API key and version, and what follows the correlation id: what is sent in place of the latter. Empty if
+        # it stays as it is.
+        self.known: dict[tuple[bytes, bytes], bytes] = {}
+        self._unsettled: deque[tuple[Side, bytes, int]] = deque()
+        self._is_settling = False
+        self._settling: asyncio.TimerHandle | None = None
         self._listening: list[socket.socket] = []
         self._host = settings.host
         self._family = socket.AF_INET
         self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
+
+    @property
+    def watch(self) -> Watch:
+        """The sums of all frames until now."""
+        self.settle()
+        return self._watch
 
     # -- where it listens
 
@@ -163,7 +182,7 @@ class Proxy:
             return known
         if len(self.places) >= BROKERS_MAX or broker.flaw:
             why = broker.flaw or f"there are {BROKERS_MAX} brokers already"
-            self.watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
+            self._watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
             # Nobody listens there.
             return self._host, 1
         next_port = self.settings.port and self.settings.port + len(self.places)
@@ -215,6 +234,36 @@ class Proxy:
 
     # -- frames
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether nothing is done to frames except to keep clients inside, and nobody waits for their contents."""
+        return not (self.settings.strict or self.rules or self.recorder is not None or self.on_frame is not None)
+
+    def settle_later(self, side: Side, data: bytes) -> None:
+        """Check and count a small frame when there is time, or others wait for that too."""
+        unsettled = self._unsettled
+        unsettled.append((side, data, time.monotonic_ns()))
+        if len(unsettled) == UNSETTLED_MAX:
+            asyncio.get_running_loop().call_soon(self.settle)
+        elif self._settling is None:
+            self._settling = asyncio.get_running_loop().call_later(UNSETTLED_S_MAX, self._settle_in_time)
+
+    def _settle_in_time(self) -> None:
+        self._settling = None
+        self.settle()
+
+    def settle(self) -> None:
+        """Check and count all small frames that came until now."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._unsettled:
+                side, data, now_ns = self._unsettled.popleft()
+                side.settle(data, now_ns)
+        finally:
+            self._is_settling = False
+
     def holds(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether a frame must be whole before it is passed on, because it may be changed."""
         if self.settings.strict or self.rules.may_match(direction, exchange):
@@ -237,11 +286,11 @@ class Proxy:
         if self.settings.batches:
             frame.check_batches()
         if frame.direction == "request":
-            self.watch.asked(frame, size)
+            self._watch.asked(frame, size)
         else:
-            self.watch.answered(frame, size, now_ns)
+            self._watch.answered(frame, size, now_ns)
         if frame.findings:
-            self.watch.found(frame, frame.findings)
+            self._watch.found(frame, frame.findings)
         if self.on_frame is not None:
             self.on_frame(frame)
 
@@ -253,13 +302,22 @@ class Proxy:
             inside = self._inside(frame)
         except (EncodeError, MessageError) as error:
             # The client must not leave the proxy.
-            self.watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
+            self._watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
             return [CLOSE]
         if self.rules.may_match(frame.direction, frame.exchange):
             steps = self.rules.steps(connection, inside or frame)
             if steps is not None:
                 return steps
+        if frame.direction == "response" and len(memoryview(frame.data)) <= SMALL_FRAME_BYTES:
+            self._know(frame, inside)
         return None if inside is None else [framed(inside.data)]
+
+    def _know(self, frame: Frame, inside: Frame | None) -> None:
+        if len(self.known) >= KNOWN_MAX:
+            self.known.clear()
+        keys = KEYS.pack(frame.exchange.key, frame.exchange.version)
+        rest = bytes(memoryview(frame.data)[CORRELATION.size :])
+        self.known[keys, rest] = b"" if inside is None else bytes(memoryview(inside.data)[CORRELATION.size :])
 
     def _inside(self, frame: Frame) -> Frame | None:
         """The frame that keeps the client inside; None if this one does."""
@@ -285,6 +343,7 @@ class Proxy:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as a JSON object."""
+        self.settle()
         return {
             "connections": self.connections_total,
             "refused": self.refused,
@@ -293,11 +352,12 @@ class Proxy:
             ],
             "seed": self.rules.seed,
             "rules": self.rules.to_json(),
-        } | self.watch.to_json()
+        } | self._watch.to_json()
 
     def lines(self) -> Iterator[str]:
         """The summary as lines."""
+        self.settle()
         refused = f", {self.refused} of them refused" if self.refused else ""
         yield f"{self.connections_total} connections{refused}"
-        yield from self.watch.lines()
+        yield from self._watch.lines()
         yield from self.rules.lines()
