@@ -186,9 +186,10 @@ class Connection:
         return direction in self._kept or (direction == "response" and self.pairing.has_replies)
 
     @property
-    def has_kept(self) -> bool:
-        """Whether a frame of any direction waits for the next one."""
-        return bool(self._kept)
+    def only_watches(self) -> bool:
+        """Whether nothing is done to the next frame, except to keep the client inside, and nobody waits to see it."""
+        proxy = self.proxy
+        return proxy.only_watches and proxy.on_frame is None and not proxy.rules and not self._kept
 
     def record_response(
         self, exchange: Exchange | None, steps: Sequence[Step] | None, data: memoryview | None = None
@@ -334,12 +335,7 @@ class Requests(Side):
         """A request is not held unless a rule or a strict proxy may change it."""
         one = self.connection
         waiting = one.small
-        if (
-            not self.proxy.is_watching
-            or is_inside(data[KEYS]) is None
-            or one.has_kept
-            or len(waiting) >= SMALL_WAITING_MAX
-        ):
+        if not one.only_watches or is_inside(data[KEYS]) is None or len(waiting) >= SMALL_WAITING_MAX:
             return None
         if one.pairing and not waiting:
             # The responses to those that wait may have come.
@@ -394,7 +390,7 @@ class Responses(Side):
         """A response is not held if its API needs no changes, or if the same bytes were changed before."""
         one = self.connection
         waiting = one.small
-        if not waiting or waiting[0][REQUEST_ID] != data[RESPONSE_ID] or not self.proxy.is_watching or one.has_kept:
+        if not waiting or waiting[0][REQUEST_ID] != data[RESPONSE_ID] or not one.only_watches:
             return None
         sent = data
         if is_inside(keys := waiting[0][KEYS]):

@@ -22,6 +22,10 @@ Ts = TypeVarTuple("Ts")
 
 MS: Final = 1000
 HAS_EPOLL: Final = hasattr(select, "epoll")
+if HAS_EPOLL:
+    WRITE: Final = select.EPOLLOUT
+    # All that a reader may find: bytes, the end, an error.
+    READ: Final = ~select.EPOLLOUT
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -69,12 +73,12 @@ if HAS_EPOLL:
             while True:
                 for fd, event in poll(wait_s):
                     call = calls.get(fd)
-                    if call is not None and event & ~select.EPOLLOUT:
+                    if call is not None and event & READ:
                         call()
-                        event &= select.EPOLLOUT
+                        event &= WRITE
                     # A call may have ended others.
                     if event and (key := self.get_map().get(fd)) is not None:
-                        ready = selectors.EVENT_READ if event & ~select.EPOLLOUT else 0
+                        ready = selectors.EVENT_READ if event & READ else 0
                         ready |= selectors.EVENT_WRITE if event & ~select.EPOLLIN else 0
                         found.append((key, ready & key.events))
                 if found or self.is_due:

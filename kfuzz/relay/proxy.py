@@ -98,6 +98,8 @@ class Proxy:
         # By the API key and version, and what follows the correlation id: what is sent in place of the latter. Empty if
         # it stays as it is.
         self.known: dict[tuple[bytes, bytes], bytes] = {}
+        # Whether frames are not changed but by rules, and to keep clients inside, and are not recorded.
+        self.only_watches = not settings.strict and settings.record is None
         self._unsettled: deque[tuple[Side, bytes, int]] = deque()
         self._is_settling = False
         self._settling: asyncio.TimerHandle | None = None
@@ -233,11 +235,6 @@ class Proxy:
             self.recorder.closed(connection.number)
 
     # -- frames
-
-    @property
-    def is_watching(self) -> bool:
-        """Whether nothing is done to frames except to keep clients inside, and nobody waits for their contents."""
-        return not (self.settings.strict or self.rules or self.recorder is not None or self.on_frame is not None)
 
     def settle_later(self, side: Side, data: bytes) -> None:
         """Check and count a small frame when there is time, or others wait for that too."""
