@@ -6,7 +6,6 @@ In a small exchange, this queue takes as long as receiving and sending.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import select
 import selectors
@@ -20,7 +19,6 @@ __all__ = ["run", "unwatch", "watch"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-MS: Final = 1000
 HAS_EPOLL: Final = hasattr(select, "epoll")
 if HAS_EPOLL:
     WRITE: Final = select.EPOLLOUT
@@ -69,7 +67,8 @@ if HAS_EPOLL:
             calls, poll, self.is_due = self.calls, self._events.poll, False
             found: list[tuple[selectors.SelectorKey, int]] = []
             until = None if timeout is None else time.monotonic() + timeout
-            wait_s = -1.0 if timeout is None else math.ceil(max(timeout, 0) * MS) / MS
+            # The epoll rounds it up to whole milliseconds.
+            wait_s = -1.0 if timeout is None else max(timeout, 0.0)
             while True:
                 for fd, event in poll(wait_s):
                     call = calls.get(fd)
@@ -87,7 +86,6 @@ if HAS_EPOLL:
                     wait_s = until - time.monotonic()
                     if wait_s <= 0:
                         return found
-                    wait_s = math.ceil(wait_s * MS) / MS
 
     class _Loop(asyncio.SelectorEventLoop):
         def __init__(self) -> None:
