@@ -52,6 +52,8 @@ PINGS: Final = 100
 RESOLUTION_NS: Final = 1000
 START_S_MAX: Final = 20.0
 POLL_S: Final = 0.01
+# The processors of this process, if the system says so.
+CPUS: Final[set[int]] = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 # A client waits so long for one answer.
 ANSWER_S_MAX: Final = 30.0
 
@@ -256,9 +258,14 @@ class Relayed:
 
 
 class Delay:
-    """Work whose time is by how much a proxy makes the median answer later."""
+    """Work whose time is by how much a proxy makes the median answer later.
+
+    All processes share one processor. Otherwise the system moves them from one to another now and then, and waking a
+    processor takes several times as long as what a proxy does.
+    """
 
     def __init__(self, conversation: Conversation, through: Through) -> None:
+        _use(set(sorted(CPUS)[-1:]))
         self._between = _Between(conversation, through)
         self._through = Client(conversation, self._between.port)
         self._direct = Client(conversation, self._between.broker)
@@ -287,6 +294,12 @@ class Delay:
         self._through.close()
         self._direct.close()
         self._between.close()
+        _use(CPUS)
+
+
+def _use(cpus: set[int]) -> None:
+    if cpus:
+        os.sched_setaffinity(0, cpus)
 
 
 def verdict(conversation: Conversation) -> InProcess:

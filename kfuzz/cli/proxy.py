@@ -14,6 +14,7 @@ from kfuzz.cli.console import PATH, Place, Word, json_line, say
 from kfuzz.client.address import Address, Security
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
+from kfuzz.relay.loop import run
 from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 
@@ -120,7 +121,7 @@ def command(
         record=record,
         record_bytes_max=record_max,
     )
-    asyncio.run(_run(brokers, settings, control, as_json))
+    run(_run(brokers, settings, control, as_json))
 
 
 async def _run(brokers: tuple[Address, ...], settings: Settings, control_port: int | None, as_json: bool) -> None:

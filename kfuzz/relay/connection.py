@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Final
 from kfuzz.client.tls import say_end, why
 from kfuzz.errors import KfuzzError, MessageError
 from kfuzz.messages.model import Versions
-from kfuzz.relay.frames import API_VERSIONS, CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, offers
+from kfuzz.relay.frames import (
+    API_VERSIONS,
+    CORRELATION,
+    HEAD,
+    SASL_HANDSHAKE,
+    Direction,
+    Exchange,
+    Frame,
+    Pairing,
+    is_inside,
+    offers,
+)
 from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
 
 if TYPE_CHECKING:
@@ -24,13 +35,18 @@ if TYPE_CHECKING:
     from kfuzz.client.address import Address
     from kfuzz.relay.proxy import Proxy
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Side"]
 
 # After one end has closed its side, how long the other may take.
 ENDING_S_MAX: Final = 10.0
 # A frame that is kept for the next one of its direction is sent after this time in any case.
 KEPT_S_MAX: Final = 1.0
-SASL_HANDSHAKE: Final = "SaslHandshake"
+# Where a frame with its size has the API key and version, if it is a request, and the correlation id.
+KEYS: Final = slice(4, 8)
+REQUEST_ID: Final = slice(8, 12)
+RESPONSE_ID: Final = slice(4, 8)
+AFTER_RESPONSE_ID: Final = slice(8, None)
+SMALL_WAITING_MAX: Final = 64
 
 
 class Connection:
@@ -48,6 +64,8 @@ class Connection:
         self.host = str(client.getsockname()[0]).removeprefix("::ffff:")
         self.server: socket.socket | None = None
         self.pipes: dict[Direction, Pipe] = {}
+        # All requests that wait for their responses, with their sizes, if they were small. Empty if one was not.
+        self.small: deque[bytes] = deque()
         self.is_closed = False
         # Nothing is passed on any more, although nothing is closed.
         self.is_half_open = False
@@ -191,6 +209,12 @@ class Connection:
         """Whether the next frame must be held, because another follows it that does not come from its sender."""
         return direction in self._kept or (direction == "response" and self.pairing.has_replies)
 
+    @property
+    def only_watches(self) -> bool:
+        """Whether nothing is done to the next frame, except to keep the client inside, and nobody waits to see it."""
+        proxy = self.proxy
+        return proxy.only_watches and proxy.on_frame is None and not proxy.rules and not self._kept
+
     def record_response(
         self, exchange: Exchange | None, steps: Sequence[Step] | None, data: memoryview | None = None
     ) -> None:
@@ -213,7 +237,7 @@ class Connection:
             recorder.frame(self.number, self.broker, "response", of, pieces, changed=changed)
 
 
-class _Side:
+class Side:
     """The parts that both directions of a connection share."""
 
     head_bytes = 0
@@ -224,6 +248,23 @@ class _Side:
         self.proxy = connection.proxy
         # The exchanges of frames that have begun.
         self._begun: deque[Exchange | None] = deque()
+
+    def began(self, head: memoryview, size: int) -> bool:
+        """A frame begins."""
+        # Small frames that came before it are paired first.
+        self.proxy.settle()
+        self.connection.small.clear()
+        return self._holds(self._pair(head))
+
+    def _pair(self, head: memoryview) -> Exchange | None:
+        """The exchange of a frame that begins; None if no request waits for it."""
+        raise NotImplementedError
+
+    def settle(self, data: bytes, now_ns: int) -> None:
+        """Take note of a small frame, with its size, that was passed on then."""
+        view = memoryview(data)[SIZE.size :]
+        self._pair(view[: self.head_bytes])
+        self._seen(view, now_ns)
 
     def unread(self, why: str) -> None:
         """No frames are read any more."""
@@ -266,11 +307,11 @@ class _Side:
         doubts = self.proxy.settings.strict and (frame.findings or self.proxy.settings.batches)
         if frame.has_hosts or exchange.is_copy or doubts:
             return False
-        self._seen(data)
+        self._seen(data, time.monotonic_ns())
         return True
 
-    def _seen(self, data: memoryview) -> Frame | None:
-        """Take note of a frame."""
+    def _seen(self, data: memoryview, now_ns: int) -> Frame | None:
+        """Take note of a frame that was whole then."""
         raise NotImplementedError
 
     def skipped(self, why: str) -> None:
@@ -279,7 +320,7 @@ class _Side:
         exchange = self._begun.pop()
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
-            self.connection.pairing.asked(exchange, b"")
+            self.connection.pairing.asked(exchange, b"", time.monotonic_ns())
         api = None if exchange is None or self.direction == "request" else exchange.api
         # The client must not leave the proxy. Responses with record batches name brokers only where a leader has moved.
         leads_out = api is not None and api.is_inside and not api.response.records
@@ -315,14 +356,28 @@ class _Side:
             recorder.left_out(self.connection.number, self.direction, why)
 
 
-class Requests(_Side):
+class Requests(Side):
     """Looks at the requests of a connection."""
 
     head_bytes = HEAD.size
     direction: Direction = "request"
 
-    def began(self, head: memoryview, size: int) -> bool:
-        """A request begins."""
+    def small(self, data: bytes) -> bytes | None:
+        """A request is not held unless a rule or a strict proxy may change it."""
+        one = self.connection
+        waiting = one.small
+        if not one.only_watches or is_inside(data[KEYS]) is None or len(waiting) >= SMALL_WAITING_MAX:
+            return None
+        if one.pairing and not waiting:
+            # The responses to those that wait may have come.
+            self.proxy.settle()
+            if one.pairing:
+                return None
+        waiting.append(data)
+        self.proxy.settle_later(self, data)
+        return data
+
+    def _pair(self, head: memoryview) -> Exchange:
         exchange = self.connection.pairing.begin(head)
         self._begun.append(exchange)
         offered = self.connection.offered
@@ -333,25 +388,25 @@ class Requests(_Side):
                 f"offers the versions {offered[exchange.key]}" if exchange.key in offered else "does not offer the API"
             )
             self.note(exchange, "version-not-offered", f"the broker {what}")
-        if exchange.name == SASL_HANDSHAKE and exchange.version == 0:
+        if exchange.key == SASL_HANDSHAKE and exchange.version == 0:
             # Nobody can see where they end, and after them come addresses.
             sentence = "after this version come bytes that are no requests; use a client that knows version 1"
             self.note(exchange, "sasl-without-requests", sentence)
             self.connection.close()
-        return self._holds(exchange)
+        return exchange
 
     def passed(self, data: memoryview) -> None:
         """A request was passed on."""
-        self._seen(data)
+        self._seen(data, time.monotonic_ns())
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A request may be changed."""
-        return self._treated(self._seen(data), data)
+        return self._treated(self._seen(data, time.monotonic_ns()), data)
 
-    def _seen(self, data: memoryview) -> Frame:
+    def _seen(self, data: memoryview, now_ns: int) -> Frame:
         exchange = self._begun.popleft()
         assert exchange is not None
-        self.connection.pairing.asked(exchange, data)
+        self.connection.pairing.asked(exchange, data, now_ns)
         frame = Frame(exchange, self.direction, data)
         frame.check()
         self.proxy.saw(self.connection, frame)
@@ -361,14 +416,30 @@ class Requests(_Side):
         return frame
 
 
-class Responses(_Side):
+class Responses(Side):
     """Looks at the responses of a connection."""
 
     head_bytes = CORRELATION.size
     direction: Direction = "response"
 
-    def began(self, head: memoryview, size: int) -> bool:
-        """A response begins."""
+    def small(self, data: bytes) -> bytes | None:
+        """A response is not held if its API needs no changes, or if the same bytes were changed before."""
+        one = self.connection
+        waiting = one.small
+        if not waiting or waiting[0][REQUEST_ID] != data[RESPONSE_ID] or not one.only_watches:
+            return None
+        sent = data
+        if is_inside(keys := waiting[0][KEYS]):
+            known = self.proxy.known.get((keys, data[AFTER_RESPONSE_ID]))
+            if known is None:
+                return None
+            if known:
+                sent = SIZE.pack(len(known) + CORRELATION.size) + data[RESPONSE_ID] + known
+        waiting.popleft()
+        self.proxy.settle_later(self, data)
+        return sent
+
+    def _pair(self, head: memoryview) -> Exchange | None:
         exchange, skipped = self.connection.pairing.answered(head)
         for one in skipped:
             if not one.is_copy and one.reply is None:
@@ -378,23 +449,22 @@ class Responses(_Side):
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)
             self.note(None, "correlation-unknown", f"no request waits for a response with the correlation id {number}")
-        return self._holds(exchange)
+        return exchange
 
     def passed(self, data: memoryview) -> None:
         """A response was passed on."""
-        frame = self._seen(data)
+        frame = self._seen(data, time.monotonic_ns())
         if not self.connection.is_half_open:
             self.connection.record_response(None if frame is None else frame.exchange, None, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         """A response may be changed."""
-        frame = self._seen(data)
+        frame = self._seen(data, time.monotonic_ns())
         steps = self._treated(frame, data)
         self.connection.record_response(None if frame is None else frame.exchange, steps, data)
         return steps
 
-    def _seen(self, data: memoryview) -> Frame | None:
-        now_ns = time.monotonic_ns()
+    def _seen(self, data: memoryview, now_ns: int) -> Frame | None:
         exchange = self._begun.popleft()
         if exchange is None:
             return None

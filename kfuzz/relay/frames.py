@@ -6,7 +6,6 @@ Nothing here knows sockets. A frame's data is what follows its size.
 from __future__ import annotations
 
 import struct
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +43,7 @@ __all__ = [
     "api_key",
     "api_names",
     "api_of",
+    "is_inside",
     "offers",
     "versions_of",
 ]
@@ -52,6 +52,7 @@ Direction = Literal["request", "response"]
 
 # The API key, the version and the correlation id of a request.
 HEAD: Final = struct.Struct(">hhi")
+KEYS: Final = struct.Struct(">hh")
 CORRELATION: Final = struct.Struct(">i")
 CLIENT_ID_SIZE: Final = struct.Struct(">h")
 ACKS: Final = struct.Struct(">h")
@@ -59,6 +60,7 @@ ACKS: Final = struct.Struct(">h")
 FIRST_WITH_ID: Final = 3
 FLEXIBLE_HEADER: Final = 2
 PRODUCE: Final = 0
+SASL_HANDSHAKE: Final = 17
 # The longest varint of a length, in bytes.
 VARINT: Final = 5
 API_VERSIONS: Final = "ApiVersions"
@@ -205,6 +207,17 @@ def api_of(key: int, version: int) -> Api | None:
     )
 
 
+@lru_cache(maxsize=2048)
+def is_inside(keys: bytes) -> bool | None:
+    """Whether the proxy changes responses of the API whose key and version these are.
+
+    None if no release has it, if its requests may have no response, or if bytes that are no requests may follow.
+    """
+    key, version = KEYS.unpack(keys)
+    api = api_of(key, version)
+    return None if api is None or key in (PRODUCE, SASL_HANDSHAKE) else api.is_inside
+
+
 def _form(definition: Definition, version: int, header_name: str, header_version: int) -> Form:
     header = schema(newest(header_name, header_version), header_version)
     structs = [definition.fields, *(one.fields for one in definition.structs.values())]
@@ -222,7 +235,7 @@ class Exchange:
     - ``has_answer``: a broker does not answer Produce with acks 0.
     - ``is_copy``: the request was sent by the proxy a second time, so no client waits for its response.
     - ``reply``: what the proxy sends instead of a broker's response.
-    - ``sent_ns``: when the request was whole; 0 before.
+    - ``sent_ns``: when the request was whole; 0 before, and if nobody asks.
     """
 
     connection: int
@@ -402,13 +415,13 @@ class Pairing:
         self._counts[counted] = nth = self._counts.get(counted, 0) + 1
         return Exchange(self.connection, self._number, nth, key, version, correlation_id, api=api_of(key, version))
 
-    def asked(self, exchange: Exchange, data: Buffer) -> None:
-        """A request is whole: read from it what is not in its first bytes, and wait for its response."""
+    def asked(self, exchange: Exchange, data: Buffer, now_ns: int = 0) -> None:
+        """A request was whole then: read from it what is not in its first bytes, and wait for its response."""
         view = memoryview(data)
         exchange.client_id = _client_id(view, exchange)
         if exchange.key == PRODUCE and exchange.api is not None:
             exchange.has_answer = _acks(view, exchange.api) != 0
-        exchange.sent_ns = time.monotonic_ns()
+        exchange.sent_ns = now_ns
         self.wait(exchange)
 
     def wait(self, exchange: Exchange) -> None:

@@ -33,6 +33,7 @@ from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.errors import UsageError
 from kfuzz.forms import nearest, shown
 from kfuzz.relay.frames import Direction, Frame, api_names
+from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rules import SEED, SEED_MAX, Live, Rule
 from kfuzz.serve.answers import Broker
@@ -97,7 +98,7 @@ class _Local(Generic[T]):
 
     def _main(self) -> None:
         try:
-            asyncio.run(self._run())
+            run(self._run())
         except BaseException as error:
             self._fault = self._fault or error
             if not self._started.done():

@@ -26,13 +26,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kfuzz.client.tls import why
+from kfuzz.relay.loop import unwatch, watch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BLOCKED", "CLOSE", "FRAME_BYTES_MAX", "HALT", "Pipe", "Step", "Taker", "Wait", "framed"]
+__all__ = [
+    "BLOCKED",
+    "CLOSE",
+    "FRAME_BYTES_MAX",
+    "HALT",
+    "SMALL_FRAME_BYTES",
+    "Pipe",
+    "Step",
+    "Taker",
+    "Wait",
+    "framed",
+]
 
 SIZE: Final = struct.Struct(">i")
+# With its size, and the correlation id of a response.
+SMALL_MIN: Final = 8
 # A larger frame is passed on unread. Kafka's brokers take requests up to 100 MiB.
 FRAME_BYTES_MAX: Final = 128 << 20
 # The memory that a pipe receives into at first. A fetch of 1 MiB fits, with all that is around its batches.
@@ -45,6 +59,8 @@ KEPT_BYTES: Final = 16 << 10
 # The memory of all pipes together. Above it, pipes get little, and no large frame is kept until it is whole.
 BUFFERS_BYTES_MAX: Final = 512 << 20
 SMALL_BYTES: Final = 64 << 10
+# A pipe that has nothing of a frame receives so much first. Frames that are whole then are small.
+SMALL_FRAME_BYTES: Final = 8 << 10
 # Memory that stays allocated although no pipe needs it.
 SPARE_BYTES_MAX: Final = 64 << 20
 # Bytes that may wait for a socket that takes no more, before nothing more is received for it. Each part counts as so
@@ -97,6 +113,9 @@ class Taker(Protocol):
 
     # How many bytes of a frame, without its size, :meth:`began` needs.
     head_bytes: int
+
+    def small(self, data: bytes) -> bytes | None:
+        """What is sent at once in place of a small frame that came whole, with its size; None if others are called."""
 
     def began(self, head: memoryview, size: int) -> bool:
         """A frame of ``size`` bytes begins with these bytes, without its size. Whether it is to be held."""
@@ -151,6 +170,8 @@ class Buffers:
         self._spare_bytes = 0
         self.kernel_pipes_made = 0
         self._kernel_pipes: list[tuple[int, int]] = []
+        # Where small frames are received. They leave it at once, so all pipes share it.
+        self.small = memoryview(bytearray(SMALL_FRAME_BYTES))
 
     @property
     def is_short(self) -> bool:
@@ -334,14 +355,14 @@ class Pipe:
             return
         if not self._is_watched:
             self._is_watched = True
-            self._loop.add_reader(self.source, self._readable)
+            watch(self._loop, self.source.fileno(), self._readable)
         if self._has_pending():
             self._loop.call_soon(self._readable)
 
     def _unwatch(self) -> None:
         if self._is_watched:
             self._is_watched = False
-            self._loop.remove_reader(self.source)
+            unwatch(self._loop, self.source.fileno())
 
     def _readable(self) -> None:
         if not self._is_reading:
@@ -361,7 +382,8 @@ class Pipe:
                 if not self._receive_gap(self._gap):
                     break
                 continue
-            room = self._room()
+            may_be_small = self._view is NOTHING and not (self._out or self._later or self._unread or self._is_stopped)
+            room = self._buffers.small if may_be_small else self._room()
             if not self._is_reading:
                 break
             try:
@@ -377,6 +399,11 @@ class Pipe:
             if not count:
                 self._source_ended("")
                 break
+            if may_be_small:
+                if self._pass_small(room, count):
+                    return
+                self._make_room()
+                self._view[:count] = room[:count]
             self._end += count
             # While a held frame is not whole, there is nothing to do.
             if not self._holds or self._end - self._start >= self._size:
@@ -392,6 +419,16 @@ class Pipe:
             if has_more and turn == TURNS_MAX - 1:
                 self._loop.call_soon(self._readable)
         self._release()
+
+    def _pass_small(self, room: memoryview, count: int) -> bool:
+        """Pass on a small frame that came whole, unless it needs more. Whether it is passed on."""
+        if count < SMALL_MIN or self._is_tls or SIZE.unpack_from(room)[0] != count - SIZE.size:
+            return False
+        data = self.taker.small(bytes(room[:count]))
+        if data is None:
+            return False
+        self._send(data)
+        return True
 
     def _has_pending(self) -> bool:
         """Whether a socket of TLS has decrypted bytes in its own memory, which the loop does not know."""
@@ -451,7 +488,7 @@ class Pipe:
             if not self._skip():
                 return
             left = 0
-        if left <= KEPT_BYTES:
+        if left <= KEPT_BYTES and self._gap is None:
             kept = memoryview(bytearray(self._view[self._start : self._end])) if left else NOTHING
             self._give()
             self._view = kept
@@ -692,7 +729,7 @@ class Pipe:
         self._out.append(step)
         self._out_bytes += max(size, PART_BYTES)
 
-    def _send(self, data: memoryview, *, shares: bool = False) -> None:
+    def _send(self, data: bytes | memoryview, *, shares: bool = False) -> None:
         if not self._out:
             try:
                 sent = self.target.send(data)

@@ -9,6 +9,8 @@ import os
 import resource
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +22,9 @@ from kfuzz.client.protocol import ConnectionLost
 from kfuzz.client.tls import client_context, secured, server_context
 from kfuzz.errors import EncodeError, KfuzzError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
-from kfuzz.relay.connection import Connection
-from kfuzz.relay.frames import API_VERSIONS, Direction, Exchange, Frame, offers
-from kfuzz.relay.pipe import BLOCKED, CLOSE, Buffers, Step, framed
+from kfuzz.relay.connection import Connection, Side
+from kfuzz.relay.frames import API_VERSIONS, CORRELATION, KEYS, Direction, Exchange, Frame, offers
+from kfuzz.relay.pipe import BLOCKED, CLOSE, SMALL_FRAME_BYTES, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
 from kfuzz.relay.rules import SEED, Rule, Rules
 from kfuzz.relay.watching import Watch
@@ -46,6 +48,12 @@ ACCEPTS_MAX: Final = 64
 # The pause after one that could not be taken.
 ACCEPT_AGAIN_S: Final = 0.5
 BACKLOG: Final = 1024
+# Small frames that may wait to be checked and counted after they are passed on, and for how long. To check one takes
+# about 10 µs, and then the processor has to fetch what the next exchange needs again.
+UNSETTLED_MAX: Final = 64
+UNSETTLED_S_MAX: Final = 0.005
+# Small responses for which the proxy knows what it sends in their place.
+KNOWN_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +98,9 @@ class Proxy:
         self.brokers = tuple(dict.fromkeys(brokers))
         self.settings = settings
         self.tell = tell
-        self.watch = Watch(tell)
+        self._watch = Watch(tell)
         self.buffers = Buffers()
-        self.rules = Rules(settings.rules, seed=settings.seed, note=self.watch.note)
+        self.rules = Rules(settings.rules, seed=settings.seed, note=self._watch.note)
         # Sees each frame as it came.
         self.on_frame: Callable[[Frame], object] | None = None
         # Where it listens for each broker.
@@ -100,6 +108,14 @@ class Proxy:
         self.connections: set[Connection] = set()
         self.connections_total = self.refused = 0
         self.recorder: Recorder | None = None
+        # By the API key and version, and what follows the correlation id: what is sent in place of the latter. Empty if
+        # it stays as it is.
+        self.known: dict[tuple[bytes, bytes], bytes] = {}
+        # Whether frames are not changed but by rules, and to keep clients inside, and are not recorded.
+        self.only_watches = not settings.strict and settings.record is None
+        self._unsettled: deque[tuple[Side, bytes, int]] = deque()
+        self._is_settling = False
+        self._settling: asyncio.TimerHandle | None = None
         self._listening: list[socket.socket] = []
         # For TLS with brokers, and with clients.
         self._to_brokers: ssl.SSLContext | None = None
@@ -107,6 +123,12 @@ class Proxy:
         self._host = settings.host
         self._family = socket.AF_INET
         self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
+
+    @property
+    def watch(self) -> Watch:
+        """The sums of all frames until now."""
+        self.settle()
+        return self._watch
 
     # -- where it listens
 
@@ -198,7 +220,7 @@ class Proxy:
             return self._host, port
         if len(self.places) >= BROKERS_MAX or broker.flaw:
             why = broker.flaw or f"there are {BROKERS_MAX} brokers already"
-            self.watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
+            self._watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
             # Nobody listens there.
             return self._host, 1
         next_port = self.settings.port and self.settings.port + len(self.places)
@@ -266,8 +288,12 @@ class Proxy:
         """Whether one of these is an address where the proxy itself listens."""
         if port not in (own for _, own in self.places.values()):
             return False
-        own = ipaddress.ip_address(self._host)
-        return any(host == self._host or (own.is_unspecified and _is_here(host)) for host in hosts)
+        return any(host == self._host or (self._is_everywhere and _is_here(host)) for host in hosts)
+
+    @property
+    def _is_everywhere(self) -> bool:
+        """Whether it listens at all addresses of this machine."""
+        return ipaddress.ip_address(self._host).is_unspecified
 
     def _permit(self, address: Address, hosts: Sequence[str]) -> None:
         if self._is_own(address.port, hosts):
@@ -282,6 +308,31 @@ class Proxy:
             self.recorder.closed(connection.number)
 
     # -- frames
+
+    def settle_later(self, side: Side, data: bytes) -> None:
+        """Check and count a small frame when there is time, or others wait for that too."""
+        unsettled = self._unsettled
+        unsettled.append((side, data, time.monotonic_ns()))
+        if len(unsettled) == UNSETTLED_MAX:
+            asyncio.get_running_loop().call_soon(self.settle)
+        elif self._settling is None:
+            self._settling = asyncio.get_running_loop().call_later(UNSETTLED_S_MAX, self._settle_in_time)
+
+    def _settle_in_time(self) -> None:
+        self._settling = None
+        self.settle()
+
+    def settle(self) -> None:
+        """Check and count all small frames that came until now."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._unsettled:
+                side, data, now_ns = self._unsettled.popleft()
+                side.settle(data, now_ns)
+        finally:
+            self._is_settling = False
 
     def holds(self, direction: Direction, exchange: Exchange) -> bool:
         """Whether a frame must be whole before it is passed on, because it may be changed."""
@@ -305,11 +356,11 @@ class Proxy:
         if self.settings.batches:
             frame.check_batches()
         if frame.direction == "request":
-            self.watch.asked(frame, size)
+            self._watch.asked(frame, size)
         else:
-            self.watch.answered(frame, size, now_ns)
+            self._watch.answered(frame, size, now_ns)
         if frame.findings:
-            self.watch.found(frame, frame.findings)
+            self._watch.found(frame, frame.findings)
         if self.on_frame is not None:
             self.on_frame(frame)
 
@@ -321,13 +372,24 @@ class Proxy:
             inside = self._inside(connection, frame)
         except (EncodeError, MessageError) as error:
             # The client must not leave the proxy.
-            self.watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
+            self._watch.note("response-not-inside", frame.direction, frame.exchange, f"it is not passed on: {error}")
             return [CLOSE]
         if self.rules.may_match(frame.direction, frame.exchange):
             steps = self.rules.steps(connection, inside or frame)
             if steps is not None:
                 return steps
+        # At all addresses of this machine, what clients get depends on the address that they use.
+        is_same = inside is None or not self._is_everywhere
+        if frame.direction == "response" and len(memoryview(frame.data)) <= SMALL_FRAME_BYTES and is_same:
+            self._know(frame, inside)
         return None if inside is None else [framed(inside.data)]
+
+    def _know(self, frame: Frame, inside: Frame | None) -> None:
+        if len(self.known) >= KNOWN_MAX:
+            self.known.clear()
+        keys = KEYS.pack(frame.exchange.key, frame.exchange.version)
+        rest = bytes(memoryview(frame.data)[CORRELATION.size :])
+        self.known[keys, rest] = b"" if inside is None else bytes(memoryview(inside.data)[CORRELATION.size :])
 
     def _inside(self, connection: Connection, frame: Frame) -> Frame | None:
         """The frame that keeps the client inside; None if this one does."""
@@ -356,6 +418,7 @@ class Proxy:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as a JSON object."""
+        self.settle()
         return {
             "connections": self.connections_total,
             "refused": self.refused,
@@ -364,13 +427,14 @@ class Proxy:
             ],
             "seed": self.rules.seed,
             "rules": self.rules.to_json(),
-        } | self.watch.to_json()
+        } | self._watch.to_json()
 
     def lines(self) -> Iterator[str]:
         """The summary as lines."""
+        self.settle()
         refused = f", {self.refused} of them refused" if self.refused else ""
         yield f"{counted(self.connections_total, 'connection')}{refused}"
-        yield from self.watch.lines()
+        yield from self._watch.lines()
         yield from self.rules.lines()
 
 

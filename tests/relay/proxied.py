@@ -10,6 +10,7 @@ from serve.asking import SECONDS_MAX, Client, topics
 
 from kfuzz.client.address import Address
 from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.loop import run
 from kfuzz.relay.rules import parse_rule
 from kfuzz.serve import Server
 from kfuzz.serve import Settings as ServerSettings
@@ -30,7 +31,7 @@ def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int
                     await scenario(client, proxy)
                 return proxy
 
-    return asyncio.run(bounded())
+    return run(bounded())
 
 
 Scripted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -58,7 +59,7 @@ def before(broker: Scripted, *rules: str, scenario: Scenario) -> Proxy:
                     await scenario(client, proxy)
                 return proxy
 
-    return asyncio.run(bounded())
+    return run(bounded())
 
 
 def counts(proxy: Proxy) -> list[tuple[int, int]]:

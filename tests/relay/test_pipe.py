@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import socket
@@ -19,12 +20,15 @@ from kfuzz.relay import pipe as pipes
 from kfuzz.relay.pipe import CLOSE, HALT, Buffers, Pipe, Step, Wait, framed
 
 HEAD_BYTES = 4
-HELD, PASSED = b"h", b"p"
+HELD, PASSED, SMALL = b"h", b"p", b"s"
 PATIENCE_S = 20
 
 
 class Scripted:
-    """A taker that holds the frames that begin with ``h``, and answers them as ``script`` says."""
+    """A taker that holds the frames that begin with ``h``, and answers them as ``script`` says.
+
+    Small frames that begin with ``s`` are sent at once, as ``smaller`` says.
+    """
 
     head_bytes = HEAD_BYTES
 
@@ -32,6 +36,13 @@ class Scripted:
         self.script = script
         self.seen: list[tuple[str, bytes | str]] = []
         self.drained_count = 0
+        self.smaller: Callable[[bytes], bytes | None] = lambda data: data if data[4:5] == SMALL else None
+
+    def small(self, data: bytes) -> bytes | None:
+        sent = self.smaller(data)
+        if sent is not None:
+            self.seen.append(("small", data))
+        return sent
 
     def began(self, head: memoryview, size: int) -> bool:
         assert len(head) == HEAD_BYTES
@@ -250,6 +261,39 @@ def test_large_frames_and_the_small_ones_around_them_come_whole(kind: bytes, siz
             await settled()
             assert rig.taker.frames == [one[4:] for one in sent]
             assert buffers.bytes == rig.pipe.buffer_bytes == 0
+
+    ran(work)
+
+
+# --- small frames ---------------------------------------------------------------------------------------------------
+
+
+def test_a_small_frame_that_comes_whole_is_sent_as_the_taker_says() -> None:
+    async def work() -> list[bytes | str]:
+        taker = Scripted()
+        taker.smaller = lambda data: b"else" if data[4:5] == SMALL else None
+        with rigged(taker) as rig:
+            await rig.send(frame(SMALL, 20))
+            assert await rig.receive(4) == b"else"
+            # Two at once, or one with a part of the next, are looked at in the usual way.
+            both = frame(SMALL, 20) + frame(PASSED, 30)
+            await rig.send(both)
+            assert await rig.receive(len(both)) == both
+            await rig.send(frame(SMALL, 20))
+            assert await rig.receive(4) == b"else"
+        return [how for how, _ in taker.seen]
+
+    assert ran(work) == ["small", "passed", "passed", "small"]
+
+
+def test_a_small_frame_waits_for_a_socket_that_takes_a_part() -> None:
+    async def work() -> None:
+        with rigged(Scripted(), Choosy) as rig:
+            rig.source.most, rig.target.most = itertools.repeat(1 << 20), itertools.chain([7, 0], itertools.repeat(5))
+            await rig.send(frame(SMALL, 50))
+            await settled()
+            await rig.send(frame(SMALL, 60))
+            assert await rig.receive(54 + 64) == frame(SMALL, 50) + frame(SMALL, 60)
 
     ran(work)
 
