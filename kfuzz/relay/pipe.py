@@ -115,7 +115,7 @@ class Taker(Protocol):
     head_bytes: int
 
     def small(self, data: bytes) -> bytes | None:
-        """The bytes sent at once in place of a small frame that came whole, with its size; None if others are called."""
+        """The bytes to send at once in place of a small frame that is whole, with its size; None to call the others."""
 
     def began(self, head: memoryview, size: int) -> bool:
         """A frame of ``size`` bytes begins with these bytes, without its size. Whether it is to be held."""
