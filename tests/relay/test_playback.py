@@ -239,7 +239,7 @@ def test_the_command_that_listens_ends_with_its_client(conversation: Path) -> No
         asyncio.run(talk(lambda: Ends(int(port))))
         out, _ = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 0
-    sums = {"requests": 13, "left_out": 0, "compared": 13, "differences": 0}
+    sums = {"requests": 13, "left_out": 0, "unread": 0, "compared": 13, "differences": 0}
     assert json.loads(out) == sums | {"found": [], "missing": {}}
 
 
