@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,8 @@ from conftest import require_tool
 from relay.conversing import TOPIC, everything, joins, reads, recorded, recorded_client, served, writes
 from relay.framing import exchange, frame
 from relay.proxied import Ends
-from serve import test_clients
+from serve import test_clients as clients
 from serve.asking import SECONDS_MAX, Client, asked, request
-from serve.test_clients import (
-    COMMITTED,
-    aiokafka_reads,
-    aiokafka_writes,
-    kafka_python_reads,
-    kafka_python_writes,
-    librdkafka_reads,
-    librdkafka_reads_in_a_newer_group,
-    librdkafka_writes,
-)
 
 import kfuzz
 from kfuzz.client.address import Address
@@ -48,9 +39,6 @@ from kfuzz.relay.rules import parse_rule
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.cluster import Caller, Refused
-
-Writes = Callable[[Any], list[int]]
-Reads = Callable[[Any], list[tuple[int, bytes]]]
 
 
 @pytest.fixture(scope="module")
@@ -329,10 +317,34 @@ def test_recorded_frames_that_belong_to_no_request_are_counted(conversation: Pat
 # ------------------------------------------------------------------------------------- whole clients
 
 
-def findings(shown: dict[str, Any]) -> list[Any]:
-    """The findings of all frames of a list."""
+WRITES_AND_READS = {
+    "aiokafka": (clients.aiokafka_writes, clients.aiokafka_reads),
+    "kafka-python": (clients.kafka_python_writes, clients.kafka_python_reads),
+    "librdkafka": (clients.librdkafka_writes, clients.librdkafka_reads),
+    "librdkafka, newer group": (clients.librdkafka_writes, clients.librdkafka_reads_in_a_newer_group),
+}
+
+
+def talks(client: str, place: Any) -> None:
+    """Idempotent and transactional producers, and a consumer in a group."""
+    writes, reads = WRITES_AND_READS[client]
+    assert (writes(place), reads(place)) == ([0, 1, 2], clients.COMMITTED)
+
+
+def recorded_and_played(
+    client: str, folder: Path, fresh: Callable[[], AbstractContextManager[str]]
+) -> tuple[dict[str, Any], Outcome]:
+    """Record a client, read its frames strictly, and play it to other fresh brokers."""
+    with fresh() as address, kfuzz.proxy(address, record=folder) as proxy:
+        talks(client, proxy)
+    shown = json.loads(run_kfuzz("show", "--frames", folder, "--profile", "strict", "--json")[1])
     sides = [side for frame in shown["frames"] for side in (frame, frame["answer"] or {})]
-    return [one for side in sides for one in side.get("findings", [])]
+    assert [one for side in sides for one in side.get("findings", [])] == []
+    with fresh() as address:
+        made = asyncio.run(play_clients(Recording(folder), Settings(Address.parse(address.split(",")[0]))))
+    assert list(made.found.values()) == []
+    assert made.compared > 30
+    return shown, made
 
 
 @contextlib.contextmanager
@@ -344,63 +356,41 @@ def fresh_brokers() -> Iterator[str]:
         yield brokers.bootstrap
 
 
+@contextlib.contextmanager
+def fresh_kafka() -> Iterator[str]:
+    """Its topics, members and cluster have other ids, and its coordinators need a while to begin."""
+    import kafka.admin
+
+    with RealBroker(SETTINGS) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        admin = kafka.admin.KafkaAdminClient(bootstrap_servers=address)
+        admin.create_topics([kafka.admin.NewTopic(name, 1, 1) for name in ("t", "i")])
+        admin.close()
+        yield address
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("writes", "reads"),
-    [
-        (aiokafka_writes, aiokafka_reads),
-        (kafka_python_writes, kafka_python_reads),
-        (librdkafka_writes, librdkafka_reads),
-        (librdkafka_writes, librdkafka_reads_in_a_newer_group),
-    ],
-)
+@pytest.mark.parametrize("client", WRITES_AND_READS)
 def test_the_conversation_of_a_client_is_read_strictly_and_played_to_both_sides(
-    tmp_path: Path, writes: Writes, reads: Reads, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Idempotent and transactional producers, and a consumer in a group."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    monkeypatch.setattr(test_clients, "move", lambda brokers, number: None)
-    folder = tmp_path / "out"
-    with fresh_brokers() as address, kfuzz.proxy(address, record=folder) as proxy:
-        assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
-    shown = json.loads(run_kfuzz("show", "--frames", folder, "--profile", "strict", "--json")[1])
-    assert (findings(shown), shown["strays"], shown["refused"]) == ([], 0, 0)
-    with fresh_brokers() as address:
-        made = asyncio.run(play_clients(Recording(folder), Settings(Address.parse(address.split(",")[0]))))
+    monkeypatch.setattr(clients, "move", lambda brokers, number: None)
+    shown, made = recorded_and_played(client, tmp_path / "out", fresh_brokers)
+    assert (shown["strays"], shown["refused"]) == (0, 0)
     assert list(made.lines())[:-1] == []
-    assert made.compared > 30
-    broker = RecordedBroker(Recording(folder))
+    broker = RecordedBroker(Recording(tmp_path / "out"))
     with LocalCluster(ServeSettings(brokers=len(broker.places)), broker) as place:
-        assert (writes(place), reads(place)) == ([0, 1, 2], COMMITTED)
+        talks(client, place)
 
 
 @pytest.mark.java
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("writes", "reads"),
-    [(kafka_python_writes, kafka_python_reads), (librdkafka_writes, librdkafka_reads_in_a_newer_group)],
-)
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka, newer group"])
 def test_nothing_differs_with_a_fresh_apache_kafka(
-    tmp_path: Path, writes: Writes, reads: Reads, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its topics, members and cluster have other ids, and its coordinators need a while to begin."""
-    import kafka.admin
-
-    monkeypatch.setattr(test_clients, "move", lambda brokers, number: None)
+    monkeypatch.setattr(clients, "move", lambda brokers, number: None)
     for tool in ("java", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    for is_recorded in (False, True):
-        with RealBroker(SETTINGS) as broker:
-            address = f"127.0.0.1:{broker.port}"
-            admin = kafka.admin.KafkaAdminClient(bootstrap_servers=address)
-            admin.create_topics([kafka.admin.NewTopic(name, 1, 1) for name in ("t", "i")])
-            admin.close()
-            if is_recorded:
-                made = asyncio.run(play_clients(Recording(tmp_path / "out"), Settings(Address.parse(address))))
-                assert list(made.found.values()) == []
-                assert made.compared > 30
-                continue
-            with kfuzz.proxy(address, record=tmp_path / "out") as proxy:
-                assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
-    shown = json.loads(run_kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict", "--json")[1])
-    assert findings(shown) == []
+    recorded_and_played(client, tmp_path / "out", fresh_kafka)

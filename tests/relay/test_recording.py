@@ -15,6 +15,7 @@ from serve.asking import Client, request
 
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy
+from kfuzz.relay.pipe import framed
 from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recording
 from kfuzz.relay.rules import parse_rule
 
@@ -47,8 +48,7 @@ def test_the_files_have_the_bytes_that_each_client_sent_and_got(tmp_path: Path) 
     recorded(tmp_path / "out", twice)
     for number, frames in seen.items():
         for at_frame, name in ((0, "requests"), (1, "responses")):
-            whole = b"".join(struct.pack(">i", len(one)) + one for one in frames[at_frame::2])
-            assert (tmp_path / "out" / f"{number}.{name}").read_bytes() == whole
+            assert (tmp_path / "out" / f"{number}.{name}").read_bytes() == b"".join(map(framed, frames[at_frame::2]))
     first, *rest = lines(tmp_path / "out")
     assert first["format"] == "kfuzz-conversation/1"
     [place] = first["brokers"]
@@ -181,8 +181,7 @@ def test_what_a_rule_changed_is_recorded_as_the_client_got_it(tmp_path: Path, ru
 
     async def asks(client: Client) -> None:
         nonlocal got
-        frame = request("Metadata", 9, {"topics": None})
-        client.writer.write(struct.pack(">i", len(frame)) + frame)
+        client.writer.write(framed(request("Metadata", 9, {"topics": None})))
         client.writer.write_eof()
         got = await client.reader.read()
 

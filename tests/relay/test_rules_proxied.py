@@ -12,16 +12,13 @@ from serve.asking import MINIMAL, Client, fetch_of, request, response, topics
 from kfuzz.relay import Proxy
 from kfuzz.relay import connection as connections
 from kfuzz.relay.frames import api_key
+from kfuzz.relay.pipe import framed
 from kfuzz.serve.answers import released
 from kfuzz.serve.feeding import done
 from kfuzz.vectors import find_vector
 
 NAME = MINIMAL.replace("/", ".")
 BATCH = find_vector(MINIMAL).data
-
-
-def framed(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
 
 
 def versions_request(number: int) -> bytes:
