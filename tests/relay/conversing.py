@@ -60,15 +60,15 @@ async def joins(client: Client) -> None:
     said = await client.ask("JoinGroup", 5, join)
     if said["errorCode"]:
         said = await client.ask("JoinGroup", 5, join | {"memberId": said["memberId"]})
-    member = {"groupId": GROUP, "generationId": said["generationId"], "memberId": said["memberId"]}
-    assigned = [{"memberId": said["memberId"], "assignment": b"\0\0"}]
-    await client.ask("SyncGroup", 3, member | {"assignments": assigned})
+    name, generation = said["memberId"], said["generationId"]
+    member = {"groupId": GROUP, "generationId": generation, "memberId": name}
+    await client.ask("SyncGroup", 3, member | {"assignments": [{"memberId": name, "assignment": b"\0\0"}]})
     assert (await client.ask("Heartbeat", 3, member))["errorCode"] == 0
     partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-    commit = {"groupId": GROUP, "generationIdOrMemberEpoch": said["generationId"], "memberId": said["memberId"]}
+    commit = {"groupId": GROUP, "generationIdOrMemberEpoch": generation, "memberId": name}
     said = await client.ask("OffsetCommit", 7, commit | {"topics": [{"name": TOPIC, "partitions": [partition]}]})
     assert said["topics"][0]["partitions"][0]["errorCode"] == 0
-    await client.ask("LeaveGroup", 3, {"groupId": GROUP, "members": [{"memberId": member["memberId"]}]})
+    await client.ask("LeaveGroup", 3, {"groupId": GROUP, "members": [{"memberId": name}]})
 
 
 async def reads(client: Client, offset: int) -> list[bytes | None]:

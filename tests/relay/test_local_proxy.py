@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -22,8 +21,7 @@ from kfuzz.errors import UsageError
 from kfuzz.relay import local
 from kfuzz.relay.frames import Exchange, Frame
 from kfuzz.relay.local import LocalCluster, LocalProxy, Seen
-
-SIZE = struct.Struct(">i")
+from kfuzz.relay.pipe import framed
 
 
 class Client:
@@ -42,9 +40,8 @@ class Client:
         self.socket.close()
 
     def ask(self, api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
-        frame = request(api, version, values)
-        self.socket.sendall(SIZE.pack(len(frame)) + frame)
-        [size] = SIZE.unpack(self.stream.read(SIZE.size))
+        self.socket.sendall(framed(request(api, version, values)))
+        size = int.from_bytes(self.stream.read(4), "big")
         return response(api, version, self.stream.read(size))
 
 
@@ -180,9 +177,8 @@ def fail(frame: Frame) -> None:
 def break_it(between: LocalProxy) -> None:
     """Send a frame to a proxy whose code fails on it."""
     between._call(lambda inner: setattr(inner, "on_frame", fail))
-    frame = request("FindCoordinator", 3, {"key": "g"})
     with Client(between.bootstrap) as client:
-        client.socket.sendall(SIZE.pack(len(frame)) + frame)
+        client.socket.sendall(framed(request("FindCoordinator", 3, {"key": "g"})))
         while between._fault is None:
             time.sleep(0.001)
 

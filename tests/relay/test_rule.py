@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.cli_driver import outcome
 from relay.framing import exchange
 
-from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
 from kfuzz.relay.frames import api_names
@@ -46,7 +46,6 @@ def test_python_programs_may_give_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("Fecth drop", "api is \"Fecth\", which is no API; did you mean Fetch?"),
         ("EndTxnRequest drop", "did you mean EndTxn?"),
         ("quux drop", "give the name of an API such as Fetch, or * for all"),
         ("EndTxn error=INVALID_TXN", "which is no error of Kafka's; did you mean INVALID_TXN_STATE?"),
@@ -96,8 +95,7 @@ def test_a_wrong_rule_gets_one_sentence_that_says_what_to_do(text: str, sentence
     said = str(caught.value)
     assert sentence in said
     assert said.startswith("rule '")
-    assert "\n" not in said
-    assert len(said) < 1000
+    assert "\n" not in said[:1000] == said
 
 
 def test_every_api_takes_rules_at_all_of_its_versions() -> None:
@@ -107,11 +105,10 @@ def test_every_api_takes_rules_at_all_of_its_versions() -> None:
         assert parse_rule(f"{api} answer={{}}").replies
 
 
-def test_the_command_says_what_is_wrong_with_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["proxy", "0", "127.0.0.1:1", "--rule", "Fecth drop"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith('api is "Fecth", which is no API; did you mean Fetch?')
+def test_the_command_says_what_is_wrong_with_a_rule() -> None:
+    code, _, said = outcome("proxy", "0", "127.0.0.1:1", "--rule", "Fecth drop")
+    assert code == 2
+    assert said.endswith('api is "Fecth", which is no API; did you mean Fetch?\n')
 
 
 def test_a_file_has_a_seed_and_rules(tmp_path: Path) -> None:

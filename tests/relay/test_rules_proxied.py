@@ -264,8 +264,4 @@ def test_equal_seeds_mutate_equally_and_another_seed_does_not() -> None:
         through("Heartbeat mutate", scenario=scenario, seed=seed)
         return got
 
-    first = answers(5)
-    assert answers(5) == first
-    assert answers(6) != first
-    # Neither are all frames changed alike.
-    assert len({one[4:] for one in first}) > 4
+    assert answers(5) == answers(5) != answers(6)
