@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from relay.proxied import Ends
 from serve.asking import SECONDS_MAX, Client
 
 from kfuzz import records
@@ -24,16 +25,13 @@ Scenario = Callable[[Proxy], Awaitable[Any]]
 
 def batch(value: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
     """A batch of one transactional record."""
-    made = records.RecordBatch(
-        0,
-        0,
-        [records.Record(0, 1000, None, value)],
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=True,
-    )
-    return records.encode([made])
+    of: dict[str, Any] = {
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "base_sequence": sequence,
+        "transactional": True,
+    }
+    return records.encode([records.RecordBatch(0, 0, [records.Record(0, 1000, None, value)], **of)])
 
 
 async def writes(client: Client, value: bytes = b"v", transaction: str = "x") -> int:
@@ -42,16 +40,16 @@ async def writes(client: Client, value: bytes = b"v", transaction: str = "x") ->
     await client.ask("Metadata", 12, {"topics": [{"name": TOPIC}]})
     await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [transaction]})
     made = await client.ask("InitProducerId", 4, {"transactionalId": transaction, "transactionTimeoutMs": 60_000})
-    producer = {"producerId": made["producerId"], "producerEpoch": made["producerEpoch"]}
-    old = {"v3AndBelowTransactionalId": transaction}
-    old |= {f"v3AndBelowP{name[1:]}": value for name, value in producer.items()}
-    await client.ask("AddPartitionsToTxn", 3, old | {"v3AndBelowTopics": [{"name": TOPIC, "partitions": [0]}]})
-    sent = batch(value, made["producerId"], made["producerEpoch"], 0)
-    topics = [{"name": TOPIC, "partitionData": [{"index": 0, "records": sent}]}]
+    number, epoch = made["producerId"], made["producerEpoch"]
+    old = {"TransactionalId": transaction, "ProducerId": number, "ProducerEpoch": epoch}
+    old |= {"Topics": [{"name": TOPIC, "partitions": [0]}]}
+    await client.ask("AddPartitionsToTxn", 3, {f"v3AndBelow{name}": one for name, one in old.items()})
+    topics = [{"name": TOPIC, "partitionData": [{"index": 0, "records": batch(value, number, epoch, 0)}]}]
     said = await client.ask("Produce", 9, {"transactionalId": transaction, "acks": -1, "topicData": topics})
     [partition] = said["responses"][0]["partitionResponses"]
     assert partition["errorCode"] == 0
-    await client.ask("EndTxn", 3, {"transactionalId": transaction, **producer, "committed": True})
+    ended = {"transactionalId": transaction, "producerId": number, "producerEpoch": epoch, "committed": True}
+    await client.ask("EndTxn", 3, ended)
     return int(partition["baseOffset"])
 
 
@@ -62,15 +60,15 @@ async def joins(client: Client) -> None:
     said = await client.ask("JoinGroup", 5, join)
     if said["errorCode"]:
         said = await client.ask("JoinGroup", 5, join | {"memberId": said["memberId"]})
-    member = {"groupId": GROUP, "generationId": said["generationId"], "memberId": said["memberId"]}
-    assigned = [{"memberId": said["memberId"], "assignment": b"\0\0"}]
-    await client.ask("SyncGroup", 3, member | {"assignments": assigned})
+    name, generation = said["memberId"], said["generationId"]
+    member = {"groupId": GROUP, "generationId": generation, "memberId": name}
+    await client.ask("SyncGroup", 3, member | {"assignments": [{"memberId": name, "assignment": b"\0\0"}]})
     assert (await client.ask("Heartbeat", 3, member))["errorCode"] == 0
     partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-    commit = {"groupId": GROUP, "generationIdOrMemberEpoch": said["generationId"], "memberId": said["memberId"]}
+    commit = {"groupId": GROUP, "generationIdOrMemberEpoch": generation, "memberId": name}
     said = await client.ask("OffsetCommit", 7, commit | {"topics": [{"name": TOPIC, "partitions": [partition]}]})
     assert said["topics"][0]["partitions"][0]["errorCode"] == 0
-    await client.ask("LeaveGroup", 3, {"groupId": GROUP, "members": [{"memberId": member["memberId"]}]})
+    await client.ask("LeaveGroup", 3, {"groupId": GROUP, "members": [{"memberId": name}]})
 
 
 async def reads(client: Client, offset: int) -> list[bytes | None]:
@@ -92,13 +90,7 @@ async def everything(proxy: Proxy) -> None:
 
 def at(proxy: Proxy) -> Client:
     """A client of the proxy's first place."""
-    host, port = next(iter(proxy.places.values()))
-    return Client(_Place(host, port))  # type: ignore[arg-type]
-
-
-class _Place:
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
+    return Ends(next(iter(proxy.places.values()))[1])
 
 
 async def served(scenario: Callable[[Server], Awaitable[Any]], *lines: bytes) -> Any:
@@ -121,3 +113,13 @@ def recorded(folder: Path, scenario: Scenario = everything, **settings: Any) -> 
 
     asyncio.run(served(through))
     return told
+
+
+def recorded_client(folder: Path, talk: Callable[[Client], Awaitable[Any]], **settings: Any) -> list[str]:
+    """Record what one client says. Returns the sentences of the proxy."""
+
+    async def alone(proxy: Proxy) -> None:
+        async with at(proxy) as client:
+            await talk(client)
+
+    return recorded(folder, alone, **settings)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Self
 
 from serve.asking import SECONDS_MAX, Client, topics
 
@@ -24,12 +24,8 @@ def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int
 
     async def bounded() -> Proxy:
         async with asyncio.timeout(SECONDS_MAX), Server(of or topics(), ServerSettings()) as server:
-            settings = Settings(rules=tuple(map(parse_rule, rules)), seed=seed)
-            async with Proxy([Address(server.host, server.port)], settings) as proxy:
-                [(_, port)] = proxy.places.values()
-                async with Client(server, port) as client:
-                    await scenario(client, proxy)
-                return proxy
+            at = Address(server.host, server.port)
+            return await _between(at, rules, seed, lambda port: Client(server, port), scenario)
 
     return run(bounded())
 
@@ -38,12 +34,12 @@ Scripted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 
 
 class Ends(Client):
-    """A client of a proxy in front of a scripted broker."""
+    """A client of a port whose server is nothing to look into."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
-    async def __aenter__(self) -> Ends:
+    async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
         return self
 
@@ -53,13 +49,18 @@ def before(broker: Scripted, *rules: str, scenario: Scenario) -> Proxy:
 
     async def bounded() -> Proxy:
         async with asyncio.timeout(SECONDS_MAX), await asyncio.start_server(broker, "127.0.0.1", 0) as server:
-            at = Address(*server.sockets[0].getsockname())
-            async with Proxy([at], Settings(rules=tuple(map(parse_rule, rules)))) as proxy:
-                async with Ends(proxy.places[at][1]) as client:
-                    await scenario(client, proxy)
-                return proxy
+            return await _between(Address(*server.sockets[0].getsockname()), rules, 1, Ends, scenario)
 
     return run(bounded())
+
+
+async def _between(
+    broker: Address, rules: Iterable[str], seed: int, client_of: Callable[[int], Client], scenario: Scenario
+) -> Proxy:
+    async with Proxy([broker], Settings(rules=tuple(map(parse_rule, rules)), seed=seed)) as proxy:
+        async with client_of(proxy.places[broker][1]) as client:
+            await scenario(client, proxy)
+        return proxy
 
 
 def counts(proxy: Proxy) -> list[tuple[int, int]]:
@@ -70,14 +71,3 @@ def counts(proxy: Proxy) -> list[tuple[int, int]]:
 def codes(proxy: Proxy) -> set[str]:
     """The codes of what the proxy remarked."""
     return {one.code for one in proxy.watch.remarks.values()}
-
-
-async def is_ended(client: Client) -> bool:
-    """Whether the next thing that comes is the end of the connection."""
-    try:
-        return await client.reader.read(1) == b""
-    except ConnectionResetError:
-        return True
-
-
-Values = dict[str, Any]

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from cli.cli_driver import outcome
+from relay.proxied import Ends
 from serve.asking import SECONDS_MAX
 
-from kfuzz.cli.main import cli
 from kfuzz.client.address import Address
-from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings, control
 from kfuzz.relay.control import Control
 
@@ -26,28 +25,18 @@ RULE = {"api": "EndTxn", "error": "INVALID_TXN_STATE", "times": 1}
 BROKER = Address("127.0.0.1", 9)
 
 
-class Client:
+class Client(Ends):
     """A connection to the control port."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    async def __aenter__(self) -> Client:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.writer.close()
-
-    async def ask(self, line: Any) -> Any:
+    async def say(self, line: Any) -> Any:
         """The answer to a line, or to the JSON of a value; None if the connection is closed."""
         self.writer.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
         said = await self.reader.readline()
         return json.loads(said) if said else None
 
 
-def run(scenario: Callable[[Control, Proxy], Awaitable[None]]) -> list[bool]:
-    """Run ``scenario`` with a control port. The list has an element for each time that the end was asked for."""
+def run(scenario: Callable[[Control, Client], Awaitable[None]]) -> list[bool]:
+    """Run ``scenario`` with a control port and a client of it. The list has an element for each request to end."""
     ends: list[bool] = []
 
     async def bounded() -> None:
@@ -55,62 +44,58 @@ def run(scenario: Callable[[Control, Proxy], Awaitable[None]]) -> list[bool]:
             asyncio.timeout(SECONDS_MAX),
             Proxy([BROKER], Settings()) as proxy,
             Control(proxy, 0, lambda: ends.append(True)) as port,
+            Client(port.port) as client,
         ):
-            await scenario(port, proxy)
+            await scenario(port, client)
 
     asyncio.run(bounded())
     return ends
 
 
 def test_each_request_is_done_and_answered_under_its_name() -> None:
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as client:
-            assert await client.ask({"add": RULE}) == {"add": 1}
-            assert await client.ask({"add": RULE | {"api": "Heartbeat"}}) == {"add": 2}
-            [first, second] = (await client.ask({"list": True}))["list"]
-            assert (first["number"], first["matched"], first["rule"]["api"]) == (1, 0, "EndTxn")
-            assert await client.ask({"remove": 1}) == {"remove": 1}
-            assert (await client.ask({"list": True}))["list"] == [second]
-            assert await client.ask({"clear": True}) == {"clear": 1}
-            assert await client.ask({"list": True}) == {"list": []}
-            [(host, place)] = proxy.places.values()
-            assert await client.ask({"places": True}) == {
-                "places": [{"broker": "127.0.0.1:9", "host": host, "port": place}]
-            }
-            assert (await client.ask({"summary": True}))["summary"] == proxy.to_json()
+    async def scenario(port: Control, client: Client) -> None:
+        assert await client.say({"add": RULE}) == {"add": 1}
+        assert await client.say({"add": RULE | {"api": "Heartbeat"}}) == {"add": 2}
+        [first, second] = (await client.say({"list": True}))["list"]
+        assert (first["number"], first["matched"], first["rule"]["api"]) == (1, 0, "EndTxn")
+        assert await client.say({"remove": 1}) == {"remove": 1}
+        assert await client.say({"list": True}) == {"list": [second]}
+        assert await client.say({"clear": True}) == {"clear": 1}
+        assert await client.say({"list": True}) == {"list": []}
+        [(host, place)] = port._proxy.places.values()
+        assert await client.say({"places": True}) == {"places": [{"broker": str(BROKER), "host": host, "port": place}]}
+        assert (await client.say({"summary": True}))["summary"] == port._proxy.to_json()
 
     assert run(scenario) == []
 
 
+NO_REQUEST = 'give an object with one key, such as {"list": true}'
 WRONG = {
     b"x": "the line is not JSON: line 1, column 1: expecting value; correct it",
     b"\xff": "the line is not JSON: byte 0 is not UTF-8; correct it",
     b"[" * 200 + b"]" * 200: "the line is nested deeper than 100 levels; correct it",
-    b"[]": 'the line is []; give an object with one key, such as {"list": true}',
-    b"{}": 'the line is {}; give an object with one key, such as {"list": true}',
-    b'{"list": true, "clear": true}': (
-        'the line is {"list": true, "clear": true}; give an object with one key, such as {"list": true}'
-    ),
+    b"[]": f"the line is []; {NO_REQUEST}",
+    b"{}": f"the line is {{}}; {NO_REQUEST}",
+    b'{"list": true, "clear": true}': f'the line is {{"list": true, "clear": true}}; {NO_REQUEST}',
     b'{"lst": true}': 'the line has "lst", which is no request; did you mean list?',
     b'{"rules": true}': (
         'the line has "rules", which is no request; the keys are add, remove, clear, list, summary, places, end'
     ),
     b'{"list": false}': "the line.list is false; give true",
-    b'{"remove": "1"}': 'the line.remove is "1"; give a whole number from 1 to 2147483647',
     b'{"remove": true}': "the line.remove is true; give a whole number from 1 to 2147483647",
+    b'{"add": {"api": "EndTxx", "drop": true}}': (
+        'the line.add: api is "EndTxx", which is no API; did you mean EndTxn?'
+    ),
     b'{"remove": 7}': "there is no rule 7; it was removed, or never added",
 }
 
 
 def test_a_wrong_line_gets_a_sentence_and_the_connection_stays() -> None:
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as client:
-            assert await client.ask({"add": RULE}) == {"add": 1}
-            for line, sentence in WRONG.items():
-                assert await client.ask(line) == {"error": sentence}
-            said = await client.ask({"add": {"api": "EndTxx", "error": "INVALID_TXN_STATE"}})
-            assert said == {"error": 'the line.add: api is "EndTxx", which is no API; did you mean EndTxn?'}
-            assert len((await client.ask({"list": True}))["list"]) == 1
+    async def scenario(port: Control, client: Client) -> None:
+        assert await client.say({"add": RULE}) == {"add": 1}
+        for line, sentence in WRONG.items():
+            assert await client.say(line) == {"error": sentence}
+        assert len((await client.say({"list": True}))["list"]) == 1
 
     run(scenario)
 
@@ -118,13 +103,13 @@ def test_a_wrong_line_gets_a_sentence_and_the_connection_stays() -> None:
 def test_a_line_that_is_too_long_closes_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "LINE_BYTES_MAX", 1000)
 
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as other, Client(port.port) as client:
-            assert await client.ask(b" " * 980 + b'{"list": true}') == {"list": []}
-            said = await client.ask(b" " * 3000)
+    async def scenario(port: Control, other: Client) -> None:
+        async with Client(port.port) as client:
+            assert await client.say(b" " * 980 + b'{"list": true}') == {"list": []}
+            said = await client.say(b" " * 3000)
             assert said == {"error": "the line has more than 1000 bytes; send a shorter one"}
             assert await client.reader.read() == b""
-            assert await other.ask({"list": True}) == {"list": []}
+        assert await other.say({"list": True}) == {"list": []}
 
     run(scenario)
 
@@ -132,42 +117,36 @@ def test_a_line_that_is_too_long_closes_its_connection_alone(monkeypatch: pytest
 def test_there_are_only_so_many_connections_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "CONNECTIONS_MAX", 1)
 
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as first:
-            assert await first.ask({"list": True}) == {"list": []}
-            async with Client(port.port) as second:
-                assert json.loads(await second.reader.read()) == {
-                    "error": "there are 1 control connections already; close one"
-                }
-            first.writer.write_eof()
-            assert await first.reader.read() == b""
+    async def scenario(port: Control, first: Client) -> None:
+        assert await first.say({"list": True}) == {"list": []}
+        async with Client(port.port) as second:
+            said = {"error": "there are 1 control connections already; close one"}
+            assert json.loads(await second.reader.read()) == said
+        first.writer.write_eof()
+        assert await first.reader.read() == b""
         async with Client(port.port) as third:
-            assert await third.ask({"list": True}) == {"list": []}
+            assert await third.say({"list": True}) == {"list": []}
 
     run(scenario)
 
 
 def test_a_page_in_a_browser_cannot_send_requests() -> None:
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as client:
-            said = await client.ask(
-                b'POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{"add": {"api": "EndTxn", "drop": true}}'
-            )
-            assert said == {"error": "this is no web server; send lines of JSON"}
-            # The system reports the lines that were not read as an error.
-            with contextlib.suppress(ConnectionResetError):
-                assert await client.reader.read() == b""
-        assert len(proxy.rules) == 0
+    async def scenario(port: Control, client: Client) -> None:
+        said = await client.say(b'POST / HTTP/1.1\r\nHost: localhost\r\n\r\n{"add": {"api": "EndTxn", "drop": true}}')
+        assert said == {"error": "this is no web server; send lines of JSON"}
+        # The system reports the lines that were not read as an error.
+        with contextlib.suppress(ConnectionResetError):
+            assert await client.reader.read() == b""
+        assert len(port._proxy.rules) == 0
 
     run(scenario)
 
 
 def test_the_last_line_needs_no_end_and_the_connection_closes_after_its_answer() -> None:
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as client:
-            client.writer.write(b'\n\r\n{"list": true}')
-            client.writer.write_eof()
-            assert await client.reader.read() == b'{"list": []}\n'
+    async def scenario(port: Control, client: Client) -> None:
+        client.writer.write(b'\n\r\n{"list": true}')
+        client.writer.write_eof()
+        assert await client.reader.read() == b'{"list": []}\n'
 
     run(scenario)
 
@@ -183,44 +162,34 @@ def test_a_client_that_takes_no_answers_is_dropped(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setitem(control.VERBS, "summary", (control.ON, do))
 
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        with socket.create_connection(("127.0.0.1", port.port)) as silent:
-            silent.sendall(b'{"summary": true}\n' * 100)
-            while not handled or port._open:
+    async def scenario(port: Control, client: Client) -> None:
+        assert await client.say({"list": True}) == {"list": []}
+        async with Client(port.port) as silent:
+            silent.writer.write(b'{"summary": true}\n' * 100)
+            while not handled or len(port._open) > 1:
                 await asyncio.sleep(0.001)
+            # What waits for it is thrown away.
+            assert not (await silent.reader.read()).endswith(b"\n")
         assert handled < 100
-        async with Client(port.port) as client:
-            assert await client.ask({"list": True}) == {"list": []}
+        assert await client.say({"list": True}) == {"list": []}
 
     run(scenario)
 
 
 def test_the_end_is_answered_before_it_comes() -> None:
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        async with Client(port.port) as client:
-            assert await client.ask({"end": True}) == {"end": True}
-            assert await client.reader.read() == b""
+    async def scenario(port: Control, client: Client) -> None:
+        assert await client.say({"end": True}) == {"end": True}
+        assert await client.reader.read() == b""
 
     assert run(scenario) == [True]
 
 
-def test_a_port_that_is_taken_is_a_sentence() -> None:
-    async def scenario(port: Control, proxy: Proxy) -> None:
-        with pytest.raises(
-            UsageError, match=rf"^the control port {port.port} cannot be opened: another program uses it; "
-        ):
-            await Control(proxy, port.port, lambda: None).__aenter__()
-
-    run(scenario)
-
-
-def test_a_control_port_that_is_taken_leaves_no_recording(tmp_path: Path) -> None:
+def test_a_control_port_that_is_taken_is_a_sentence_and_leaves_no_recording(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = CliRunner().invoke(
-            cli, ["proxy", "0", str(BROKER), "--control", port, "--record", str(tmp_path / "out")]
-        )
-    assert isinstance(done.exception, UsageError)
+        port = taken.getsockname()[1]
+        code, _, said = outcome("proxy", "0", str(BROKER), "--control", f"{port}", "--record", tmp_path / "out")
+    assert code == 2
+    assert f"the control port {port} cannot be opened: another program uses it; " in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,20 @@ import pytest
 from serve.asking import SECONDS_MAX, request, response
 
 import kfuzz
+from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
 from kfuzz.relay import local
 from kfuzz.relay.frames import Exchange, Frame
 from kfuzz.relay.local import LocalCluster, LocalProxy, Seen
-
-SIZE = struct.Struct(">i")
+from kfuzz.relay.pipe import framed
 
 
 class Client:
     """A connection that sends a request and waits for its answer."""
 
     def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.split(",")[0].rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+        place = Address.parse(bootstrap.split(",")[0])
+        self.socket = socket.create_connection((place.host, place.port), timeout=SECONDS_MAX)
         self.stream = self.socket.makefile("rb")
 
     def __enter__(self) -> Client:
@@ -40,15 +40,26 @@ class Client:
         self.socket.close()
 
     def ask(self, api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
-        frame = request(api, version, values)
-        self.socket.sendall(SIZE.pack(len(frame)) + frame)
-        [size] = SIZE.unpack(self.stream.read(SIZE.size))
+        self.socket.sendall(framed(request(api, version, values)))
+        size = int.from_bytes(self.stream.read(4), "big")
         return response(api, version, self.stream.read(size))
 
 
 def find_coordinator(bootstrap: str) -> dict[str, Any]:
     with Client(bootstrap) as client:
         return client.ask("FindCoordinator", 3, {"key": "g"})
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalCluster]:
+    with kfuzz.cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def between(broker: LocalCluster) -> Iterator[LocalProxy]:
+    with kfuzz.proxy(broker.bootstrap) as made:
+        yield made
 
 
 def test_a_client_stays_inside_and_a_rule_makes_one_error() -> None:
@@ -67,74 +78,62 @@ def test_a_client_stays_inside_and_a_rule_makes_one_error() -> None:
     assert between.summary()["apis"]["Metadata"]["responses"] == 2
 
 
-def test_applied_shows_frames_before_and_after_a_rule() -> None:
+def test_rules_from_the_start_show_frames_before_and_after_them_and_say_if_they_never_match(
+    broker: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     told: list[str] = []
     rules = [{"api": "FindCoordinator", "error": 15, "nth": 2}, {"api": "Fetch", "error": 1}]
-    with kfuzz.cluster() as brokers, kfuzz.proxy(brokers.bootstrap, rules=rules, tell=told.append) as between:
-        for _ in range(2):
-            find_coordinator(between.bootstrap)
-    [one] = between.applied()
-    assert one.rule == 1
-    assert [seen.values()["errorCode"] for seen in (one.before, one.after)] == [0, 15]
-    assert one.before.body() != one.after.body()
-    assert told == ["rule 2: Fetch error=1: no frame matched"]
+    for more in ({"tell": told.append}, {}):
+        with kfuzz.proxy(broker.bootstrap, rules=rules, **more) as between:
+            for _ in range(2):
+                find_coordinator(between.bootstrap)
+        [one] = between.applied()
+        assert one.rule == 1
+        assert [seen.values()["errorCode"] for seen in (one.before, one.after)] == [0, 15]
+        assert one.before.body() != one.after.body()
+    assert told == caplog.messages == ["rule 2: Fetch error=1: no frame matched"]
 
 
-def test_rules_are_added_counted_removed_and_cleared_while_it_runs() -> None:
-    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+def test_rules_are_added_counted_removed_and_cleared_while_a_client_is_connected(between: LocalProxy) -> None:
+    with Client(between.bootstrap) as client:
+
+        def found() -> dict[str, Any]:
+            return client.ask("FindCoordinator", 3, {"key": "g"})
+
+        assert found()["errorCode"] == 0
         twice = between.error("FindCoordinator", 15).times(2)
-        errors = [find_coordinator(between.bootstrap)["errorCode"] for _ in range(3)]
-        assert (errors, twice.matched) == ([15, 15, 0], 2)
+        assert ([found()["errorCode"] for _ in range(3)], twice.matched) == ([15, 15, 0], 2)
+        twice.times(3)
+        assert [found()["errorCode"] for _ in range(2)] == [15, 0]
         always = between.rule("FindCoordinator", set={"errorMessage": "no"})
-        assert find_coordinator(between.bootstrap)["errorMessage"] == "no"
+        assert found()["errorMessage"] == "no"
         always.remove()
-        assert find_coordinator(between.bootstrap)["errorMessage"] != "no"
+        assert found()["errorMessage"] != "no"
         with pytest.raises(UsageError, match=r"^there is no rule "):
             always.remove()
         between.error("FindCoordinator", 15)
         between.clear()
-        assert find_coordinator(between.bootstrap)["errorCode"] == 0
+        assert found()["errorCode"] == 0
 
 
-def test_a_rule_that_never_matches_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
-        between.error("FindCoordinator", 15)
-        between.error("EndTxn", "INVALID_TXN_STATE")
-        find_coordinator(between.bootstrap)
-    assert caplog.messages == ["rule 2: EndTxn error=INVALID_TXN_STATE: no frame matched"]
-
-
-def test_rules_can_be_there_from_the_start() -> None:
-    rules = [{"api": "FindCoordinator", "error": "NOT_COORDINATOR"}]
-    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap, rules=rules) as between:
-        assert find_coordinator(between.bootstrap)["errorCode"] == 16
-
-
-def test_the_last_frames_can_be_looked_at_as_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_frames_can_be_looked_at_as_they_came(broker: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "FRAMES_MAX", 3)
-    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+    with kfuzz.proxy(broker.bootstrap) as between:
         between.error("FindCoordinator", 15)
         find_coordinator(between.bootstrap)
         with Client(between.bootstrap) as client:
             client.ask("Metadata", 9, {"topics": [{"name": "none"}]})
-    asked, said = between.frames("Metadata")
-    assert (asked.api, asked.version, asked.direction, asked.connection, asked.number, asked.client_id) == (
-        "Metadata", 9, "request", 2, 1, "test",
-    )  # fmt: skip
+            asked, said = between.frames("Metadata")
+            of = (asked.api, asked.version, asked.direction, asked.connection, asked.number, asked.client_id)
+            assert of == ("Metadata", 9, "request", 2, 1, "test")
+            assert said.errors == {3: 1}
+            # One frame more is kept, and the rule changed it after that.
+            [found] = between.frames("FindCoordinator")
+            assert (found.direction, found.values()["errorCode"]) == ("response", 0)
+            assert between.frames(direction="request") == [asked]
+            # Later frames do not change it.
+            client.ask("Metadata", 9, {"topics": [{"name": "more"}]})
     assert asked.values()["topics"] == [{"name": "none"}]
-    assert said.errors == {3: 1}
-    # One frame more is kept, and the rule changed it after that.
-    [found] = between.frames("FindCoordinator")
-    assert (found.direction, found.values()["errorCode"]) == ("response", 0)
-    assert between.frames(direction="request") == [asked]
-
-
-def test_later_frames_do_not_change_the_kept_ones() -> None:
-    names = ["first", "other"]
-    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between, Client(between.bootstrap) as client:
-        for name in names:
-            client.ask("Metadata", 9, {"topics": [{"name": name}]})
-        assert [one.values()["topics"][0]["name"] for one in between.frames("Metadata", "request")] == names
 
 
 def test_a_large_frame_is_not_kept() -> None:
@@ -158,9 +157,9 @@ def test_leaving_the_block_ends_everything() -> None:
         between.error("FindCoordinator", 15)
 
 
-def test_blocks_can_be_in_each_other_and_follow_each_other() -> None:
+def test_blocks_can_be_in_each_other_and_follow_each_other(broker: LocalCluster) -> None:
     for _ in range(2):
-        with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as outer, kfuzz.proxy(outer.bootstrap) as inner:
+        with kfuzz.proxy(broker.bootstrap) as outer, kfuzz.proxy(outer.bootstrap) as inner:
             inner.error("FindCoordinator", 15)
             assert find_coordinator(inner.bootstrap)["errorCode"] == 15
             assert find_coordinator(outer.bootstrap)["errorCode"] == 0
@@ -178,72 +177,64 @@ def fail(frame: Frame) -> None:
 def break_it(between: LocalProxy) -> None:
     """Send a frame to a proxy whose code fails on it."""
     between._call(lambda inner: setattr(inner, "on_frame", fail))
-    frame = request("FindCoordinator", 3, {"key": "g"})
     with Client(between.bootstrap) as client:
-        client.socket.sendall(SIZE.pack(len(frame)) + frame)
+        client.socket.sendall(framed(request("FindCoordinator", 3, {"key": "g"})))
         while between._fault is None:
             time.sleep(0.001)
 
 
-def test_a_fault_in_the_thread_is_raised_by_calls_and_at_the_end_of_the_block() -> None:
+@pytest.mark.parametrize("error", [Broken, ZeroDivisionError])
+def test_a_fault_in_the_thread_is_raised_by_calls_and_at_the_end_but_after_an_error_in_the_block(
+    broker: LocalCluster, error: type[Exception]
+) -> None:
     def use() -> None:
-        with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
+        with kfuzz.proxy(broker.bootstrap) as between:
             break_it(between)
             with pytest.raises(Broken):
                 between.summary()
+            if error is not Broken:
+                raise error
 
-    with pytest.raises(Broken):
+    with pytest.raises(error):
         use()
 
 
-def test_an_error_in_the_block_comes_before_a_fault_in_the_thread() -> None:
-    def use() -> None:
-        with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
-            break_it(between)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        use()
+BROKER = "127.0.0.1:9"
 
 
-WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "no broker": (kfuzz.proxy, 'a proxy needs a broker; give its "host:port"'),
-    "no address": (lambda: kfuzz.proxy("here"), "'here' is not the address of a broker; give HOST:PORT, such as "),
-    "no brokers": (lambda: kfuzz.cluster(0), "a cluster has 1 to 9 brokers, not 0"),
-    "a broker as a list": (lambda: kfuzz.proxy(["127.0.0.1:9"]), '["127.0.0.1:9"] is not the address of a broker'),
-    "one rule as a text": (lambda: kfuzz.proxy("127.0.0.1:9", rules="Fetch drop"), "rules is one rule; give a list"),
-    "a rule as a text": (lambda: kfuzz.proxy("127.0.0.1:9", rules=["Fetch drop"]), "rules[0] is "),
-    "a seed": (lambda: kfuzz.proxy("127.0.0.1:9", seed=-1), "seed is -1; give a whole number"),
-    "a text as a count": (lambda: kfuzz.cluster("3"), "a cluster has 1 to 9 brokers"),
-    "not yet": (lambda: kfuzz.proxy("127.0.0.1:9").bootstrap, "the proxy does not run yet; use it in a with block"),
-    "not yet a cluster": (lambda: kfuzz.cluster().topic("t"), "the cluster does not run yet; use it in a with block"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_use_is_a_sentence(name: str) -> None:
-    call, sentence = WRONG[name]
-    with pytest.raises(UsageError) as error:
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (kfuzz.proxy, 'a proxy needs a broker; give its "host:port"'),
+        (lambda: kfuzz.proxy("here"), "'here' is not the address of a broker; give HOST:PORT, such as "),
+        (lambda: kfuzz.proxy([BROKER]), '["127.0.0.1:9"] is not the address of a broker'),
+        (lambda: kfuzz.proxy(BROKER, rules="Fetch drop"), "rules is one rule; give a list"),
+        (lambda: kfuzz.proxy(BROKER, rules=["Fetch drop"]), "rules[0] is "),
+        (lambda: kfuzz.proxy(BROKER, seed=-1), "seed is -1; give a whole number"),
+        (lambda: kfuzz.proxy(BROKER).bootstrap, "the proxy does not run yet; use it in a with block"),
+        (lambda: kfuzz.cluster(0), "a cluster has 1 to 9 brokers, not 0"),
+        (lambda: kfuzz.cluster("3"), "a cluster has 1 to 9 brokers"),
+        (lambda: kfuzz.cluster().topic("t"), "the cluster does not run yet; use it in a with block"),
+    ],
+)
+def test_wrong_use_is_a_sentence(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(sentence)):
         call()
-    assert str(error.value).startswith(sentence)
 
 
-def test_wrong_use_of_what_runs_is_a_sentence() -> None:
-    with kfuzz.cluster() as broker, kfuzz.proxy(broker.bootstrap) as between:
-        with pytest.raises(UsageError, match="EndTxx"):
-            between.error("EndTxx", "INVALID_TXN_STATE")
-        with pytest.raises(UsageError, match=r"^there is no topic 't' with partition 0$"):
-            broker.line(topic="t")
-        with pytest.raises(UsageError, match=r"^this proxy has been used already; make another$"):
-            between.__enter__()
-        with pytest.raises(UsageError, match=r'^"Metdata" is no API; did you mean Metadata\?$'):
-            between.frames("Metdata")
-        with pytest.raises(UsageError, match="times"):
-            between.error("EndTxn", "INVALID_TXN_STATE").times(0)
-        with pytest.raises(UsageError, match="direction"):
-            between.frames("Fetch", "sideways")  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="1 to 100 partitions, not 0"):
-            broker.topic("t", partitions=0)
+def test_wrong_use_of_what_runs_is_a_sentence(broker: LocalCluster, between: LocalProxy) -> None:
+    sentences: dict[str, Callable[[], object]] = {
+        "EndTxx": lambda: between.error("EndTxx", "INVALID_TXN_STATE"),
+        r"^there is no topic 't' with partition 0$": lambda: broker.line(topic="t"),
+        r"^this proxy has been used already; make another$": between.__enter__,
+        r'^"Metdata" is no API; did you mean Metadata\?$': lambda: between.frames("Metdata"),
+        "times": lambda: between.error("EndTxn", "INVALID_TXN_STATE").times(0),
+        "direction": lambda: between.frames("Fetch", "sideways"),  # type: ignore[arg-type]
+        "1 to 100 partitions, not 0": lambda: broker.topic("t", partitions=0),
+    }
+    for sentence, call in sentences.items():
+        with pytest.raises(UsageError, match=sentence):
+            call()
 
 
 def test_a_leader_moves() -> None:

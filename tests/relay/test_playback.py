@@ -7,9 +7,11 @@ import contextlib
 import json
 import logging
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +19,17 @@ import pytest
 from cli.cli_driver import outcome as run_kfuzz
 from conformance.conversation import SETTINGS
 from conftest import require_tool
-from relay.conversing import TOPIC, at, everything, joins, reads, recorded, served, writes
+from relay.conversing import TOPIC, everything, joins, reads, recorded, recorded_client, served, writes
 from relay.framing import exchange, frame
-from serve import test_clients
+from relay.proxied import Ends
+from serve import test_clients as clients
 from serve.asking import SECONDS_MAX, Client, asked, request
-from serve.test_clients import (
-    COMMITTED,
-    aiokafka_reads,
-    aiokafka_writes,
-    kafka_python_reads,
-    kafka_python_writes,
-    librdkafka_reads,
-    librdkafka_reads_in_a_newer_group,
-    librdkafka_writes,
-)
 
 import kfuzz
 from kfuzz.client.address import Address
 from kfuzz.conformance.broker.real import Broker as RealBroker
 from kfuzz.errors import UsageError
+from kfuzz.relay import playback
 from kfuzz.relay.frames import HEAD, Frame
 from kfuzz.relay.identities import Identities
 from kfuzz.relay.local import LocalCluster
@@ -46,9 +40,6 @@ from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.cluster import Caller, Refused
 
-Writes = Callable[[Any], list[int]]
-Reads = Callable[[Any], list[tuple[int, bytes]]]
-
 
 @pytest.fixture(scope="module")
 def conversation(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -58,44 +49,34 @@ def conversation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def played(
-    folder: Path, *lines: bytes, before: Callable[[Client], Awaitable[Any]] | None = None, timeout_ms: int = 5000
-) -> Outcome:
-    """Play the clients to a broker that has its topic, after ``before`` has changed what it knows."""
+async def played_to(server: Server, folder: Path, timeout_ms: int = 5000) -> Outcome:
+    return await play_clients(Recording(folder), Settings(Address(server.host, server.port), timeout_ms=timeout_ms))
 
-    async def scenario(server: Server) -> Outcome:
-        if before is not None:
-            async with Client(server) as client:
-                await before(client)
-        return await play_clients(Recording(folder), Settings(Address(server.host, server.port), timeout_ms=timeout_ms))
 
-    made: Outcome = asyncio.run(served(scenario, *lines))
+def played(folder: Path, *lines: bytes, timeout_ms: int = 5000) -> Outcome:
+    """Play the clients to a fresh broker that has its topic."""
+    made: Outcome = asyncio.run(served(lambda server: played_to(server, folder, timeout_ms), *lines))
     return made
 
 
-def test_nothing_differs_with_a_fresh_broker(conversation: Path) -> None:
-    made = played(conversation)
-    assert list(made.lines()) == ["13 requests, 13 frames compared: nothing differs"]
+SAME = "13 requests, 13 frames compared: nothing differs"
 
 
-def test_nothing_differs_with_a_broker_that_gives_other_ids_epochs_and_offsets(conversation: Path) -> None:
-    async def before(client: Client) -> None:
-        # Other producer ids, a later epoch of this one, other offsets, other members and a later generation.
-        await writes(client, transaction="y")
-        await writes(client)
-        await writes(client)
-        await joins(client)
-
-    async def scenario(server: Server) -> tuple[Outcome, list[bytes | None]]:
+@pytest.mark.parametrize(
+    "earlier",
+    [pytest.param("", id="a fresh broker"), pytest.param("yxx", id="other ids, epochs, offsets, generations")],
+)
+def test_nothing_differs_and_all_is_written(conversation: Path, earlier: str) -> None:
+    async def scenario(server: Server) -> Outcome:
         async with Client(server) as client:
-            await before(client)
-            made = await play_clients(Recording(conversation), Settings(Address(server.host, server.port)))
-            return made, await reads(client, 0)
+            for transaction in earlier:
+                await writes(client, transaction=transaction)
+                await joins(client)
+            made = await played_to(server, conversation)
+            assert await reads(client, 0) == [b"v"] * (1 + len(earlier))
+            return made
 
-    made, values = asyncio.run(served(scenario))
-    assert list(made.lines()) == ["13 requests, 13 frames compared: nothing differs"]
-    # The transaction was written, although its producer id, its epoch and its offset are others.
-    assert values == [b"v"] * 4
+    assert list(asyncio.run(served(scenario)).lines()) == [SAME]
 
 
 def test_a_difference_is_shown_with_its_path_and_both_values(conversation: Path) -> None:
@@ -110,12 +91,8 @@ def test_a_difference_is_shown_with_its_path_and_both_values(conversation: Path)
 
 def test_an_id_that_became_another_and_is_the_recorded_one_again_is_said_in_words() -> None:
     def produced(offset: int) -> Frame:
-        partitions = [{"index": 0, "baseOffset": offset}]
-        made = frame(
-            exchange("Produce", 9), "response", {"responses": [{"name": "t", "partitionResponses": partitions}]}
-        )
-        made.check()
-        return made
+        topics = [{"name": "t", "partitionResponses": [{"index": 0, "baseOffset": offset}]}]
+        return frame(exchange("Produce", 9), "response", {"responses": topics})
 
     old, new = produced(3), produced(5)
     outcome, identities = Outcome(), Identities()
@@ -148,39 +125,45 @@ def test_a_broker_that_closes_the_connection_is_said_once_and_the_others_continu
 
 
 def test_a_broker_that_does_not_answer_is_said_once(conversation: Path) -> None:
-    async def scenario() -> Outcome:
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-
-        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            return await play_clients(Recording(conversation), Settings(Address("127.0.0.1", port), timeout_ms=50))
-
-    made = asyncio.run(scenario())
+    # The system takes the connections, and nobody reads.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = Settings(Address(*silent.getsockname()), timeout_ms=50)
+        made = asyncio.run(play_clients(Recording(conversation), place))
     assert {one.what for one in made.found.values()} == {
         "none came within 0.05 s; what follows on this connection is left out"
     }
     assert made.total == 2
 
 
-def test_a_request_is_sent_again_while_the_broker_is_not_ready(conversation: Path) -> None:
-    errors = b'["COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"]'
-    made = played(conversation, b'{"topic": "t", "produce": true, "errors": %s}' % errors)
-    assert list(made.lines()) == ["13 requests, 13 frames compared: nothing differs"]
+def test_a_request_is_sent_again_while_the_broker_is_not_ready(
+    conversation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playback, "AGAIN_MS", 1)
+
+    def with_errors(*errors: str, timeout_ms: int) -> Outcome:
+        line = json.dumps({"topic": TOPIC, "produce": True, "errors": errors})
+        return played(conversation, line.encode(), timeout_ms=timeout_ms)
+
+    made = with_errors("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", timeout_ms=5000)
+    assert list(made.lines()) == [SAME]
     # It ends at some time.
-    endless = b'{"topic": "t", "produce": true, "errors": [%s]}' % b", ".join([b'"COORDINATOR_LOAD_IN_PROGRESS"'] * 99)
-    first = next(iter(played(conversation, endless, timeout_ms=300).found.values()))
+    endless = with_errors(*["COORDINATOR_LOAD_IN_PROGRESS"] * 999, timeout_ms=50)
+    first = next(iter(endless.found.values()))
     assert (first.api, first.recorded, first.fresh) == ("Produce", 0, 14)
 
 
-def test_a_request_that_the_recorded_client_sent_again_is_sent_once(tmp_path: Path) -> None:
-    async def again(proxy: Any) -> None:
-        async with at(proxy) as client:
-            said = [await client.ask("FindCoordinator", 4, {"coordinatorKeys": ["g"]}) for _ in range(3)]
-            assert [one["coordinators"][0]["errorCode"] for one in said] == [15, 15, 0]
+async def coordinator(client: Client, *groups: str) -> list[int]:
+    """The errors of looking for the coordinators of these groups, one after another."""
+    said = [await client.ask("FindCoordinator", 4, {"coordinatorKeys": [group]}) for group in groups]
+    return [one["coordinators"][0]["errorCode"] for one in said]
 
-    recorded(tmp_path / "out", again, rules=(parse_rule("FindCoordinator error=COORDINATOR_NOT_AVAILABLE times=2"),))
+
+def test_a_request_that_the_recorded_client_sent_again_is_sent_once(tmp_path: Path) -> None:
+    async def again(client: Client) -> None:
+        assert await coordinator(client, "g", "g", "g") == [15, 15, 0]
+
+    rule = parse_rule("FindCoordinator error=COORDINATOR_NOT_AVAILABLE times=2")
+    recorded_client(tmp_path / "out", again, rules=(rule,))
     assert list(played(tmp_path / "out").lines()) == [
         "2 recorded requests left out: they got an error that ends by itself, and were sent again",
         "1 request, 1 frame compared: nothing differs",
@@ -209,24 +192,28 @@ def test_the_command_says_what_differs_and_what_is_wrong(conversation: Path, tmp
 # ------------------------------------------------------------------------------------- the brokers, to a fresh client
 
 
+async def talk(connect: Callable[[], Client]) -> None:
+    """Two clients do what the recorded ones did."""
+    async with connect() as producer, connect() as consumer:
+        await joins(consumer)
+        assert await writes(producer) == 0
+        assert await reads(consumer, 0) == [b"v"]
+
+
 def test_a_fresh_client_gets_the_recorded_responses(conversation: Path) -> None:
     async def scenario() -> RecordedBroker:
         broker = RecordedBroker(Recording(conversation))
         async with Server(Topics(), ServeSettings(), broker=broker) as server:
-            async with Client(server) as producer, Client(server) as consumer:
-                await joins(consumer)
-                assert await writes(producer) == 0
-                said = await producer.ask("Metadata", 12, {"topics": [{"name": TOPIC}]})
-                assert said["brokers"] == [{"nodeId": 1, "host": server.host, "port": server.port, "rack": None}]
-                assert await reads(consumer, 0) == [b"v"]
+            await talk(lambda: Client(server))
             await asyncio.wait_for(broker.done.wait(), 10)
+            async with Client(server) as other:
+                said = await other.ask("Metadata", 12, {"topics": [{"name": TOPIC}]})
+            assert said["brokers"] == [{"nodeId": 1, "host": server.host, "port": server.port, "rack": None}]
         return broker
 
-    broker = asyncio.run(scenario())
-    # The client asked for the topic once more than in the record.
-    [found] = broker.end().found.values()
+    [found] = asyncio.run(scenario()).end().found.values()
     assert str(found) == (
-        "connection 2, request 8, Metadata 12: the record has fewer of these; a response is given again"
+        "connection 3, request 1, Metadata 12: the record has fewer of these; a response is given again"
     )
 
 
@@ -236,77 +223,60 @@ def test_the_command_that_listens_ends_with_its_client(conversation: Path) -> No
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         [(_, place)] = json.loads(process.stdout.readline())["brokers"].items()
-        host, port = place.split(":")
-        server = type("Place", (), {"host": host, "port": int(port)})
-
-        async def scenario() -> None:
-            async with Client(server) as producer, Client(server) as consumer:  # type: ignore[arg-type]
-                await joins(consumer)
-                await writes(producer)
-                await reads(consumer, 0)
-
-        asyncio.run(scenario())
+        port = place.partition(":")[2]
+        asyncio.run(talk(lambda: Ends(int(port))))
         out, _ = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 0
-    assert json.loads(out) == {
-        "requests": 13,
-        "left_out": 0,
-        "compared": 13,
-        "differences": 0,
-        "found": [],
-        "missing": {},
-    }
+    sums = {"requests": 13, "left_out": 0, "unread": 0, "compared": 13, "differences": 0}
+    assert json.loads(out) == sums | {"found": [], "missing": {}}
 
 
 def test_a_request_of_another_version_gets_the_response_in_its_own(conversation: Path) -> None:
     broker = RecordedBroker(Recording(conversation))
-    topic = {"topics": [{"name": TOPIC}]}
     for version in (0, 4, 13):
         broker.outcome = Outcome()
-        said = asked(broker, "Metadata", version, topic)
+        said = asked(broker, "Metadata", version, {"topics": [{"name": TOPIC}]})
         assert [one["name"] for one in said["topics"]] == [TOPIC]
 
 
-def test_the_response_is_that_of_the_request_that_asked_most_alike(tmp_path: Path) -> None:
-    async def two(proxy: Any) -> None:
-        async with at(proxy) as client:
-            for group in ("a", "b"):
-                await client.ask("FindCoordinator", 4, {"coordinatorKeys": [group]})
-
-    recorded(tmp_path / "out", two)
+@pytest.mark.parametrize(
+    ("groups", "found"),
+    [
+        pytest.param("ba", [], id="the response of the request that asked most alike"),
+        pytest.param("aab", ["the record has fewer of these; a response is given again"], id="given again"),
+    ],
+)
+def test_a_response_is_about_what_the_request_asked_for(tmp_path: Path, groups: str, found: list[str]) -> None:
+    recorded_client(tmp_path / "out", lambda client: coordinator(client, "a", "b"))
     broker = RecordedBroker(Recording(tmp_path / "out"))
-    for group in ("b", "a"):
+    for group in groups:
         said = asked(broker, "FindCoordinator", 4, {"coordinatorKeys": [group]})
         assert said["coordinators"][0]["key"] == group
-    assert broker.end().is_same
-
-
-def test_a_response_that_was_given_is_given_again_if_those_left_are_about_other_things(tmp_path: Path) -> None:
-    async def two(proxy: Any) -> None:
-        async with at(proxy) as client:
-            for group in ("a", "b"):
-                await client.ask("FindCoordinator", 4, {"coordinatorKeys": [group]})
-
-    recorded(tmp_path / "out", two)
-    broker = RecordedBroker(Recording(tmp_path / "out"))
-    for group in ("a", "a", "b"):
-        said = asked(broker, "FindCoordinator", 4, {"coordinatorKeys": [group]})
-        assert said["coordinators"][0]["key"] == group
-    [found] = broker.end().found.values()
-    assert found.what == "the record has fewer of these; a response is given again"
+    assert [one.what for one in broker.end().found.values()] == found
     again = broker.answer(request("FindCoordinator", 4, {"coordinatorKeys": ["b"]}), Caller("127.0.0.1", 1))
     # So a client that polls does not use up the processor.
     assert again.wait_ms >= 100
 
 
-def test_what_the_record_does_not_have_is_said_and_what_did_not_come_too(conversation: Path) -> None:
+@pytest.mark.parametrize(
+    ("frame", "refused", "what"),
+    [
+        (request("DescribeGroups", 5, {}), "DescribeGroups is not in the record",
+         "DescribeGroups 5: the record has no request of this API"),
+        (HEAD.pack(3, 99, 7) + b"\xff\xff", "no release that kfuzz knows has Metadata 99",
+         "Metadata 99: no release that kfuzz knows has this API at this version"),
+    ],
+)  # fmt: skip
+def test_what_the_record_does_not_have_is_said_and_what_did_not_come_too(
+    conversation: Path, frame: bytes, refused: str, what: str
+) -> None:
     broker = RecordedBroker(Recording(conversation))
-    with pytest.raises(Refused, match="DescribeGroups is not in the record"):
-        broker.answer(request("DescribeGroups", 5, {}), Caller("127.0.0.1", 1))
-    *found, missing, sums = broker.end().lines()
-    assert found[0] == "connection 1, request 1, DescribeGroups 5: the record has no request of this API"
-    assert missing == "1 recorded request of SyncGroup did not come"
-    assert sums.startswith("1 request, 0 frames compared: ")
+    with pytest.raises(Refused, match=refused):
+        broker.answer(frame, Caller("127.0.0.1", 1))
+    said = list(broker.end().lines())
+    assert said[0] == f"connection 1, request 1, {what}"
+    assert said[-2] == "1 recorded request of SyncGroup did not come"
+    assert said[-1].startswith("1 request, 0 frames compared: ")
 
 
 def test_a_member_id_that_the_client_chose_is_in_its_responses(tmp_path: Path) -> None:
@@ -314,35 +284,19 @@ def test_a_member_id_that_the_client_chose_is_in_its_responses(tmp_path: Path) -
         topics = {"subscribedTopicNames": [TOPIC], "topicPartitions": []}
         return {"groupId": "g", "memberId": member, "memberEpoch": 0, "rebalanceTimeoutMs": 1000, **topics}
 
-    async def one(proxy: Any) -> None:
-        async with at(proxy) as client:
-            said = await client.ask("ConsumerGroupHeartbeat", 1, beat("old"))
-            assert said["memberId"] == "old"
+    async def old(client: Client) -> None:
+        assert (await client.ask("ConsumerGroupHeartbeat", 1, beat("old")))["memberId"] == "old"
 
-    recorded(tmp_path / "out", one)
+    recorded_client(tmp_path / "out", old)
     broker = RecordedBroker(Recording(tmp_path / "out"))
     assert asked(broker, "ConsumerGroupHeartbeat", 1, beat("new"))["memberId"] == "new"
     assert broker.end().is_same
 
 
-def test_a_recording_without_responses_cannot_be_played_to_clients(tmp_path: Path) -> None:
-    first = {"format": "kfuzz-conversation/1", "brokers": []}
-    (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
+def test_a_recording_without_responses_cannot_be_played(tmp_path: Path) -> None:
+    (tmp_path / CONVERSATION).write_text('{"format": "kfuzz-conversation/1", "brokers": []}\n')
     with pytest.raises(UsageError, match="has no response, so there is nothing to play"):
         RecordedBroker(Recording(tmp_path))
-
-
-def test_a_version_that_no_release_has_is_refused(conversation: Path) -> None:
-    broker = RecordedBroker(Recording(conversation))
-    with pytest.raises(Refused, match="no release that kfuzz knows has Metadata 99"):
-        broker.answer(HEAD.pack(3, 99, 7) + b"\xff\xff", Caller("127.0.0.1", 1))
-    [first, *_] = broker.end().lines()
-    assert first == "connection 1, request 1, Metadata 99: no release that kfuzz knows has this API at this version"
-
-
-def test_a_recording_without_responses_cannot_be_compared(tmp_path: Path) -> None:
-    first = {"format": "kfuzz-conversation/1", "brokers": []}
-    (tmp_path / CONVERSATION).write_text(json.dumps(first) + "\n")
     with pytest.raises(UsageError, match="nothing to compare"):
         asyncio.run(play_clients(Recording(tmp_path), Settings(Address("127.0.0.1", 9))))
 
@@ -363,10 +317,34 @@ def test_recorded_frames_that_belong_to_no_request_are_counted(conversation: Pat
 # ------------------------------------------------------------------------------------- whole clients
 
 
-def findings(shown: dict[str, Any]) -> list[Any]:
-    """The findings of all frames of a list."""
+WRITES_AND_READS = {
+    "aiokafka": (clients.aiokafka_writes, clients.aiokafka_reads),
+    "kafka-python": (clients.kafka_python_writes, clients.kafka_python_reads),
+    "librdkafka": (clients.librdkafka_writes, clients.librdkafka_reads),
+    "librdkafka, newer group": (clients.librdkafka_writes, clients.librdkafka_reads_in_a_newer_group),
+}
+
+
+def talks(client: str, place: Any) -> None:
+    """Idempotent and transactional producers, and a consumer in a group."""
+    writes, reads = WRITES_AND_READS[client]
+    assert (writes(place), reads(place)) == ([0, 1, 2], clients.COMMITTED)
+
+
+def recorded_and_played(
+    client: str, folder: Path, fresh: Callable[[], AbstractContextManager[str]]
+) -> tuple[dict[str, Any], Outcome]:
+    """Record a client, read its frames strictly, and play it to other fresh brokers."""
+    with fresh() as address, kfuzz.proxy(address, record=folder) as proxy:
+        talks(client, proxy)
+    shown = json.loads(run_kfuzz("show", "--frames", folder, "--profile", "strict", "--json")[1])
     sides = [side for frame in shown["frames"] for side in (frame, frame["answer"] or {})]
-    return [one for side in sides for one in side.get("findings", [])]
+    assert [one for side in sides for one in side.get("findings", [])] == []
+    with fresh() as address:
+        made = asyncio.run(play_clients(Recording(folder), Settings(Address.parse(address.split(",")[0]))))
+    assert list(made.found.values()) == []
+    assert made.compared > 30
+    return shown, made
 
 
 @contextlib.contextmanager
@@ -378,63 +356,41 @@ def fresh_brokers() -> Iterator[str]:
         yield brokers.bootstrap
 
 
+@contextlib.contextmanager
+def fresh_kafka() -> Iterator[str]:
+    """Its topics, members and cluster have other ids, and its coordinators need a while to begin."""
+    import kafka.admin
+
+    with RealBroker(SETTINGS) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        admin = kafka.admin.KafkaAdminClient(bootstrap_servers=address)
+        admin.create_topics([kafka.admin.NewTopic(name, 1, 1) for name in ("t", "i")])
+        admin.close()
+        yield address
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("writes", "reads"),
-    [
-        (aiokafka_writes, aiokafka_reads),
-        (kafka_python_writes, kafka_python_reads),
-        (librdkafka_writes, librdkafka_reads),
-        (librdkafka_writes, librdkafka_reads_in_a_newer_group),
-    ],
-)
+@pytest.mark.parametrize("client", WRITES_AND_READS)
 def test_the_conversation_of_a_client_is_read_strictly_and_played_to_both_sides(
-    tmp_path: Path, writes: Writes, reads: Reads, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Idempotent and transactional producers, and a consumer in a group."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    monkeypatch.setattr(test_clients, "move", lambda brokers, number: None)
-    folder = tmp_path / "out"
-    with fresh_brokers() as address, kfuzz.proxy(address, record=folder) as proxy:
-        assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
-    shown = json.loads(run_kfuzz("show", "--frames", folder, "--profile", "strict", "--json")[1])
-    assert (findings(shown), shown["strays"], shown["refused"]) == ([], 0, 0)
-    with fresh_brokers() as address:
-        made = asyncio.run(play_clients(Recording(folder), Settings(Address.parse(address.split(",")[0]))))
+    monkeypatch.setattr(clients, "move", lambda brokers, number: None)
+    shown, made = recorded_and_played(client, tmp_path / "out", fresh_brokers)
+    assert (shown["strays"], shown["refused"]) == (0, 0)
     assert list(made.lines())[:-1] == []
-    assert made.compared > 30
-    broker = RecordedBroker(Recording(folder))
+    broker = RecordedBroker(Recording(tmp_path / "out"))
     with LocalCluster(ServeSettings(brokers=len(broker.places)), broker) as place:
-        assert (writes(place), reads(place)) == ([0, 1, 2], COMMITTED)
+        talks(client, place)
 
 
 @pytest.mark.java
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("writes", "reads"),
-    [(kafka_python_writes, kafka_python_reads), (librdkafka_writes, librdkafka_reads_in_a_newer_group)],
-)
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka, newer group"])
 def test_nothing_differs_with_a_fresh_apache_kafka(
-    tmp_path: Path, writes: Writes, reads: Reads, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its topics, members and cluster have other ids, and its coordinators need a while to begin."""
-    import kafka.admin
-
-    monkeypatch.setattr(test_clients, "move", lambda brokers, number: None)
+    monkeypatch.setattr(clients, "move", lambda brokers, number: None)
     for tool in ("java", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    for is_recorded in (False, True):
-        with RealBroker(SETTINGS) as broker:
-            address = f"127.0.0.1:{broker.port}"
-            admin = kafka.admin.KafkaAdminClient(bootstrap_servers=address)
-            admin.create_topics([kafka.admin.NewTopic(name, 1, 1) for name in ("t", "i")])
-            admin.close()
-            if is_recorded:
-                made = asyncio.run(play_clients(Recording(tmp_path / "out"), Settings(Address.parse(address))))
-                assert list(made.found.values()) == []
-                assert made.compared > 30
-                continue
-            with kfuzz.proxy(address, record=tmp_path / "out") as proxy:
-                assert (writes(proxy), reads(proxy)) == ([0, 1, 2], COMMITTED)
-    shown = json.loads(run_kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict", "--json")[1])
-    assert findings(shown) == []
+    recorded_and_played(client, tmp_path / "out", fresh_kafka)

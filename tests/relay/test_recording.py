@@ -10,20 +10,26 @@ from typing import Any
 
 import pytest
 from cli.cli_driver import kfuzz, outcome
-from relay.conversing import at, everything, joins, reads, recorded, writes
-from serve.asking import request
+from relay.conversing import at, joins, reads, recorded, recorded_client, writes
+from serve.asking import Client, request
 
 from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy
+from kfuzz.relay.pipe import framed
 from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recording
 from kfuzz.relay.rules import parse_rule
 
 FIRST = {"format": "kfuzz-conversation/1", "brokers": []}
 OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
-
-
 # Without a recording, the proxy would not read the batches of such a frame.
 LARGE = 600_000
+
+
+@pytest.fixture(scope="module")
+def conversation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded") / "out"
+    recorded(folder)
+    return folder
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -42,8 +48,7 @@ def test_the_files_have_the_bytes_that_each_client_sent_and_got(tmp_path: Path) 
     recorded(tmp_path / "out", twice)
     for number, frames in seen.items():
         for at_frame, name in ((0, "requests"), (1, "responses")):
-            whole = b"".join(struct.pack(">i", len(one)) + one for one in frames[at_frame::2])
-            assert (tmp_path / "out" / f"{number}.{name}").read_bytes() == whole
+            assert (tmp_path / "out" / f"{number}.{name}").read_bytes() == b"".join(map(framed, frames[at_frame::2]))
     first, *rest = lines(tmp_path / "out")
     assert first["format"] == "kfuzz-conversation/1"
     [place] = first["brokers"]
@@ -53,49 +58,38 @@ def test_the_files_have_the_bytes_that_each_client_sent_and_got(tmp_path: Path) 
     assert shown[2:-3] == talk
     assert sorted(shown[-3:]) == [("close", 1), ("close", 2), ("end", 0)]
     request_line, response_line = rest[2:4]
-    assert request_line | {"ms": 0} == {
-        "event": "request",
-        "connection": 2,
-        "ms": 0,
-        "at": 0,
-        "size": len(seen[2][0]) + 4,
-        "api": "Metadata",
-        "version": 9,
-        "correlation": 1,
-        "broker": place["broker"],
-    }
+    size = len(seen[2][0]) + 4
+    wanted = {"event": "request", "connection": 2, "ms": 0, "at": 0, "size": size, "broker": place["broker"]}
+    assert request_line | {"ms": 0} == wanted | {"api": "Metadata", "version": 9, "correlation": 1}
     # The client sees where the proxy listens.
     assert response_line["changed"] is True
     assert place["broker"].encode() not in seen[2][1]
     assert rest[-1] | {"ms": 0} == {"event": "end", "connection": 0, "ms": 0, "why": "the proxy ended", "frames": 6}
 
 
-def test_show_opens_all_connections_in_their_order_and_a_strict_reader_says_nothing(tmp_path: Path) -> None:
-    recorded(tmp_path / "out")
-    shown = kfuzz("show", "--frames", tmp_path / "out", "--profile", "strict").stdout.splitlines()
-    assert shown[0] == f"{tmp_path / 'out'}: 2 connections"
+def test_show_opens_all_connections_in_their_order_and_a_strict_reader_says_nothing(conversation: Path) -> None:
+    shown = kfuzz("show", "--frames", conversation, "--profile", "strict").stdout.splitlines()
+    assert shown[0] == f"{conversation}: 2 connections"
     apis = [line.split()[4] for line in shown[2:-1]]
     assert apis[-9:] == [
         *("LeaveGroup", "ApiVersions", "Metadata", "FindCoordinator", "InitProducerId", "AddPartitionsToTxn"),
         *("Produce", "EndTxn", "Fetch"),
     ]
     assert shown[-1] == f"{len(apis)} requests, {len(apis)} with a response, 0 frames cannot be read"
-    number = len(apis) - 1
-    made = json.loads(kfuzz("show", "--frames", tmp_path / "out", "--frame", str(number), "--json").stdout)
+    made = json.loads(kfuzz("show", "--frames", conversation, "--frame", f"{len(apis) - 1}", "--json").stdout)
     assert made["answer"]["frame"]["message"] == "FetchResponse"
-    made = json.loads(kfuzz("show", "--frames", tmp_path / "out", "--json").stdout)
+    made = json.loads(kfuzz("show", "--frames", conversation, "--json").stdout)
     assert (made["connections"], made["requests"]) == (2, len(apis))
     assert [one["connection"] for one in made["frames"]] == [int(line.split()[0]) for line in shown[2:-1]]
 
 
 def test_a_large_frame_is_written_after_the_small_ones_before_it(tmp_path: Path) -> None:
-    async def large(proxy: Proxy) -> None:
-        async with at(proxy) as client:
-            await writes(client, b"1" * 10)
-            await writes(client, b"2" * LARGE)
-            assert await reads(client, 2) == [b"2" * LARGE]
+    async def large(client: Client) -> None:
+        await writes(client, b"1" * 10)
+        await writes(client, b"2" * LARGE)
+        assert await reads(client, 2) == [b"2" * LARGE]
 
-    recorded(tmp_path / "out", large)
+    recorded_client(tmp_path / "out", large)
     recording = Recording(tmp_path / "out")
     ends = {"request": 0, "response": 0}
     for event in recording.events:
@@ -117,16 +111,14 @@ def test_a_full_recording_ends_and_the_proxy_continues(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_gone_ends_the_recording_and_the_proxy_continues(tmp_path: Path) -> None:
-    async def removed(proxy: Proxy) -> None:
-        async with at(proxy) as client:
-            await joins(client)
-            shutil.rmtree(tmp_path / "out")
-            await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
-            await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
+    async def removed(client: Client) -> None:
+        await joins(client)
+        shutil.rmtree(tmp_path / "out")
+        await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
+        await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
 
-    told = [one for one in recorded(tmp_path / "out", removed) if "recorded" in one]
-    assert len(told) == 1
-    assert told[0].startswith(f"nothing more is recorded: {tmp_path / 'out'} cannot be written")
+    [told] = [one for one in recorded_client(tmp_path / "out", removed) if "recorded" in one]
+    assert told.startswith(f"nothing more is recorded: {tmp_path / 'out'} cannot be written")
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
@@ -135,12 +127,12 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
         recorded(tmp_path)
 
 
-def test_a_killed_proxy_leaves_a_recording_that_says_so(tmp_path: Path) -> None:
-    recorded(tmp_path / "out", everything)
-    whole = (tmp_path / "out" / CONVERSATION).read_bytes()
-    (tmp_path / "out" / CONVERSATION).write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 20])
-    assert Recording(tmp_path / "out").flaw == f"{tmp_path / 'out'} has no end: the proxy was killed, or it still runs"
-    assert kfuzz("show", "--frames", tmp_path / "out").stdout.splitlines()[-1].endswith("or it still runs")
+def test_a_killed_proxy_leaves_a_recording_that_says_so(conversation: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(conversation, tmp_path / "out")
+    whole = (folder / CONVERSATION).read_bytes()
+    (folder / CONVERSATION).write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 20])
+    assert Recording(folder).flaw == f"{folder} has no end: the proxy was killed, or it still runs"
+    assert kfuzz("show", "--frames", folder).stdout.splitlines()[-1].endswith("or it still runs")
 
 
 @pytest.mark.parametrize(
@@ -163,56 +155,45 @@ def test_a_wrong_recording_is_one_sentence(tmp_path: Path, given: list[Any], sen
     assert sentence.format(tmp_path / CONVERSATION) in said
 
 
-def test_a_recording_may_not_lead_out_of_its_folder(tmp_path: Path) -> None:
+def test_a_recording_may_not_lead_out_of_its_folder(conversation: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
-    recorded(tmp_path / "out", everything)
-    (tmp_path / "out" / "1.requests").unlink()
-    (tmp_path / "out" / "1.requests").symlink_to(tmp_path / "secret")
-    code, _, said = outcome("show", "--frames", tmp_path / "out")
+    folder = shutil.copytree(conversation, tmp_path / "out")
+    (folder / "1.requests").unlink()
+    (folder / "1.requests").symlink_to(tmp_path / "secret")
+    code, _, said = outcome("show", "--frames", folder)
     assert (code, "is a link, which kfuzz does not follow" in said) == (2, True)
 
 
 @pytest.mark.parametrize(
-    "rule",
+    ("rule", "count"),
     [
-        "Metadata error=LEADER_NOT_AVAILABLE",
-        'Metadata direction=request answer={"controllerId":7}',
-        "Metadata duplicate=true",
-        "Metadata cut=9",
-        "Metadata hex=00",
+        ("Metadata error=LEADER_NOT_AVAILABLE", 1),
+        ('Metadata direction=request answer={"controllerId":7}', 1),
+        ("Metadata duplicate=true", 2),
+        ("Metadata cut=9", 1),
+        ("Metadata hex=00", 1),
+        # A line without bytes.
+        ("Metadata drop", 1),
     ],
 )
-def test_what_a_rule_changed_is_recorded_as_the_client_got_it(tmp_path: Path, rule: str) -> None:
+def test_what_a_rule_changed_is_recorded_as_the_client_got_it(tmp_path: Path, rule: str, count: int) -> None:
     got = b""
 
-    async def asks(proxy: Proxy) -> None:
+    async def asks(client: Client) -> None:
         nonlocal got
-        async with at(proxy) as client:
-            frame = request("Metadata", 9, {"topics": None})
-            client.writer.write(struct.pack(">i", len(frame)) + frame)
-            client.writer.write_eof()
-            got = await client.reader.read()
+        client.writer.write(framed(request("Metadata", 9, {"topics": None})))
+        client.writer.write_eof()
+        got = await client.reader.read()
 
-    recorded(tmp_path / "out", asks, rules=(parse_rule(rule),))
-    assert got
-    assert (tmp_path / "out" / "1.responses").read_bytes() == got
+    recorded_client(tmp_path / "out", asks, rules=(parse_rule(rule),))
+    written = tmp_path / "out" / "1.responses"
+    assert (written.read_bytes() if written.exists() else b"") == got
     responses = [one for one in lines(tmp_path / "out") if one.get("event") == "response"]
-    assert all(one["changed"] for one in responses)
+    assert [one["changed"] for one in responses] == [True] * count
     assert sum(one["size"] for one in responses) == len(got)
-    assert len(responses) == (2 if "duplicate" in rule else 1)
-
-
-def test_a_response_that_a_rule_dropped_has_a_line_without_bytes(tmp_path: Path) -> None:
-    async def asks(proxy: Proxy) -> None:
-        async with at(proxy) as client:
-            frame = request("Metadata", 9, {"topics": None})
-            client.writer.write(struct.pack(">i", len(frame)) + frame)
-            client.writer.write_eof()
-            assert await client.reader.read() == b""
-
-    recorded(tmp_path / "out", asks, rules=(parse_rule("Metadata drop=true"),))
-    [line] = [one for one in lines(tmp_path / "out") if one.get("event") == "response"]
-    assert (line["size"], line["changed"], line["api"]) == (0, True, "Metadata")
-    assert kfuzz("show", "--frames", tmp_path / "out").stdout.endswith(
-        "1 requests, 0 with a response, 0 frames cannot be read\n"
-    )
+    is_dropped = rule.endswith("drop")
+    assert (got == b"") == is_dropped
+    if is_dropped:
+        assert responses[0]["api"] == "Metadata"
+        shown = kfuzz("show", "--frames", tmp_path / "out").stdout
+        assert shown.endswith("1 requests, 0 with a response, 0 frames cannot be read\n")
