@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -82,7 +83,9 @@ class Consumer:
 
     def close(self) -> None:
         if self.stream is not None:
-            self.stream.close()
+            # It may have something to send yet.
+            with contextlib.suppress(OSError):
+                self.stream.close()
             self.stream = None
 
     def ask(self, api: str, values: dict[str, Any]) -> dict[str, Any]:
