@@ -44,9 +44,6 @@ METADATA: dict[str, object] = {"api": "Metadata", "nth": 2, "mutate": True}
 FUZZING = (ROOT / "docs" / "fuzzing.md").read_text()
 
 
-# --- what is changed --------------------------------------------------------------------------------------------------
-
-
 def test_equal_seeds_give_equal_conversations_and_others_differ() -> None:
     first, again, other = ([conversation(seed, k, APIS) for k in range(50)] for seed in (1, 1, 2))
     assert first == again
@@ -73,9 +70,6 @@ def test_a_file_gives_the_conversation_back_and_a_wrong_one_is_refused(tmp_path:
     file.write_text(json.dumps(made.to_json() | {"rules": [{"api": "Fetch", "error": "NONSENSE"}]}))
     with pytest.raises(UsageError, match=r"made.json: rules\[0\]: error"):
         load(file)
-
-
-# --- how it is judged -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +144,6 @@ def test_a_driver_that_is_none_and_a_decoder_are_refused(words: tuple[str, ...],
     code, _, told = outcome("fuzz", *words, "--out", tmp_path / "out")
     assert (code, sentence in told) == (2, True), told
     assert not (tmp_path / "out").exists()
-
-
-# --- campaigns --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
