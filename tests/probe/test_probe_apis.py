@@ -121,7 +121,7 @@ def served(change: Change) -> Iterator[LocalCluster]:
 def probed(glob: str, change: Change = lambda server: None, timeout_ms: int = 2000) -> Report:
     with served(change) as brokers:
         settings = Settings(Address.parse(brokers.bootstrap), timeout_ms=timeout_ms)
-        return probe_apis(vectors(), settings, Hostility(globs=(glob,), topic="t", health_every=50))
+        return probe_apis(vectors(), settings, Hostility(globs=(glob,), topic="t"))
 
 
 @pytest.mark.parametrize("glob", ["*/1[0-9]/[mw]*", pytest.param("*", marks=pytest.mark.full)])
