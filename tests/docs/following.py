@@ -19,6 +19,7 @@ FINDS: Final = re.compile(
     r"^kfuzz (conform --command (?!.*--expected)|report \S+ \S+|check (?!saved)|salvage|fuzz)|\./my-fuzzer|^pytest"
 )
 TIMEOUT_S: Final = 300
+STEP: Final = re.compile(f"(.*?){FENCE.pattern}", FENCE.flags)
 
 
 class Step(NamedTuple):
@@ -31,11 +32,7 @@ class Step(NamedTuple):
 
 def steps(text: str) -> list[Step]:
     """The blocks of a page, in order."""
-    made, at = [], 0
-    for found in FENCE.finditer(text):
-        made.append(Step(found[1], found[2], text[at : found.start()]))
-        at = found.end()
-    return made
+    return [Step(language, block, before) for before, language, block in STEP.findall(text)]
 
 
 def run(command: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:

@@ -8,14 +8,13 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from conftest import require_tool
-from docs.following import follow, steps
+from docs.following import follow, run, steps
 from docs.pages import ROOT, of_block, shows
 from docs.samples import environment
 
@@ -25,6 +24,7 @@ from kfuzz.conformance.protocol.testees import all_testees, select
 PAGE: Final = (ROOT / "docs" / "client-tests.md").read_text()
 BROKER: Final = "127.0.0.1:9092"
 TIMEOUT_S: Final = 60
+TOOLS: Final = {"Java": ("java", "javac", "mvn"), "Go": ("go",), "Node": ("node", "npm")}
 # The versions that are tested. A reader gets the newest.
 PINNED: Final = {"franz-go/pkg/kgo\n": "franz-go/pkg/kgo@v1.22.2\n", "install kafkajs\n": "install kafkajs@2.2.4\n"}
 
@@ -36,33 +36,14 @@ def section(title: str) -> str:
     return found[1]
 
 
-def run(folder: Path, *words: str) -> str:
-    """Run Python, and return its output."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+@pytest.mark.full
+@pytest.mark.parametrize(("title", "command"), [("From Python", "python"), ("With pytest", "python -m pytest -q")])
+def test_a_python_section_prints_what_it_shows(title: str, command: str, tmp_path: Path) -> None:
+    program, *output = steps(section(title))
+    (tmp_path / "test_mine.py").write_text(program.block)
+    done = run(f"{command} test_mine.py", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.mark.full
-def test_the_python_section_prints_what_it_shows(tmp_path: Path) -> None:
-    program, output = steps(section("From Python"))
-    (tmp_path / "mine.py").write_text(program.block)
-    assert shows(output.block, run(tmp_path, "mine.py"))
-
-
-@pytest.mark.full
-def test_the_pytest_section_passes_with_the_installed_fixtures(tmp_path: Path) -> None:
-    [step] = steps(section("With pytest"))
-    (tmp_path / "test_mine.py").write_text(step.block)
-    assert "1 passed" in run(tmp_path, "-m", "pytest", "-q", "test_mine.py")
+    assert shows(output[0].block if output else "…\n1 passed…", done.stdout)
 
 
 @contextlib.contextmanager
@@ -103,29 +84,17 @@ def test_the_servers_of_the_page_say_what_it_shows(tmp_path: Path) -> None:
                 assert control.makefile().readline().strip() == rule.output
 
 
-def _java(folder: Path) -> None:
-    """kafka-clients and its dependencies in the folder ``lib``, as the page has them."""
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    [testee] = select(all_testees(), ["kafka-consumer"])
-    testee.make_ready()
-    [jar] = testee.folder.glob(f"target/{testee.version}/lib/kafka-clients-*.jar")
-    (folder / "lib").symlink_to(jar.parent)
-
-
-def _go(folder: Path) -> None:
-    require_tool("go", "install Go")
-
-
-def _node(folder: Path) -> None:
-    for tool in ("node", "npm"):
-        require_tool(tool, "install Node.js")
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize("language", ["Java", "Go", "Node"])
+@pytest.mark.parametrize("language", TOOLS)
 def test_a_language_section_works_word_for_word(language: str, tmp_path: Path) -> None:
-    {"Java": _java, "Go": _go, "Node": _node}[language](tmp_path)
+    for tool in TOOLS[language]:
+        require_tool(tool, f"the section about {language} needs it")
+    if language == "Java":
+        # kafka-clients and its dependencies, as the page has them.
+        [testee] = select(all_testees(), ["kafka-consumer"])
+        testee.make_ready()
+        [jar] = testee.folder.glob(f"target/{testee.version}/lib/kafka-clients-*.jar")
+        (tmp_path / "lib").symlink_to(jar.parent)
     with kfuzz.cluster(3) as brokers:
         brokers.topic("orders")
         for step in steps(section(f"From {language}")):

@@ -29,7 +29,7 @@ EXAMPLES: Final = {page: blocks for page, text in TEXTS.items() if (blocks := BL
 ELSEWHERE: Final = {
     "README.md": "tests/docs/test_commands.py::test_the_library_examples_of_the_readme_run",
     "testees/README.md": "tests/docs/test_commands.py::test_the_commands_of_a_page_run_and_print_what_it_shows",
-    "docs/client-tests.md": "tests/docs/test_client_pages.py::test_the_python_section_prints_what_it_shows",
+    "docs/client-tests.md": "tests/docs/test_client_pages.py::test_a_python_section_prints_what_it_shows",
     "docs/dataframes.md": "tests/corpora/test_corpus_logs.py::test_the_examples_of_the_guide_print_what_it_shows",
     "docs/fuzzing.md": "tests/fuzz/test_fuzz_clients.py::test_the_driver_of_the_page_drives_a_client",
     "docs/serve.md": "tests/serve/test_serve.py::test_the_program_of_the_documentation_prints_what_the_page_shows",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shlex
 import sys
 from collections import Counter
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli_driver import outcome
 from docs.pages import ROOT
 
 from kfuzz import records
-from kfuzz.cli.main import main
-from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES
+from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, Harm
 from kfuzz.errors import UsageError
 from kfuzz.fuzz.clients import Campaign
 from kfuzz.fuzz.conversations import OWN, Conversation, Held, Topic, conversation, hold, load, plain
@@ -32,22 +32,16 @@ FAULTS = {
     "stops": "hands out nothing more",
     "drops": "hands out 12 of 15 records, without an error",
 }
+FAULTY = f"{TOY} {' '.join(FAULTS)}"
 APIS = {"ApiVersions": 3, "Metadata": 8, "ListOffsets": 5, "Fetch": 11}
 QUICK = Bounds(cpu_ms=300, recover_ms=400)
-PARTITION = "responses[*].partitions[*]"
 BATCH = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])).hex()
 COUNT = 250
-ODD = {"api": "Fetch", "nth": 2, "set": {f"{PARTITION}.logStartOffset": 1}}
-
-
-def kfuzz(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main(["fuzz", *arguments])
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
-
-
-# --- what is changed --------------------------------------------------------------------------------------------------
+FETCH: dict[str, object] = {"api": "Fetch", "nth": 2}
+ODD = FETCH | {"set": {"responses[*].partitions[*].logStartOffset": 1}}
+LOST = FETCH | {"nth": "2-1000", "times": 3, "set": {"responses[*].partitions[*].partitionIndex": 7}}
+METADATA: dict[str, object] = {"api": "Metadata", "nth": 2, "mutate": True}
+FUZZING = (ROOT / "docs" / "fuzzing.md").read_text()
 
 
 def test_equal_seeds_give_equal_conversations_and_others_differ() -> None:
@@ -78,18 +72,9 @@ def test_a_file_gives_the_conversation_back_and_a_wrong_one_is_refused(tmp_path:
         load(file)
 
 
-# --- how it is judged -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def mended() -> Iterator[Driver]:
     with Driver(named_client(TOY), QUICK) as driver:
-        yield driver
-
-
-@pytest.fixture(scope="module")
-def faulty() -> Iterator[Driver]:
-    with Driver(named_client(f"{TOY} {' '.join(FAULTS)}"), QUICK) as driver:
         yield driver
 
 
@@ -97,52 +82,45 @@ def held(driver: Driver, *rules: dict[str, object]) -> Held:
     return hold(driver, Conversation(1, 1, rules=rules), QUICK)
 
 
-def test_a_right_reading_and_a_reported_error_are_no_finds(mended: Driver) -> None:
-    apis, topic = plain(mended, QUICK)
-    assert apis == {"ApiVersions": 3, "Metadata": 8, "Fetch": 11}
-    assert topic == OWN
-    read = held(mended, ODD)
-    assert not any(read.ended)
-    assert frozenset(read.told) == OWN.records
-    assert [one.after.api for one in read.applied] == ["Fetch"]
-    refused = held(mended, {"api": "Fetch", "nth": 2, "error": 1})
-    assert refused.ended == ("", "error 1", "", "")
+@pytest.mark.parametrize(
+    ("rules", "error", "applied", "reads_all"),
+    [
+        pytest.param([ODD], "", 1, True, id="right-reading"),
+        pytest.param([FETCH | {"error": 1}], "error 1", 1, False, id="reported-error"),
+        # It may hand out other records if the proxy sent them.
+        pytest.param([FETCH | {"nth": 1, "vector": "records/v2/header/minimal"}], "", 1, False, id="other-records"),
+        pytest.param([LOST], "", 3, True, id="comes-back"),
+        pytest.param([FETCH | {"disconnect": "before"}, METADATA], "", 2, True, id="connects-anew"),
+    ],
+)
+def test_a_client_that_does_as_it_should_is_no_find(
+    mended: Driver, rules: list[dict[str, object]], error: str, applied: int, reads_all: bool
+) -> None:
+    found = held(mended, *rules)
+    assert found.ended == ("", error, "", "")
+    assert len(found.applied) == applied
+    assert (frozenset(found.told) == OWN.records) is reads_all
     assert mended.starts == 1
 
 
-def test_a_client_may_hand_out_other_records_only_if_the_proxy_sent_them(mended: Driver) -> None:
-    other = held(mended, {"api": "Fetch", "nth": 1, "vector": "records/v2/header/minimal"})
-    assert not any(other.ended)
-    assert not frozenset(other.told) <= (OWN.records or frozenset())
-
-
-def test_a_client_that_comes_back_is_no_find(mended: Driver) -> None:
-    lost = held(mended, {"api": "Fetch", "nth": "2-1000", "times": 3, "set": {f"{PARTITION}.partitionIndex": 7}})
-    assert not any(lost.ended)
-    assert len(lost.applied) == 3
-    cut = held(
-        mended, {"api": "Fetch", "nth": 2, "disconnect": "before"}, {"api": "Metadata", "nth": 2, "mutate": True}
-    )
-    assert not any(cut.ended)
-
-
 @pytest.mark.parametrize(
-    ("rule", "harm", "error"),
+    ("rule", "harm", "fault"),
     [
-        (ODD, LOSES.name, "hands out 12 of 15 records, without an error"),
-        ({"api": "Fetch", "nth": 2, "error": 6}, HANGS.name, "hands out nothing more"),
-        ({"api": "Fetch", "nth": 2, "error": 9}, HANGS.name, "computes without an end in poll"),
-        ({"api": "Fetch", "nth": 2, "hex": "00000000000000000000ffffff80"}, KILLS.name, "died of SIGABRT"),
+        (ODD, LOSES, "drops"),
+        (FETCH | {"error": 6}, HANGS, "stops"),
+        (FETCH | {"error": 9}, HANGS, "loops"),
+        (FETCH | {"hex": "00000000000000000000ffffff80"}, KILLS, "dies"),
     ],
 )
-def test_planted_faults_are_finds(faulty: Driver, rule: dict[str, object], harm: str, error: str) -> None:
-    ended = held(faulty, rule).ended
-    assert ended == (harm, error, "", "Fetch")
-    # The next one gets a new process.
-    assert not faulty.runs
+def test_planted_faults_are_finds(rule: dict[str, object], harm: Harm, fault: str) -> None:
+    with Driver(named_client(FAULTY), QUICK) as faulty:
+        assert held(faulty, rule).ended == (harm.name, FAULTS[fault], "", "Fetch")
+        # The next one gets a new process.
+        assert not faulty.runs
 
 
 def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a_change(mended: Driver) -> None:
+    assert plain(mended, QUICK) == ({"ApiVersions": 3, "Metadata": 8, "Fetch": 11}, OWN)
     with cluster() as brokers:
         brokers.line(topic="orders", hex=BATCH)
         _, topic = plain(mended, QUICK, Topic("orders", brokers.bootstrap))
@@ -151,77 +129,52 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
             plain(mended, QUICK, Topic("empty", brokers.bootstrap))
 
 
-def test_a_driver_that_is_none_and_a_decoder_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out = ("--out", str(tmp_path / "out"))
-    for arguments, sentence in (
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
         (("--client", "no-such-program"), "--client: 'no-such-program' is not a program on this machine"),
         (("--client", "kafka-python"), "kafka-python is no client that can be driven; take one of"),
         (("--client", "kcat"), "kcat is no client that can be driven"),
         (("--client", "echo hello"), "--client echo: the driver's line is not JSON"),
         (("--client", "echo {}", "record-batch"), "--client takes --bootstrap"),
         (("--bootstrap", "127.0.0.1:9092"), "--bootstrap is about --client"),
-    ):
-        assert kfuzz(*arguments, *out) == 2
-        assert sentence in capsys.readouterr().err
+    ],
+)
+def test_a_driver_that_is_none_and_a_decoder_are_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    code, _, told = outcome("fuzz", *words, "--out", tmp_path / "out")
+    assert (code, sentence in told) == (2, True), told
     assert not (tmp_path / "out").exists()
 
 
-# --- campaigns --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.full
-def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    toy = f"{TOY} {' '.join(FAULTS)}"
-    campaign = Campaign(named_client(toy), 1, tmp_path, QUICK)
+def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(tmp_path: Path) -> None:
+    campaign = Campaign(named_client(FAULTY), 1, tmp_path, QUICK)
     campaign.run(120, COUNT)
     found = list(campaign.found.values())
     assert {one.deviation.error.partition(", after")[0] for one in found} == set(FAULTS.values())
-    assert campaign.conversations == COUNT
-    assert campaign.unconfirmed == 0
-    assert sum(one.count for one in found) == sum(campaign.ends[harm] for harm in (KILLS.name, HANGS.name, LOSES.name))
+    assert (campaign.conversations, campaign.unconfirmed) == (COUNT, 0)
+    assert sum(one.count for one in found) == sum(campaign.ends[harm.name] for harm in (KILLS, HANGS, LOSES))
     assert max(len(one.conversation.rules) for one in found) == 1
     file = next(path for path, one in campaign.found.items() if one.deviation.harm == LOSES.name)
-    assert kfuzz("--client", toy, "--reproduce", str(file)) == 1
-    assert "loses or changes data: hands out" in capsys.readouterr().out
-    assert kfuzz("--client", TOY, "--reproduce", str(file)) == 0
+    code, text, _ = outcome("fuzz", "--client", FAULTY, "--reproduce", file)
+    assert (code, "loses or changes data: hands out" in text) == (1, True)
+    assert outcome("fuzz", "--client", TOY, "--reproduce", file)[0] == 0
 
 
 @pytest.mark.full
-def test_a_campaign_finds_nothing_in_the_mended_toy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert kfuzz("--client", TOY, "--count", str(COUNT), "--out", str(tmp_path), "--json") == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["conversations"] == COUNT
+def test_a_campaign_finds_nothing_in_the_mended_toy(tmp_path: Path) -> None:
+    code, text, _ = outcome("fuzz", "--client", TOY, "--count", str(COUNT), "--out", tmp_path, "--json")
+    said = json.loads(text)
+    assert (code, said["conversations"], said["causes"]) == (0, COUNT, [])
     assert said["changed"] > 100
-    assert said["causes"] == []
     assert set(said["ends"]) == {"read", "rejected"}
-
-
-PAGE = (ROOT / "docs" / "fuzzing.md").read_text().partition("## Whole clients\n")[2]
-
-
-@pytest.mark.full
-def test_the_campaign_of_the_page_prints_what_it_shows(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    toy = "tests/fuzz/toy_client.py"
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    Path(toy).parent.mkdir(parents=True)
-    Path(toy).write_text((ROOT / toy).read_text())
-    assert kfuzz("--client", f"python {toy} drops", "--count", "250") == 1
-    command, *shown = PAGE.partition("```\n")[2].partition("```")[0].splitlines()
-    assert command == f'$ kfuzz fuzz --client "python {toy} drops" --count 250'
-    _, *rest = capsys.readouterr().out.splitlines()
-    # The first line has times.
-    assert rest == shown[1:]
 
 
 @pytest.mark.full
 def test_the_driver_of_the_page_drives_a_client(tmp_path: Path) -> None:
     file = tmp_path / "driver.py"
-    file.write_text(PAGE.partition("```python\n")[2].partition("```")[0])
+    [program] = re.findall(r"^```python\n(import json\n.*?)^```$", FUZZING, re.MULTILINE | re.DOTALL)
+    file.write_text(program)
     with Driver(named_client(shlex.join((sys.executable, str(file)))), Bounds()) as driver:
         apis, _ = plain(driver, Bounds())
         assert {"Fetch", "Metadata"} <= apis.keys()

@@ -10,18 +10,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import struct
 import sys
 import time
-from typing import Any
+from typing import IO, Any
 
-from kfuzz import messages, records
+from kfuzz import records
+from kfuzz.client.protocol import SIZE, correlation_id, request, response
 from kfuzz.errors import DecodeError, MessageError
-from kfuzz.messages.catalogues import catalogue
-from kfuzz.messages.headers import request_header_version, response_header_version
 
 # The arrays of these versions of Metadata and Fetch have counts with a sign.
 VERSIONS = {"ApiVersions": 3, "Metadata": 8, "Fetch": 11}
@@ -40,9 +40,8 @@ class Refused(Exception):
 class Consumer:
     def __init__(self, address: str, topic: str, offset: int) -> None:
         self.bootstrap, self.topic, self.offset = address, topic, offset
-        self.socket: socket.socket | None = None
-        self.failures = 0
-        self.number = 0
+        self.stream: IO[bytes] | None = None
+        self.failures = self.number = 0
         self.has_stopped = False
 
     def poll(self) -> list[dict[str, Any]]:
@@ -50,21 +49,18 @@ class Consumer:
             time.sleep(0.005)
             return []
         try:
-            if self.socket is None:
+            if self.stream is None:
                 self.connect()
             found = self.fetch()
         except (OSError, DecodeError, struct.error) as error:
-            self.failed(str(error))
+            # Connect anew with the next call; give up after too many failures.
+            self.close()
+            self.failures += 1
+            if self.failures >= TRIES_MAX:
+                raise Refused(str(error)) from None
             return []
         self.failures = 0
         return found
-
-    def failed(self, why: str) -> None:
-        """Connect anew with the next call; give up after too many failures."""
-        self.close()
-        self.failures += 1
-        if self.failures >= TRIES_MAX:
-            raise Refused(why)
 
     def connect(self) -> None:
         self.dial(self.bootstrap)
@@ -80,51 +76,32 @@ class Consumer:
         self.close()
         host, _, port = address.rpartition(":")
         try:
-            self.socket = socket.create_connection((host, int(port)), SOCKET_S_MAX)
+            with socket.create_connection((host, int(port)), SOCKET_S_MAX) as made:
+                self.stream = made.makefile("rwb")
         except (OverflowError, ValueError) as error:
             raise OSError(str(error)) from None
 
     def close(self) -> None:
-        if self.socket is not None:
-            self.socket.close()
-            self.socket = None
+        if self.stream is not None:
+            # It may have something to send yet.
+            with contextlib.suppress(OSError):
+                self.stream.close()
+            self.stream = None
 
     def ask(self, api: str, values: dict[str, Any]) -> dict[str, Any]:
-        version = VERSIONS[api]
-        definition = catalogue().find(f"{api}Request")
         self.number += 1
-        header = {
-            "requestApiKey": definition.api_key,
-            "requestApiVersion": version,
-            "correlationId": self.number,
-            "clientId": "toy",
-        }
-        data = messages.encode("RequestHeader", request_header_version(definition, version), header)
-        data += messages.encode(definition, version, values)
-        assert self.socket
-        self.socket.sendall(struct.pack(">i", len(data)) + data)
-        [size] = struct.unpack(">i", self.exactly(4))
-        answer = self.exactly(size)
-        definition = catalogue().find(f"{api}Response")
-        head = messages.read("ResponseHeader", response_header_version(definition, version), answer)
-        if head.message is None or head.message["correlationId"] != self.number:
+        assert self.stream
+        self.stream.write(request(api, VERSIONS[api], self.number, values))
+        self.stream.flush()
+        answer = self.stream.read(*SIZE.unpack(self.stream.read(SIZE.size)))
+        if correlation_id(answer) != self.number:
             raise OSError("the answer to another request")
         try:
-            return messages.decode(definition, version, answer[head.consumed :])
+            return response(api, VERSIONS[api], answer)
         except MessageError as error:
             if "dies" in FAULTS and error.finding.code in NEGATIVE:
                 os.abort()
             raise
-
-    def exactly(self, size: int) -> bytes:
-        assert self.socket
-        data = b""
-        while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
-                raise OSError("the connection has ended")
-            data += more
-        return data
 
     def fetch(self) -> list[dict[str, Any]]:
         wanted = {"partition": 0, "fetchOffset": self.offset, "partitionMaxBytes": 1 << 20}
@@ -152,8 +129,8 @@ class Consumer:
             self.offset = found[-1].offset + 1
         if "drops" in FAULTS and partition["logStartOffset"] != 0:
             return []
-        in_hex = [(one.offset, *(x if x is None else x.hex() for x in (one.key, one.value))) for one in found]
-        return [{"offset": str(offset), "key": key, "value": value} for offset, key, value in in_hex]
+        in_hex = [[str(one.offset), *(x if x is None else x.hex() for x in (one.key, one.value))] for one in found]
+        return [dict(zip(("offset", "key", "value"), one, strict=True)) for one in in_hex]
 
 
 def main() -> None:
