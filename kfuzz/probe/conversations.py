@@ -47,8 +47,6 @@ MEMBER_ID_REQUIRED: Final = 79
 CONSUMER: Final = "consumer"
 ASSIGNOR: Final = "range"
 TOPIC: Final = 2
-ANY: Final = 1
-GZIP: Final = 1
 SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1

@@ -350,10 +350,7 @@ def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, P
             yield f"mutant-{index}", lambda data, dice: good[:2] + mutator.mutate(good[2:], dice)
     elif field.type.name == "records":
         for index in range(MUTANTS_OF_RECORDS):
-            yield (
-                f"mutant-{index}",
-                lambda data, dice: Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input(),
-            )
+            yield f"mutant-{index}", _records
     elif name == "authBytes":
         yield "nuls", lambda data, dice: bytes(3)
         yield "words", lambda data, dice: b"\0" * 1000 + b"a" * 1000
