@@ -9,7 +9,7 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -131,10 +131,8 @@ def tcp_pair(kind: type[socket.socket]) -> tuple[socket.socket, socket.socket]:
 class Rig:
     """A pipe between two pairs of sockets."""
 
-    def __init__(self, taker: Scripted, kind: type[socket.socket] = socket.socket, buffers: Buffers | None = None):
-        self.source, self.sender = _pair(kind)
-        self.target, self.receiver = _pair(kind)
-        self.sockets = (self.source, self.sender, self.target, self.receiver)
+    def __init__(self, taker: Scripted, sockets: Sequence[Any], buffers: Buffers | None = None):
+        self.source, self.sender, self.target, self.receiver = self.sockets = sockets
         for one in self.sockets:
             one.setblocking(False)
         self.taker = taker
@@ -194,13 +192,10 @@ async def no_more_is_seen(taker: Scripted) -> None:
         await settled()
 
 
-@contextmanager
-def rigged(taker: Scripted, *arguments: Any) -> Iterator[Rig]:
-    rig = Rig(taker, *arguments)
-    try:
-        yield rig
-    finally:
-        rig.close()
+def rigged(
+    taker: Scripted, buffers: Buffers | None = None, kind: type[socket.socket] = socket.socket
+) -> AbstractContextManager[Rig]:
+    return closing(Rig(taker, (*_pair(kind), *_pair(kind)), buffers))
 
 
 @lru_cache(maxsize=64)
@@ -226,7 +221,7 @@ async def test_any_split_gives_the_same_bytes_and_answers_come_in_the_place_of_h
     expected = tail
     for one, (_, _, steps) in zip(reversed(sent), reversed(frames), strict=True):
         expected = (one if steps is None else b"".join(step for step in steps if isinstance(step, bytes))) + expected
-    with rigged(Scripted(lambda data: next(answers)), Choosy) as rig:
+    with rigged(Scripted(lambda data: next(answers)), kind=Choosy) as rig:
         # Something must come through in the end.
         rig.source.most = rig.target.most = itertools.cycle([*most, 1, 300])
         await rig.send(b"".join(sent) + tail, ends=True)
@@ -247,7 +242,7 @@ async def test_any_split_gives_the_same_bytes_and_answers_come_in_the_place_of_h
 async def test_large_frames_and_the_small_ones_around_them_come_whole(kind: bytes, size: int) -> None:
     sent = [frame(PASSED, 10), frame(kind, size), frame(HELD, 20), frame(kind, size // 2), frame(PASSED, 7)]
     buffers = Buffers()
-    with rigged(Scripted(), socket.socket, buffers) as rig:
+    with rigged(Scripted(), buffers) as rig:
         await rig.passes(b"".join(sent))
         assert rig.taker.frames == [one[4:] for one in sent]
         assert buffers.bytes == rig.pipe.buffer_bytes == 0
@@ -268,7 +263,7 @@ async def test_a_small_frame_that_comes_whole_is_sent_as_the_taker_says() -> Non
 
 @in_loop
 async def test_a_small_frame_waits_for_a_socket_that_takes_a_part() -> None:
-    with rigged(Scripted(), Choosy) as rig:
+    with rigged(Scripted(), kind=Choosy) as rig:
         rig.source.most, rig.target.most = itertools.repeat(1 << 20), itertools.chain([7, 0], itertools.repeat(5))
         for size in (50, 60):
             await rig.send(frame(SMALL, size))
@@ -324,7 +319,7 @@ async def test_a_frame_with_a_part_for_the_kernel_comes_whole(
     first, second, third = (frame(kind, size) for size in (200_000, 1_064_000, (2 << 20) - 4))
     sent = [frame(PASSED, 10), first, frame(HELD, 20), second, third, frame(HELD, 9)]
     buffers, taker = Buffers(), Leaving(passing=passing, reading=reading)
-    with no_leaks(buffers), rigged(taker, socket.socket, buffers) as rig:
+    with no_leaks(buffers), rigged(taker, buffers) as rig:
         for _ in range(2):
             await rig.passes(b"".join(sent))
         # With a small pipe of the kernel, a held frame cannot stay there.
@@ -342,7 +337,7 @@ async def test_a_frame_with_a_part_for_the_kernel_comes_whole(
 @in_loop
 async def test_an_end_within_such_a_part_loses_and_leaks_nothing(kind: bytes, how: str) -> None:
     buffers, taker = Buffers(), Leaving()
-    with no_leaks(buffers), rigged(taker, socket.socket, buffers) as rig:
+    with no_leaks(buffers), rigged(taker, buffers) as rig:
         part = frame(kind, 1_000_000)[:300_000]
         sending = asyncio.create_task(rig.send(part, ends=how == "end"))
         await settled()
@@ -515,7 +510,7 @@ async def test_half_a_frame_that_passes_is_passed_on_at_once_and_inserted_steps_
 @in_loop
 async def test_a_held_half_frame_and_silence_keep_only_what_came() -> None:
     buffers = Buffers()
-    with rigged(Scripted(), socket.socket, buffers) as rig:
+    with rigged(Scripted(), buffers) as rig:
         await rig.send(frame(HELD, BIG_BYTES)[:5000])
         assert rig.received_now() == b""
         assert (buffers.bytes, rig.pipe.buffer_bytes) == (0, 5000)
@@ -527,7 +522,7 @@ async def test_a_held_half_frame_and_silence_keep_only_what_came() -> None:
 async def test_a_reader_that_takes_nothing_bounds_what_is_received_and_loses_nothing() -> None:
     whole = (frame(PASSED, 1000) + frame(HELD, 500)) * 4000
     taker, buffers = Scripted(lambda data: [framed(data)]), Buffers()
-    with rigged(taker, socket.socket, buffers) as rig:
+    with rigged(taker, buffers) as rig:
         sending = asyncio.create_task(rig.send(whole))
         await no_more_is_seen(taker)
         # The sockets, a buffer and the queue hold this much.
@@ -552,7 +547,7 @@ async def test_delayed_frames_are_bounded_too() -> None:
 @in_loop
 async def test_short_of_memory_frames_are_passed_on_unread() -> None:
     buffers = Buffers(bytes_max=pipes.SMALL_BYTES)
-    with rigged(Scripted(), socket.socket, buffers) as rig:
+    with rigged(Scripted(), buffers) as rig:
         sent = [frame(PASSED, 100), frame(HELD, 200_000), frame(HELD, 1000), frame(PASSED, 200_000), frame(HELD, 9)]
         await rig.passes(b"".join(sent))
         assert rig.taker.hows == ["passed", "skipped", "held", "skipped", "held"]
@@ -565,7 +560,7 @@ async def test_many_connections_in_half_a_frame_need_little(monkeypatch: pytest.
     buffers = Buffers(bytes_max=8 * pipes.BUFFER_BYTES)
     sent = frame(HELD, 8000)
     with ExitStack() as stack:
-        rigs = [stack.enter_context(rigged(Scripted(), socket.socket, buffers)) for _ in range(120)]
+        rigs = [stack.enter_context(rigged(Scripted(), buffers)) for _ in range(120)]
         for rig in rigs:
             await rig.send(sent[:2000])
         assert buffers.bytes <= 9 * pipes.BUFFER_BYTES
@@ -579,7 +574,7 @@ async def test_many_connections_in_half_a_frame_need_little(monkeypatch: pytest.
 @in_loop
 async def test_a_busy_pipe_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipes, "RECEIVE_BYTES", 1600)
-    with rigged(Scripted(), Endless) as busy, rigged(Scripted()) as quiet:
+    with rigged(Scripted(), kind=Endless) as busy, rigged(Scripted()) as quiet:
         busy.sender.send(b"x")
         quiet.sender.send(frame(PASSED, 10))
         assert await quiet.receive(14) == frame(PASSED, 10)
