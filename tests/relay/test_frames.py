@@ -51,9 +51,9 @@ def test_a_response_out_of_turn_leaves_earlier_requests_without_one() -> None:
 def test_a_request_that_is_not_passed_on_waits_for_nothing() -> None:
     pairing = Pairing(1)
     # They have the same correlation id.
-    first, second = metadata(4, 4, pairing=pairing)
-    pairing.forget(first)
-    assert pairing.answered(answer(4)) == (second, [])
+    first, second, third = metadata(4, 4, 4, pairing=pairing)
+    pairing.forget(second)
+    assert [pairing.answered(answer(4)) for _ in range(2)] == [(first, []), (third, [])]
     pairing.forget(first)
     assert len(pairing) == 0
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from certificates import Certificate, certificate
-from cli_driver import kfuzz as command
 from relay.proxied import Ends, asking, codes, in_loop, no_connection
 from relay.test_pipe import Rig, Scripted, settled
 from replay.fake_broker import FakeBroker
@@ -108,6 +107,14 @@ def scripted(script: Callable[[socket.socket], None], context: ssl.SSLContext | 
         yield at(server.getsockname()[1])
         thread.join(SECONDS_MAX)
         assert not thread.is_alive()
+
+
+def connected(place: tuple[str, int], context: ssl.SSLContext | None) -> socket.socket:
+    """A client's socket, which raises an error if TLS does not say that it ends."""
+    plain = socket.create_connection(place, timeout=SECONDS_MAX)
+    if context is None:
+        return plain
+    return context.wrap_socket(plain, server_hostname=place[0], suppress_ragged_eofs=False)
 
 
 def received(one: socket.socket, size: int) -> bytes:
@@ -242,13 +249,8 @@ async def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_cli
         received(one, 12)
         one.sendall(answer)
 
-    def client(port: int) -> None:
-        plain = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
-        # Without suppress_ragged_eofs it raises an error if TLS does not say that it ends.
-        context = own.trusting() if to_clients else None
-        with (
-            context.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False) if context else plain
-        ) as one:
+    def client(place: tuple[str, int]) -> None:
+        with connected(place, own.trusting() if to_clients else None) as one:
             one.sendall(framed(UNKNOWN))
             assert received(one, len(answer)) == answer
             assert one.recv(1) == b""
@@ -258,7 +260,7 @@ async def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_cli
     ours: Any = {"cert": own.cert, "key": own.key} if to_clients else {"security": trusting(own)}
     with scripted(broker, None if to_clients else own.context()) as address:
         async with between(address, **ours) as made:
-            await asyncio.to_thread(client, made.places[address][1])
+            await asyncio.to_thread(client, made.places[address])
             await no_connection(made)
     assert codes(made) == {"api-unknown"}
 
@@ -413,8 +415,8 @@ async def test_the_end_of_the_proxy_ends_handshakes(own: Certificate) -> None:
 @in_loop
 async def test_a_client_that_does_not_trust_the_certificate_is_a_remark(own: Certificate, other: Certificate) -> None:
     def client(place: tuple[str, int]) -> None:
-        with socket.create_connection(place) as plain, pytest.raises(ssl.SSLCertVerificationError):
-            other.trusting().wrap_socket(plain, server_hostname=place[0])
+        with pytest.raises(ssl.SSLCertVerificationError):
+            connected(place, other.trusting())
 
     async with between(at(9), cert=own.cert, key=own.key) as made:
         await asyncio.to_thread(client, made.places[at(9)])
@@ -458,13 +460,6 @@ async def test_the_key_may_be_in_the_file_of_the_certificate(own: Certificate, t
     with FakeBroker() as broker:
         async with between(at(broker.port), cert=both) as made, asking(made, own.trusting()) as client:
             assert await answers(client)
-
-
-def test_the_command_refuses_wrong_files(own: Certificate, tmp_path: Path) -> None:
-    done = command("proxy", "0", "127.0.0.1:9", "--tls-cert", tmp_path / "none", "--tls-key", own.key)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"kfuzz: {tmp_path / 'none'} ")
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.full
