@@ -203,22 +203,22 @@ async def rigged(own: Certificate) -> AsyncIterator[TlsRig]:
         assert not rig.lost
 
 
-@pytest.mark.parametrize("before", [b"", bytes(LARGE_BYTES)], ids=["", "with-a-full-target"])
+@pytest.mark.parametrize("before", [[], [bytes(300_000)], [bytes(LARGE_BYTES)] * 2], ids=["", "much", "more"])
 @in_loop
 async def test_the_rest_of_a_record_of_tls_is_received_although_nothing_else_comes(
-    before: bytes, own: Certificate
+    before: list[bytes], own: Certificate
 ) -> None:
     first, second = framed(b"h" * 64_000), framed(b"h" * 1_628)
     assert len(first + second) == 100 + 4 * TLS_RECORD_BYTES
     async with rigged(own) as rig:
         # The target takes only a part of it, and the first frame must wait.
-        rig.pipe.put([before, before])
+        rig.pipe.put(before)
         rig.send_now(first[:100])
         await settled()
         # The fourth record does not fit into the memory, and four are received in one turn.
         assert rig.send_now((first + second)[100:]) == 0
         await settled()
-        assert await rig.comes(before + before + first + second)
+        assert await rig.comes(b"".join(before) + first + second)
 
 
 @pytest.mark.parametrize("seed", range(3))
