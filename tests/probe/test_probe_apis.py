@@ -36,7 +36,7 @@ POISON = "classic-group-known/JoinGroup/9/poison/protocols.0.metadata-v1-count-n
 BEFORE = "4.3.1"
 LEADER = "topic/OffsetForLeaderEpoch/4/order/early"
 WRONG = "classic-group/Heartbeat/4/wrong/groupId-"
-# What is refused, and why.
+# Refused uses, each with its reason.
 REFUSED = {
     "--apis --only-failures": "--apis compares with no expected outcomes; leave out the options about them",
     "--health-every 9": "--health-every is for --apis; add --apis, or leave it out",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Self
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, ParamSpec, Self
 
 from serve.asking import SECONDS_MAX, Client, topics
 
@@ -16,7 +19,22 @@ from kfuzz.serve import Server
 from kfuzz.serve import Settings as ServerSettings
 from kfuzz.serve.topics import Topics
 
+P = ParamSpec("P")
 Scenario = Callable[[Client, Proxy], Awaitable[None]]
+
+
+def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that runs in a loop of its own, for a bounded time."""
+
+    @wraps(test)
+    def runs(*given: P.args, **named: P.kwargs) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(SECONDS_MAX):
+                await test(*given, **named)
+
+        asyncio.run(bounded())
+
+    return runs
 
 
 def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int = 1) -> Proxy:
@@ -34,22 +52,41 @@ Scripted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 
 
 class Ends(Client):
-    """A client of a port whose server is nothing to look into."""
+    """A client of a proxy in front of any broker, with TLS or without."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         self.port = port
+        self.context = context
 
     async def __aenter__(self) -> Self:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context)
         return self
+
+
+def asking(proxy: Proxy, context: ssl.SSLContext | None = None) -> Ends:
+    """A client of the place of a proxy's first broker."""
+    return Ends(next(iter(proxy.places.values()))[1], context)
+
+
+async def no_connection(proxy: Proxy) -> None:
+    """Wait until the last connection has ended."""
+    while proxy.connections:
+        await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def listening(broker: Scripted) -> AsyncIterator[Address]:
+    """Where a broker listens that does with each connection as ``broker`` says."""
+    async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+        yield Address(*server.sockets[0].getsockname())
 
 
 def before(broker: Scripted, *rules: str, scenario: Scenario) -> Proxy:
     """Run ``scenario`` with a client whose connection goes through a proxy to a broker that does as ``broker`` says."""
 
     async def bounded() -> Proxy:
-        async with asyncio.timeout(SECONDS_MAX), await asyncio.start_server(broker, "127.0.0.1", 0) as server:
-            return await _between(Address(*server.sockets[0].getsockname()), rules, 1, Ends, scenario)
+        async with asyncio.timeout(SECONDS_MAX), listening(broker) as at:
+            return await _between(at, rules, 1, Ends, scenario)
 
     return run(bounded())
 

@@ -183,7 +183,7 @@ def test_a_message_vector_and_hex_are_whole_bodies() -> None:
 
 
 def mutants(one: Frame, count: int = 200) -> list[Frame]:
-    """What mutation makes of a frame."""
+    """The frame after a mutation."""
     made = [found for seed in range(count) if (found := mutated(one, Dice(seed))) is not None]
     for found in made:
         found.check()

@@ -168,7 +168,7 @@ def test_a_client_that_takes_no_answers_is_dropped(monkeypatch: pytest.MonkeyPat
             silent.writer.write(b'{"summary": true}\n' * 100)
             while not handled or len(port._open) > 1:
                 await asyncio.sleep(0.001)
-            # What waits for it is thrown away.
+            # The answers that wait for it are thrown away.
             assert not (await silent.reader.read()).endswith(b"\n")
         assert handled < 100
         assert await client.say({"list": True}) == {"list": []}

@@ -103,7 +103,7 @@ def test_a_probability_decides_for_each_frame_by_seed_rule_and_connection_alone(
     assert chosen("cut=0 probability=1") == set(PLACES)
     first = chosen("cut=0 probability=0.5")
     assert 150 < len(first) < 250
-    # What others send meanwhile does not matter.
+    # Frames of others in between do not matter.
     assert chosen("cut=0 probability=0.5", places=PLACES[::-2] + PLACES[::2]) == first
     other_connection = {(3 - connection, nth) for connection, nth in first}
     for other in (chosen("cut=0 probability=0.5", seed=2), chosen("cut=1 probability=0.5"), other_connection):
