@@ -28,6 +28,8 @@ TABLE: Final[dict[str, Any]] = {
 }
 KEYS: Final = {"is", "run", "exit", "needs", "slow", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
+# Verbs that may run until Ctrl-C.
+ENDLESS: Final = ("play", "proxy", "serve")
 # Characters that a shell would do something with, outside of quotes or even inside.
 SHELL: Final = set("|&;<>$`*?~#(){}\\\n")
 # A line of progress without a terminal: `conform: 512 of 1280`.
@@ -62,8 +64,11 @@ def place(tmp_path: Path) -> Path:
 
 
 def _done(line: str, place: Path) -> subprocess.CompletedProcess[str]:
-    """The outcome of a line of shell. A plain call of kfuzz is made in this process, which saves a start of Python."""
-    if line.startswith("kfuzz ") and not SHELL & set(line):
+    """The outcome of a line of shell. A plain call of kfuzz is made in this process, which saves a start of Python.
+
+    One that may run until Ctrl-C is not: nothing would end it.
+    """
+    if line.startswith("kfuzz ") and not SHELL & set(line) and line.split()[1] not in ENDLESS:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             patch.setattr(os, "environ", environment())
