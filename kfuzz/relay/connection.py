@@ -47,6 +47,10 @@ REQUEST_ID: Final = slice(8, 12)
 RESPONSE_ID: Final = slice(4, 8)
 AFTER_RESPONSE_ID: Final = slice(8, None)
 SMALL_WAITING_MAX: Final = 64
+# Frames with record batches that are held until they are whole: for each piece that came, the kernel would be asked
+# again. Larger ones are passed on as they come.
+WHOLE_MIN: Final = 64 << 10
+WHOLE_MAX: Final = 2 << 20
 
 
 class Connection:
@@ -254,7 +258,13 @@ class Side:
         # Small frames that came before it are paired first.
         self.proxy.settle()
         self.connection.small.clear()
-        return self._holds(self._pair(head))
+        exchange = self._pair(head)
+        return self._holds(exchange) or self._is_batched(exchange, size)
+
+    def _is_batched(self, exchange: Exchange | None, size: int) -> bool:
+        """Whether a frame has so many record batches that the kernel moves them in one piece once they are there."""
+        api = None if exchange is None else exchange.api
+        return api is not None and WHOLE_MIN <= size <= WHOLE_MAX and bool(api.form(self.direction).records)
 
     def _pair(self, head: memoryview) -> Exchange | None:
         """The exchange of a frame that begins; None if no request waits for it."""
