@@ -33,7 +33,9 @@ from kfuzz.client.protocol import (
 )
 from kfuzz.client.tls import client_context, secured, why
 from kfuzz.errors import DecodeError, UsageError
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
+from kfuzz.messages.headers import written_version
 from kfuzz.messages.model import Versions
 from kfuzz.text import foreign_text
 
@@ -49,7 +51,6 @@ BUFFERS_MAX: Final = 128
 RECEIVE_BYTES: Final = 64 << 10
 MUTED_S_MAX: Final = 0.25
 CORRELATION_MASK: Final = 0x7FFFFFFF
-UNSUPPORTED_VERSION: Final = 35
 SASL: Final = "PLAIN"
 # How many of the offered mechanisms are named.
 OFFERS_MAX: Final = 10
@@ -188,9 +189,8 @@ class Link:
         us = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": __version__}
         for version, values in ((3, us), (0, {})):
             answer = await self._answer_bytes(API_VERSIONS, version, values)
-            # A broker that is too old for this version answers in version 0.
-            is_old = int.from_bytes(answer[4:6], "big", signed=True) == UNSUPPORTED_VERSION
-            if is_old and version:
+            if written_version(catalogue().find(f"{API_VERSIONS}Response"), version, answer) < version:
+                # The broker is too old for this version.
                 continue
             said = self.read(API_VERSIONS, version, answer)
             if said["errorCode"]:
@@ -239,12 +239,16 @@ class Link:
 
     async def answer(self, number: int, pieces: list[Any]) -> bytes:
         """Send a request of several buffers, and wait for its answer. ``ConnectionLost`` if there is none."""
-        answer: asyncio.Future[bytes | None] = self._loop.create_future()
-        self.send(number, pieces, lambda data: _set_answer(answer, data))
         # If no answer comes in time, the link is closed and this raises.
-        if (data := await answer) is None:
+        if (data := await self.later(number, pieces)) is None:
             raise ConnectionLost(f"{self.address}: {self.lost}")
         return data
+
+    def later(self, number: int, pieces: list[Any]) -> asyncio.Future[bytes | None]:
+        """Send a request of several buffers. The future gets the answer; None if the connection is lost before."""
+        answer: asyncio.Future[bytes | None] = self._loop.create_future()
+        self.send(number, pieces, lambda data: _set_answer(answer, data))
+        return answer
 
     def next_number(self) -> int:
         """The number of the next request. Its answer repeats the number."""

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from kfuzz import records
@@ -22,13 +23,18 @@ from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.records import Record, RecordBatch
 
 __all__ = [
+    "BLOB_VERSION",
     "CONVERSATIONS",
+    "FETCH_BYTES",
     "REBALANCE_TIMEOUT_MS",
+    "SOMEBODY",
     "Context",
     "Conversation",
     "assignment",
     "batch",
     "fitted",
+    "of_topic",
+    "produced",
     "subscription",
 ]
 
@@ -42,6 +48,7 @@ TRANSACTION_TIMEOUT_MS: Final = 60_000
 WAIT_MS: Final = 200
 FETCH_BYTES: Final = 1 << 20
 TIMESTAMP_MS: Final = 1_700_000_000_000
+# The version of a blob is in its first two bytes. Kafka reads at least the part that version 0 has.
 BLOB_VERSION: Final = 3
 MEMBER_ID_REQUIRED: Final = 79
 CONSUMER: Final = "consumer"
@@ -50,6 +57,7 @@ TOPIC: Final = 2
 SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1
+# Nobody has this name.
 SOMEBODY: Final = "kfuzz-nobody"
 # Kafka makes client ids of telemetry, and member ids of share groups, of this form.
 UUID: Final = "q83vASNFZ4mrze8BI0VniQ"
@@ -177,7 +185,8 @@ async def _nothing(context: Context) -> None:
 # -- topics
 
 
-def _of_topic(context: Context, **partition: Any) -> list[Message]:
+def of_topic(context: Context, **partition: Any) -> list[Message]:
+    """Partition 0 of the topic in the forms of all APIs."""
     names = {"name": context.topic, "topic": context.topic, "topicId": context.topic_id}
     return [{**names, "partitions": [{"partition": 0, "partitionIndex": 0, **partition}]}]
 
@@ -192,17 +201,17 @@ def _topic_asks(context: Context) -> Mapping[str, Message]:
         "DescribeTopicPartitions": {"topics": [named], "responsePartitionLimit": 100},
         "DescribeCluster": {"endpointType": 1},
         "FindCoordinator": {"key": context.group, "keyType": 0, "coordinatorKeys": [context.group]},
-        "ListOffsets": {"replicaId": -1, "topics": _of_topic(context, timestamp=-1), "timeoutMs": WAIT_MS},
-        "OffsetForLeaderEpoch": {"replicaId": -1, "topics": _of_topic(context, **fetched)},
+        "ListOffsets": {"replicaId": -1, "topics": of_topic(context, timestamp=-1), "timeoutMs": WAIT_MS},
+        "OffsetForLeaderEpoch": {"replicaId": -1, "topics": of_topic(context, **fetched)},
         "Fetch": {
             "replicaId": -1,
             "maxWaitMs": WAIT_MS,
             "minBytes": 0,
             "maxBytes": FETCH_BYTES,
-            "topics": _of_topic(context, **fetched),
+            "topics": of_topic(context, **fetched),
         },
         "DescribeProducers": {"topics": [{"name": context.topic, "partitionIndexes": [0]}]},
-        "DeleteRecords": {"topics": _of_topic(context, offset=0), "timeoutMs": WAIT_MS},
+        "DeleteRecords": {"topics": of_topic(context, offset=0), "timeoutMs": WAIT_MS},
         "CreateTopics": {"topics": [created], "timeoutMs": WAIT_MS, "validateOnly": True},
         "CreatePartitions": {
             "topics": [{"name": context.topic, "count": 3}],
@@ -215,7 +224,8 @@ def _topic_asks(context: Context) -> Mapping[str, Message]:
 # -- producers
 
 
-def _produced(context: Context, data: bytes, transactional_id: str | None = None) -> Message:
+def produced(context: Context, data: bytes, transactional_id: str | None = None) -> Message:
+    """A Produce request with these record batches."""
     partition = {"index": 0, "records": data}
     topic = {"name": context.topic, "topicId": context.topic_id, "partitionData": [partition]}
     return {"transactionalId": transactional_id, "acks": -1, "timeoutMs": WAIT_MS * 10, "topicData": [topic]}
@@ -233,14 +243,14 @@ async def _begin_producer(context: Context, transactional_id: str | None) -> Non
 
 async def _producer(context: Context) -> None:
     await _begin_producer(context, None)
-    await context.ask("Produce", _produced(context, batch(context.producer_id, context.producer_epoch, 0)))
+    await context.ask("Produce", produced(context, batch(context.producer_id, context.producer_epoch, 0)))
     context.sequence = 1
 
 
 def _producer_asks(context: Context) -> Mapping[str, Message]:
     data = batch(context.producer_id, context.producer_epoch, context.sequence)
     return {
-        "Produce": _produced(context, data),
+        "Produce": produced(context, data),
         "InitProducerId": {"transactionalId": None, "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
     }
 
@@ -264,7 +274,7 @@ async def _transaction(context: Context) -> None:
     await _begin_producer(context, context.transactional_id)
     await context.ask("AddPartitionsToTxn", _added(context))
     data = batch(context.producer_id, context.producer_epoch, 0, transactional=True)
-    await context.ask("Produce", _produced(context, data, context.transactional_id))
+    await context.ask("Produce", produced(context, data, context.transactional_id))
     context.sequence = 1
 
 
@@ -274,12 +284,12 @@ async def _commit(context: Context) -> None:
 
 def _transaction_asks(context: Context) -> Mapping[str, Message]:
     data = batch(context.producer_id, context.producer_epoch, context.sequence, transactional=True)
-    offsets = _of_topic(context, committedOffset=1, committedMetadata="")
+    offsets = of_topic(context, committedOffset=1, committedMetadata="")
     return {
         "AddPartitionsToTxn": _added(context),
         "AddOffsetsToTxn": {**_transactional(context), "groupId": context.group},
         "TxnOffsetCommit": {**_transactional(context), "groupId": context.group, "topics": offsets},
-        "Produce": _produced(context, data, context.transactional_id),
+        "Produce": produced(context, data, context.transactional_id),
         "EndTxn": {**_transactional(context), "committed": True},
         "InitProducerId": {**_transactional(context), "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
     }
@@ -324,14 +334,10 @@ async def _known(context: Context) -> None:
     context.member_id = answer["memberId"]
 
 
-async def _joined_with(context: Context, data: bytes | None) -> None:
+async def _joined(context: Context, data: bytes | None = None) -> None:
     await _known(context)
     answer = await context.ask("JoinGroup", _join(context, data))
     context.member_id, context.generation = answer["memberId"], answer["generationId"]
-
-
-async def _joined(context: Context) -> None:
-    await _joined_with(context, None)
 
 
 async def _stable(context: Context) -> None:
@@ -341,13 +347,17 @@ async def _stable(context: Context) -> None:
 
 async def _odd_subscription(context: Context) -> None:
     """A group whose member said something that coordinators read only up to the topics."""
-    await _joined_with(context, subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
+    await _joined(context, subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
     await context.ask("SyncGroup", _sync(context))
 
 
-async def _leave(context: Context) -> None:
+def _left(context: Context) -> Message:
     one = {"memberId": context.member_id}
-    await context.ask("LeaveGroup", {"groupId": context.group, **one, "members": [one]})
+    return {"groupId": context.group, **one, "members": [one]}
+
+
+async def _leave(context: Context) -> None:
+    await context.ask("LeaveGroup", _left(context))
 
 
 def _known_asks(context: Context) -> Mapping[str, Message]:
@@ -377,18 +387,17 @@ def _offsets(context: Context, epoch: int) -> Mapping[str, Message]:
             "groupId": context.group,
             "generationIdOrMemberEpoch": epoch,
             "memberId": context.member_id,
-            "topics": _of_topic(context, committedOffset=1, committedMetadata=""),
+            "topics": of_topic(context, committedOffset=1, committedMetadata=""),
         },
         "OffsetFetch": {"groupId": context.group, "topics": [named], "groups": [group]},
     }
 
 
 def _stable_asks(context: Context) -> Mapping[str, Message]:
-    one = {"memberId": context.member_id}
     return {
         **_joined_asks(context),
         **_offsets(context, context.generation),
-        "LeaveGroup": {"groupId": context.group, **one, "members": [one]},
+        "LeaveGroup": _left(context),
         "DescribeGroups": {"groups": [context.group]},
         "DeleteGroups": {"groupsNames": [context.group]},
         # A consumer of the newer kind joins, which makes Kafka convert the group.
@@ -404,19 +413,17 @@ def _upgrade_asks(context: Context) -> Mapping[str, Message]:
 # -- groups of the newer kinds
 
 
-async def _beat(context: Context, api: str, member_id: str) -> None:
+async def _beat(api: str, context: Context) -> None:
+    """Join by the first heartbeat."""
     await _coordinator(context, context.group)
-    context.member_id, context.epoch = member_id, 0
+    context.member_id, context.epoch = UUID, 0
     answer = await context.ask(api, _heartbeat(context))
-    context.member_id, context.epoch = answer["memberId"] or member_id, answer["memberEpoch"]
+    context.member_id, context.epoch = answer["memberId"] or UUID, answer["memberEpoch"]
 
 
-async def _consumer_group(context: Context) -> None:
-    await _beat(context, "ConsumerGroupHeartbeat", UUID)
-
-
-async def _leave_consumer_group(context: Context) -> None:
-    await context.ask("ConsumerGroupHeartbeat", {**_heartbeat(context), "memberEpoch": -1})
+async def _leave_by(api: str, context: Context) -> None:
+    """Leave by the last heartbeat."""
+    await context.ask(api, {**_heartbeat(context), "memberEpoch": -1})
 
 
 def _consumer_group_asks(context: Context) -> Mapping[str, Message]:
@@ -429,23 +436,15 @@ def _consumer_group_asks(context: Context) -> Mapping[str, Message]:
     }
 
 
-async def _share_group(context: Context) -> None:
-    await _beat(context, "ShareGroupHeartbeat", UUID)
-
-
-async def _leave_share_group(context: Context) -> None:
-    await context.ask("ShareGroupHeartbeat", {**_heartbeat(context), "memberEpoch": -1})
-
-
 def _share_group_asks(context: Context) -> Mapping[str, Message]:
     acknowledged = {"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]}
-    topics = _of_topic(context, acknowledgementBatches=[acknowledged])
+    topics = of_topic(context, acknowledgementBatches=[acknowledged])
     group = {"groupId": context.group, "memberId": context.member_id, "shareSessionEpoch": 0}
     limits = {"maxWaitMs": WAIT_MS, "minBytes": 0, "maxBytes": FETCH_BYTES, "maxRecords": 10, "batchSize": 10}
     return {
         "ShareGroupHeartbeat": _heartbeat(context),
         "ShareGroupDescribe": {"groupIds": [context.group]},
-        "ShareFetch": {**group, **limits, "topics": _of_topic(context)},
+        "ShareFetch": {**group, **limits, "topics": of_topic(context)},
         "ShareAcknowledge": {**group, "shareSessionEpoch": 1, "topics": topics},
     }
 
@@ -537,16 +536,16 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         Conversation(
             "consumer-group",
             ("FindCoordinator", "ConsumerGroupHeartbeat"),
-            _consumer_group,
+            partial(_beat, "ConsumerGroupHeartbeat"),
             _consumer_group_asks,
-            _leave_consumer_group,
+            partial(_leave_by, "ConsumerGroupHeartbeat"),
         ),
         Conversation(
             "share-group",
             ("FindCoordinator", "ShareGroupHeartbeat"),
-            _share_group,
+            partial(_beat, "ShareGroupHeartbeat"),
             _share_group_asks,
-            _leave_share_group,
+            partial(_leave_by, "ShareGroupHeartbeat"),
         ),
         Conversation("configs", (), _nothing, _config_asks),
         Conversation("acls", (), _nothing, _acl_asks),

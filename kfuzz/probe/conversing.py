@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Final
 
-from kfuzz.client.address import Address, Security
-from kfuzz.client.link import CLOSED, GARBLED, SILENT, Link, are_of_this_machine
+from kfuzz.client.address import Security
+from kfuzz.client.link import CLOSED, GARBLED, SILENT, Link
 from kfuzz.client.protocol import BrokerError, ConnectionLost, frame
 from kfuzz.errors import DecodeError, EncodeError, KfuzzError, UsageError
 from kfuzz.messages import decode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import Versions
 from kfuzz.probe.conversations import CONVERSATIONS, REBALANCE_TIMEOUT_MS, Context, Conversation
 from kfuzz.probe.health import Health
 from kfuzz.probe.hostile import FRAME, Case, Shot, plan
@@ -187,10 +186,6 @@ class _Probe:
 
     # -- connections and states
 
-    def _permit(self, address: Address, hosts: Sequence[str]) -> None:
-        if not self.settings.open_to_others and not are_of_this_machine(hosts):
-            raise UsageError(f"{address} is not this machine; add --yes if hostile bytes may go there")
-
     async def _link(self, *, logged_in: bool = True) -> Link:
         """A new connection; ``ConnectionLost`` if there is none."""
         security = self.settings.security
@@ -199,7 +194,7 @@ class _Probe:
             security if logged_in else Security(security.tls, security.ca),
             in_flight=5,
             timeout_ms=self.settings.timeout_ms,
-            permit=self._permit,
+            permit=self.settings.permit,
         )
         await link.open()
         return link
@@ -250,7 +245,7 @@ class _Probe:
         finally:
             link.close()
 
-    async def _reach(self, conversation: Conversation, *, logged_in: bool = True) -> Context:
+    async def _reach(self, conversation: Conversation) -> Context:
         """The state of a conversation. ``BrokerError``, ``ConnectionLost`` or ``TimeoutError`` if it is not reached."""
         context: Context | None = None
         try:
@@ -435,7 +430,9 @@ class _Probe:
         wants_none = case.api == "Produce" and values is not None and values.get("acks") == 0
         takes = await self._send(link, shot, takes=shot.waits and not wants_none)
         if wants_none:
-            takes = [self._future(link, "ApiVersions")]
+            # A good request on the same connection: its answer comes after everything else.
+            number = link.next_number()
+            takes = [link.later(number, [frame("ApiVersions", 0, number, b"")])]
         if not shot.waits:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -466,46 +463,22 @@ class _Probe:
 
     async def _send(self, link: Link, shot: Shot, *, takes: bool) -> list[asyncio.Future[bytes | None]]:
         """Send all pieces. With ``takes``, the futures get the answers, or None if the connection is lost before."""
-        loop = asyncio.get_running_loop()
-        waiting: list[asyncio.Future[bytes | None]] = []
         for piece in shot.pieces[:-1]:
             link.send(0, [piece], None)
             # Each piece is sent by itself.
             await asyncio.sleep(0)
         if not takes:
             link.send(0, shot.pieces[-1:], None)
-            return waiting
-        for at, number in enumerate(shot.numbers):
-            answer = loop.create_future()
-            waiting.append(answer)
-            link.send(number, [] if at else shot.pieces[-1:], partial(_set, answer))
-        return waiting
-
-    def _future(self, link: Link, api: str) -> asyncio.Future[bytes | None]:
-        """A good request on the same connection, whose answer comes after everything else."""
-        number = link.next_number()
-        take: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        link.send(number, [frame(api, 0, number, b"")], partial(_set, take))
-        return take
-
-
-def _set(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
-    # Nobody waits any more for an answer that comes late.
-    if not answer.done():
-        answer.set_result(data)
-
-
-def _definition(api: str) -> Definition:
-    return catalogue().find(f"{api}Request")
+            return []
+        return [link.later(number, [] if at else shot.pieces[-1:]) for at, number in enumerate(shot.numbers)]
 
 
 def _read(case: Case, context: Context) -> Message | None:
     """The values of a request, as Kafka reads them; None if it does not, or if the frame is not a good one."""
-    made = case.make(context)
-    if not isinstance(made, bytes):
+    if case.shape is not None:
         return None
     try:
-        return decode(_definition(case.api), case.version, made, elements_max=ELEMENTS_MAX)
+        return decode(f"{case.api}Request", case.version, case.make(context), elements_max=ELEMENTS_MAX)
     except DecodeError:
         return None
 
@@ -518,7 +491,7 @@ def _waits_ms(values: Message) -> int:
 def _judged(case: Case, sent: bytes, answer: bytes) -> Reaction:
     """The reaction of an answer, by the API and version that were really asked."""
     key, version = int.from_bytes(sent[4:6], "big", signed=True), int.from_bytes(sent[6:8], "big", signed=True)
-    definition = _definition("ApiVersions")
+    definition = catalogue().find("ApiVersionsRequest")
     if key == definition.api_key and version not in definition.valid_versions:
         # To a version that is too new, a broker answers in version 0.
         version = 0

@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from kfuzz.errors import KfuzzError
-from kfuzz.probe.conversations import CONVERSATIONS, Context, batch
+from kfuzz.probe.conversations import CONVERSATIONS, FETCH_BYTES, Context, batch, of_topic, produced
 from kfuzz.text import foreign_text
 
 __all__ = ["Health"]
-
-FETCH_BYTES: Final = 1 << 20
 
 
 class Unwell(KfuzzError):
@@ -58,7 +56,7 @@ class Health:
             context = await self._begin("health")
             if name == CONNECT:
                 return ""
-            async with asyncio.timeout_at(asyncio.get_running_loop().time() + context.deadline - time.monotonic()):
+            async with asyncio.timeout(context.deadline - time.monotonic()):
                 self._known = self._known or await self._topic()
                 context.topic, context.topic_id = self._known
                 await PARTS[name](context)
@@ -77,17 +75,15 @@ class Health:
 
 async def _produce_and_fetch(context: Context) -> None:
     data = batch()
-    partition = {"index": 0, "records": data}
-    topic = {"name": context.topic, "topicId": context.topic_id, "partitionData": [partition]}
-    answer = await context.ask("Produce", {"acks": -1, "timeoutMs": 5000, "topicData": [topic]})
+    answer = await context.ask("Produce", {**produced(context, data), "timeoutMs": 5000})
     offset = answer["responses"][0]["partitionResponses"][0]["baseOffset"]
-    wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": FETCH_BYTES, "currentLeaderEpoch": -1}
+    wanted = of_topic(context, fetchOffset=offset, partitionMaxBytes=FETCH_BYTES, currentLeaderEpoch=-1)
     asked = {
         "replicaId": -1,
         "maxWaitMs": 500,
         "minBytes": 1,
         "maxBytes": FETCH_BYTES,
-        "topics": [{"topic": context.topic, "topicId": context.topic_id, "partitions": [wanted]}],
+        "topics": wanted,
     }
     while True:
         answer = await context.ask("Fetch", asked)

@@ -23,7 +23,16 @@ from kfuzz.messages.schemas import schema
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.message import MessageMutator
-from kfuzz.probe.conversations import CONVERSATIONS, Context, Conversation, assignment, fitted, subscription
+from kfuzz.probe.conversations import (
+    BLOB_VERSION,
+    CONVERSATIONS,
+    SOMEBODY,
+    Context,
+    Conversation,
+    assignment,
+    fitted,
+    subscription,
+)
 from kfuzz.vectors import Vector
 
 __all__ = ["KINDS", "Case", "Shot", "plan"]
@@ -57,11 +66,14 @@ class Shot(NamedTuple):
     waits: bool = True
 
 
+Shape = Callable[[bytes, Callable[[], int]], Shot]
+
+
 @dataclass(frozen=True)
 class Case:
-    """A hostile request. ``make`` gives the bytes of its body, or a whole shot, for a context.
+    """A hostile request. ``make`` gives the bytes of its body for a context.
 
-    ``numbers`` gives the correlation ids that :meth:`shot` needs.
+    ``shape`` makes a shot of the body, with as many correlation ids as it takes; None: one good frame.
     """
 
     conversation: str
@@ -69,7 +81,8 @@ class Case:
     version: int
     kind: str
     index: str
-    make: Callable[[Context], bytes | Callable[[Callable[[], int]], Shot]]
+    make: Callable[[Context], bytes]
+    shape: Shape | None = None
 
     @property
     def id(self) -> str:
@@ -78,11 +91,11 @@ class Case:
 
     def shot(self, context: Context, next_number: Callable[[], int]) -> Shot:
         """The bytes to send."""
-        made = self.make(context)
-        if not isinstance(made, bytes):
-            return made(next_number)
+        body = self.make(context)
+        if self.shape is not None:
+            return self.shape(body, next_number)
         number = next_number()
-        return Shot([frame(self.api, self.version, number, made)], [number])
+        return Shot([frame(self.api, self.version, number, body)], [number])
 
 
 def plan(
@@ -168,8 +181,8 @@ class _Asked:
         self.seed = seed
         self.definition = catalogue().find(f"{api}Request")
 
-    def case(self, kind: str, index: str, make: Callable[[Context], Any]) -> Case:
-        return Case(self.conversation.name, self.api, self.version, kind, index, make)
+    def case(self, kind: str, index: str, make: Callable[[Context], bytes], shape: Shape | None = None) -> Case:
+        return Case(self.conversation.name, self.api, self.version, kind, index, make, shape)
 
     def dice(self, kind: str, index: int) -> Dice:
         name = f"{self.conversation.name}/{self.api}/{self.version}/{kind}/{index}"
@@ -222,32 +235,22 @@ class _Asked:
 
     def order(self) -> Iterator[Case]:
         yield self.case(ORDER, "early", lambda context: self.body(context.stranger()))
-        yield self.case(ORDER, "twice", self.twice)
+        yield self.case(ORDER, "twice", self.body, self.twice)
 
-    def twice(self, context: Context) -> Callable[[Callable[[], int]], Shot]:
+    def twice(self, body: bytes, next_number: Callable[[], int]) -> Shot:
         """The same request two times, the second before the first is answered."""
-        body = self.body(context)
-
-        def shot(next_number: Callable[[], int]) -> Shot:
-            numbers = [next_number(), next_number()]
-            return Shot([b"".join(frame(self.api, self.version, one, body) for one in numbers)], numbers)
-
-        return shot
+        numbers = [next_number(), next_number()]
+        return Shot([b"".join(frame(self.api, self.version, one, body) for one in numbers)], numbers)
 
     # -- frames
 
     def frames(self) -> Iterator[Case]:
         def framed(index: str, change: Callable[[bytes], list[bytes]], *, waits: bool = True) -> Case:
-            def make(context: Context) -> Callable[[Callable[[], int]], Shot]:
-                body = self.body(context)
+            def shape(body: bytes, next_number: Callable[[], int]) -> Shot:
+                number = next_number()
+                return Shot(change(frame(self.api, self.version, number, body)), [number], waits)
 
-                def shot(next_number: Callable[[], int]) -> Shot:
-                    number = next_number()
-                    return Shot(change(frame(self.api, self.version, number, body)), [number], waits)
-
-                return shot
-
-            return self.case(FRAME, index, make)
+            return self.case(FRAME, index, self.body, shape)
 
         def sized(size: Callable[[int], int]) -> Callable[[bytes], list[bytes]]:
             return lambda whole: [SIZE.pack(size(len(whole) - SIZE.size)) + whole[SIZE.size :]]
@@ -317,8 +320,6 @@ def _leaves(
 
 Poison = Callable[[bytes, Dice], bytes]
 BLOBS: Final = {"metadata": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
-# The version of a blob is in its first two bytes. Kafka reads at least the part that version 0 has.
-BLOB_VERSION: Final = 3
 MUTANTS_OF_BLOBS: Final = 8
 MUTANTS_OF_RECORDS: Final = 24
 
@@ -375,7 +376,6 @@ def _always(data: bytes) -> Poison:
 # -- single values of other states and other owners
 
 Value = Callable[[Context, Any], Any]
-NOBODY: Final = "kfuzz-nobody"
 
 
 def _fixed(value: Any) -> Value:
@@ -400,7 +400,7 @@ def _wrong(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Val
             yield "max", _fixed(min(largest, INT64_MAX))
     elif kind == "string":
         yield "empty", _fixed("")
-        yield "nobody", _fixed(NOBODY)
+        yield "nobody", _fixed(SOMEBODY)
         yield "long", _fixed("a" * 32_767)
         yield "odd", _fixed("../\0\N{SNOWMAN}")
         if name in ("groupid", "transactionalid"):

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kfuzz import records
-from kfuzz.client.address import Address
 from kfuzz.client.cluster import Cluster, ClusterFailed
-from kfuzz.client.link import SILENT, are_of_this_machine, connected, why
+from kfuzz.client.link import SILENT, connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, OF_TOPICS, by_settings, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell
@@ -167,7 +166,7 @@ class ProbedBroker:
 
     async def _work(self, questions: Sequence[Question[Any]]) -> None:
         """Ask all questions, as far as the broker and the time allow. Removes the topics, whatever happens."""
-        self._cluster = Cluster(self._settings, lambda: None, self._permit)
+        self._cluster = Cluster(self._settings, lambda: None, self._settings.permit)
         try:
             await self._cluster.open()
             try:
@@ -185,10 +184,6 @@ class ProbedBroker:
         finally:
             await self._drop()
             await self._cluster.close()
-
-    def _permit(self, address: Address, hosts: Sequence[str]) -> None:
-        if not self._settings.open_to_others and not are_of_this_machine(hosts):
-            raise UsageError(f"{address} is not this machine; add --yes if hostile bytes may go there")
 
     async def _ask_all(self, questions: Sequence[Question[Any]]) -> None:
         names = " or ".join(OF_BROKERS.values())
@@ -336,7 +331,7 @@ class ProbedBroker:
         while True:
             try:
                 async with asyncio.timeout(self._settings.timeout_ms / 1000):
-                    (await connected(address, self._permit)).close()
+                    (await connected(address, self._settings.permit)).close()
                 return was_away
             except OSError as error:
                 was_away = True

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kfuzz.client.link import CLOSED, SILENT
 from kfuzz.client.protocol import error_name
 from kfuzz.probe.hostile import Case
-from kfuzz.relay.frames import Api, api_of
+from kfuzz.relay.frames import api_of
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
@@ -81,7 +81,7 @@ class Reaction:
 
 def answered(key: int, version: int, data: bytes) -> Reaction:
     """The reaction of a broker that answered these bytes, without their size, to a request of this API."""
-    api: Api | None = api_of(key, version)
+    api = api_of(key, version)
     if api is None:
         return Reaction(ANSWERED, (), MALFORMED, "there is no such API or version, and yet an answer")
     at, findings, picked = api.response.check(data)
@@ -115,7 +115,6 @@ class Cause:
     api: str
     kind: str
     harm: str
-    detail: str
     asked: list[Asked] = field(default_factory=list)
 
     @property
@@ -171,8 +170,7 @@ class Report:
         if said.harm:
             case = asked.case
             key = case.api, case.kind, said.harm, *said.errors
-            detail = ", ".join(said.errors)
-            self.by_cause.setdefault(key, Cause(case.api, case.kind, said.harm, detail)).asked.append(asked)
+            self.by_cause.setdefault(key, Cause(case.api, case.kind, said.harm)).asked.append(asked)
 
     @property
     def causes(self) -> list[Cause]:
@@ -224,7 +222,7 @@ def lines(report: Report, causes_shown: int) -> Iterator[str]:
         smallest = one.smallest
         mark = "!" if one.harm in FOUND else " "
         again = {None: "", True: "; again when asked alone", False: "; not when asked alone"}[one.alone]
-        detail = f" {one.detail}" if one.detail else ""
+        detail = f" {', '.join(smallest.reaction.errors)}" if smallest.reaction.errors else ""
         yield f"  {mark} {one.api} {one.kind}{detail}: {counted(len(one.asked), 'case')}{again}"
         yield f"      smallest {smallest.case.id} ({counted(len(smallest.sent), 'byte')})"
         if smallest.reaction.text:

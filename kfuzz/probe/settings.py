@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kfuzz.client.address import Access
+from kfuzz.client.address import Access, Address
+from kfuzz.client.link import are_of_this_machine
 from kfuzz.errors import UsageError
 
 __all__ = ["Settings"]
@@ -38,3 +40,8 @@ class Settings(Access):
     def __post_init__(self) -> None:
         if not PREFIX.fullmatch(self.prefix):
             raise UsageError(f"{self.prefix!r} cannot begin the name of a topic; use letters, digits and . _ -")
+
+    def permit(self, address: Address, hosts: Sequence[str]) -> None:
+        """``UsageError`` unless hostile bytes may go to these hosts. For the connections of :mod:`kfuzz.client`."""
+        if not self.open_to_others and not are_of_this_machine(hosts):
+            raise UsageError(f"{address} is not this machine; add --yes if hostile bytes may go there")

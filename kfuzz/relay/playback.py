@@ -410,9 +410,7 @@ class _Sent:
         if not self.exchange.has_answer:
             self.link.send(number, [self.data], None)
             return
-        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self.answer = answer
-        self.link.send(number, [self.data], lambda got: None if answer.done() else answer.set_result(got))
+        self.answer = self.link.later(number, [self.data])
 
     async def response(self) -> Frame | None:
         """The response; None if the connection is lost. It is sent again while it gets an error that ends by itself."""
