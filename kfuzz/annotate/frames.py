@@ -21,7 +21,7 @@ from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import RELEASES
 from kfuzz.messages import check, read
-from kfuzz.messages.catalogues import catalogue, newest
+from kfuzz.messages.catalogues import catalogue, newest, requests_by_key
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
 from kfuzz.messages.model import Definition
 from kfuzz.text import printable
@@ -187,7 +187,7 @@ def _read_request(view: memoryview, frame: Frame, profile: Profile) -> None:
     key, frame.version = _int(view, at, 2), _int(view, at + 2, 2)
     if end - at >= KEY_BYTES + CORRELATION_BYTES:
         frame.correlation_id = _int(view, at + KEY_BYTES, CORRELATION_BYTES)
-    request = _apis().get(key)
+    request = requests_by_key().get(key)
     if request is None:
         frame.error = f"no release that kfuzz knows has an API with the key {key}"
         return
@@ -387,17 +387,6 @@ def summary(sums: Sums) -> list[str]:
             "they are not read"
         )
     return lines
-
-
-@cache
-def _apis() -> dict[int, Definition]:
-    """The requests by their API key, those of the newest release that has them."""
-    found: dict[int, Definition] = {}
-    for release in RELEASES:
-        for one in catalogue(release).messages.values():
-            if one.kind == "request" and one.api_key is not None:
-                found[one.api_key] = one
-    return found
 
 
 @cache

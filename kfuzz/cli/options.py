@@ -16,6 +16,7 @@ import click
 
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word
+from kfuzz.client.address import PORT_MAX
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
 from kfuzz.units import parse_duration
@@ -27,7 +28,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # The system waits for at most 2³¹ milliseconds, which are 24.8 days.
 TIME_S_MAX = 24 * 86_400
-PORT_MAX = 65535
 # The value of --records-of that decodes nothing.
 AS_THEY_ARE = "none"
 

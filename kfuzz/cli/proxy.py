@@ -15,7 +15,7 @@ from kfuzz.client.address import Address, Security
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
 from kfuzz.relay.loop import run
-from kfuzz.relay.rules import SEED, SEED_MAX, Rule, load_rules, parse_rule
+from kfuzz.relay.rule import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 
 __all__ = ["command"]

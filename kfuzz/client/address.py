@@ -8,7 +8,7 @@ from typing import Final
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text, printable
 
-__all__ = ["PLAIN", "Access", "Address", "Security"]
+__all__ = ["PLAIN", "PORT_MAX", "Access", "Address", "Security"]
 
 PORT_MAX: Final = 65535
 PORT_DIGITS_MAX: Final = 5

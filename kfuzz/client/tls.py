@@ -25,7 +25,7 @@ def client_context(ca: str | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=_certificates(ca))
     except OSError as error:
-        raise UsageError(f"{ca} is no file of certificates: {why(error)}") from None
+        raise UsageError(f"{ca} is not a file of certificates: {why(error)}") from None
     # In TLS 1.2, the peer could otherwise begin a new handshake at any time, and sending would have to wait for it.
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
@@ -38,7 +38,7 @@ def _certificates(ca: str | None) -> str | None:
     data = read_small(ca, bytes_max=CERTIFICATES_BYTES_MAX, follow=True)
     # Without any, ssl would take the system's.
     if b"-----BEGIN CERTIFICATE-----" not in data:
-        raise UsageError(f"{ca} is no file of certificates: it has none in PEM form")
+        raise UsageError(f"{ca} is not a file of certificates: it has none in PEM form")
     return data.decode("ascii", "ignore")
 
 
@@ -71,8 +71,9 @@ def server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLCo
 async def secured(plain: socket.socket, context: ssl.SSLContext, host: str | None = None) -> ssl.SSLSocket:
     """TLS over a connected socket that does not block. The caller bounds the time.
 
-    As a client, ``host`` is the name that the server's certificate must have; as a server it is None. If anything goes
-    wrong, the socket is closed: ``OSError``, of which ``ssl.SSLCertVerificationError`` is one.
+    As a client, ``host`` is the name that the server's certificate must have; as a server it is None. Any error closes
+    the socket. Raises ``OSError``, and its subclass ``ssl.SSLCertVerificationError`` for a certificate that is not
+    trusted.
     """
     loop = asyncio.get_running_loop()
     secure: socket.socket = plain

@@ -106,7 +106,7 @@ FILE: Final = Object(
 
 # A record as it is judged: its offset, key and value, the last two in hex. Some libraries make no difference between
 # null and empty; both are None here.
-Told = tuple[int, str | None, str | None]
+Handed = tuple[int, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Held:
     """A conversation that was held: how it ended, what the client handed out, and the rules that were applied."""
 
     ended: Ended
-    told: list[Told] = field(default_factory=list)
+    handed: list[Handed] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
     # The APIs of all responses, and their versions.
     apis: dict[str, int] = field(default_factory=dict)
@@ -193,16 +193,16 @@ def _action(dice: Dice, api: str, version: int) -> dict[str, Any]:
 # --- the broker -------------------------------------------------------------------------------------------------------
 
 
-def _steps() -> list[list[Told]]:
+def _steps() -> list[list[Handed]]:
     """The records of kfuzz's own topic, by the fetch that returns them; some keys and values are null or empty."""
-    found: list[list[Told]] = []
+    found: list[list[Handed]] = []
     for step in range(STEPS):
         offsets = range(step * RECORDS_OF_STEP, (step + 1) * RECORDS_OF_STEP)
         found.append([(at, None if at % 3 == 0 else f"{at:02x}", None if at % 7 == 3 else "76" * at) for at in offsets])
     return found
 
 
-def _batch(step: Sequence[Told]) -> str:
+def _batch(step: Sequence[Handed]) -> str:
     made = [{"offset": str(at), "timestamp": "1700000000000", "key": k, "value": v} for at, k, v in step]
     return records.encode(records.from_json([{"base_offset": str(step[0][0]), "records": made}])).hex()
 
@@ -219,7 +219,7 @@ class Topic:
 
     name: str = "kfuzz"
     bootstrap: str = ""
-    records: frozenset[Told] | None = None
+    records: frozenset[Handed] | None = None
 
     @property
     def end(self) -> int:
@@ -240,13 +240,13 @@ def plain(driver: Driver, bounds: Bounds, topic: Topic = OWN) -> tuple[dict[str,
     ``UsageError`` if it does not read the topic.
     """
     held = hold(driver, Conversation(1, 0), bounds, topic)
-    told = frozenset(held.told)
-    wanted = told if topic.records is None else topic.records
-    if held.ended != Ended() or told != wanted or not told:
-        read = f"it reads {len(told & wanted)} of {len(wanted)} records" if wanted else "it finds no records"
+    handed = frozenset(held.handed)
+    wanted = handed if topic.records is None else topic.records
+    if held.ended != Ended() or handed != wanted or not handed:
+        problem = f"it reads {len(handed & wanted)} of {len(wanted)} records" if wanted else "it finds no records"
         whose = f"of {topic.bootstrap}" if topic.bootstrap else "of a broker as it is"
         raise UsageError(
-            f"the client does not read topic {topic.name} {whose}: {held.ended.error or read}; correct its driver"
+            f"the client does not read topic {topic.name} {whose}: {held.ended.error or problem}; correct its driver"
         )
     return held.apis, replace(topic, records=wanted)
 
@@ -262,7 +262,7 @@ def hold(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic = OWN)
             broker.line(topic=topic.name, steps=BATCHES)
         address = topic.bootstrap if broker is None else broker.bootstrap
         between = stack.enter_context(proxy(address, rules=made.rules, seed=seed, tell=lambda sentence: None))
-        held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.told)
+        held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.handed)
         if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
             held.ended = closed
     held.applied = between.applied()
@@ -290,8 +290,8 @@ class _Reading:
     broker: LocalCluster | None
     between: LocalProxy
 
-    def end(self, told: list[Told]) -> Ended:
-        """Let it read to the end. Appends to ``told`` what it hands out."""
+    def end(self, handed: list[Handed]) -> Ended:
+        """Let it read to the end. Appends to ``handed`` what it hands out."""
         address, isolation = self.between.bootstrap, self.made.isolation
         said = self.driver.ask(do="open", address=address, topic=self.topic.name, isolation=isolation, offset="0")
         since_s = began_s = time.monotonic()
@@ -301,11 +301,11 @@ class _Reading:
             said = self.driver.ask(do="poll", timeout_ms=POLL_MS)
             if isinstance(said, Ended):
                 break
-            new = [_told(one) for one in said.get("records", ())]
-            told += new
+            new = [_handed(one) for one in said.get("records", ())]
+            handed += new
             if said.get("end") or (is_last and not new):
                 return Ended()
-            if len(told) > most:
+            if len(handed) > most:
                 return self._too_many()
             looks += 1
             if new or applied != (applied := len(self.between.applied())):
@@ -318,7 +318,7 @@ class _Reading:
                 return Ended(HANGS.name, NOTHING_MORE)
         return said
 
-    def _is_last(self, new: Sequence[Told], idle_ms: float) -> bool:
+    def _is_last(self, new: Sequence[Handed], idle_ms: float) -> bool:
         """Whether the client has read everything."""
         if self.topic.records is None:
             return idle_ms > UNKNOWN_END_SHARE * self.bounds.recover_ms
@@ -336,7 +336,7 @@ class _Reading:
         return Ended(HANGS.name, "hands out the same records again and again")
 
 
-def _told(record: Any) -> Told:
+def _handed(record: Any) -> Handed:
     try:
         return int(record["offset"]), record["key"] or None, record["value"] or None
     except (TypeError, LookupError, ValueError):
@@ -346,13 +346,13 @@ def _told(record: Any) -> Told:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def _wrong_data(held: Held, wanted: frozenset[Told] | None) -> str:
+def _wrong_data(held: Held, wanted: frozenset[Handed] | None) -> str:
     """The fault of the records that a client has handed out; "" if there is none, or if nobody can say."""
     if wanted is None or any(map(_changes_records, held.applied)):
         return ""
-    if strange := set(held.told) - wanted:
+    if strange := set(held.handed) - wanted:
         return f"hands out a record that was never there, at offset {min(strange)[0]}"
-    missing = len(wanted) - len(set(held.told))
+    missing = len(wanted) - len(set(held.handed))
     if not missing or any(map(_moves, held.applied)):
         return ""
     return f"hands out {len(wanted) - missing} of {len(wanted)} records, without an error"
@@ -372,10 +372,13 @@ def _changes_records(one: Applied) -> bool:
         return True
 
 
+def _partitions(fetch: Seen) -> list[dict[str, Any]]:
+    return [one for topic in fetch.values()["responses"] for one in topic["partitions"]]
+
+
 def _records_of(fetch: Seen) -> list[bytes]:
     """The record batches of a response, by the partition, where there are some."""
-    partitions = (one for topic in fetch.values()["responses"] for one in topic["partitions"])
-    return [bytes(one["records"]) for one in partitions if one["records"]]
+    return [bytes(one["records"]) for one in _partitions(fetch) if one["records"]]
 
 
 def _moves(one: Applied) -> bool:
@@ -383,7 +386,7 @@ def _moves(one: Applied) -> bool:
     if one.after.api != "Fetch":
         return one.after.api in POSITIONS
     try:
-        partitions = [one for topic in one.after.values()["responses"] for one in topic["partitions"]]
+        partitions = _partitions(one.after)
     except (DecodeError, UsageError):
         return False
     return any(

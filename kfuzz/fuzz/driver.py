@@ -108,10 +108,12 @@ class Driver:
             hello = _object(session.begin(limits))
             self.version = foreign_text(str(hello.get("version", "")), bytes_max=100)
         except (NoHandshake, UsageError) as error:
-            self.stop()
-            raise UsageError(
-                f"--client {self._client.name}: {error} (testees/README.md has the lines of drivers)"
-            ) from None
+            raise self._wrong(error) from None
+
+    def _wrong(self, error: Exception) -> UsageError:
+        """The error for a driver that does not speak as drivers do. It is stopped."""
+        self.stop()
+        return UsageError(f"--client {self._client.name}: {error} (testees/README.md has the lines of drivers)")
 
     def stop(self) -> None:
         """Kill the process, and all that it has started."""
@@ -132,10 +134,7 @@ class Driver:
         try:
             said = _object(got)
         except UsageError as error:
-            self.stop()
-            raise UsageError(
-                f"--client {self._client.name}: {error} (testees/README.md has the lines of drivers)"
-            ) from None
+            raise self._wrong(error) from None
         if "outcome" not in said:
             return said
         harm = HARM_OF.get(str(said["outcome"]), "")
@@ -156,5 +155,5 @@ class Driver:
 def _object(line: bytes) -> dict[str, Any]:
     said = load_json(line, "the driver's line", bytes_max=LINE_BYTES_MAX, remedy="write an object of JSON")
     if not isinstance(said, dict):
-        raise UsageError("the driver's line is no object of JSON; write one")
+        raise UsageError("the driver's line is not a JSON object; write one")
     return said

@@ -33,6 +33,7 @@ __all__ = [
     "has_same_names",
     "load",
     "newest",
+    "requests_by_key",
     "valid_versions",
 ]
 
@@ -106,6 +107,17 @@ def catalogue(name: str = LATEST) -> Catalogue:
     if name not in CARRIED:
         raise UsageError(f"there is no catalogue of Kafka {name}; take one of {', '.join(CARRIED)}, or a jar or folder")
     return Catalogue(name, _Carried(name), RECORDS.get(name, ""))
+
+
+@cache
+def requests_by_key() -> Mapping[int, Definition]:
+    """The requests of all releases by their API keys, each from the newest release that has it."""
+    found: dict[int, Definition] = {}
+    for release in RELEASES:
+        for one in catalogue(release).messages.values():
+            if one.kind == "request" and one.api_key is not None:
+                found[one.api_key] = one
+    return found
 
 
 def valid_versions(name: str) -> dict[str, Versions]:

@@ -26,8 +26,8 @@ __all__ = [
     "BLOB_VERSION",
     "CONVERSATIONS",
     "FETCH_BYTES",
+    "NOBODY",
     "REBALANCE_TIMEOUT_MS",
-    "SOMEBODY",
     "Context",
     "Conversation",
     "assignment",
@@ -57,8 +57,8 @@ TOPIC: Final = 2
 SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1
-# Nobody has this name.
-SOMEBODY: Final = "kfuzz-nobody"
+# A name that nobody has.
+NOBODY: Final = "kfuzz-nobody"
 # Kafka makes client ids of telemetry, and member ids of share groups, of this form.
 UUID: Final = "q83vASNFZ4mrze8BI0VniQ"
 
@@ -465,17 +465,17 @@ def _config_asks(context: Context) -> Mapping[str, Message]:
 
 def _acl_asks(context: Context) -> Mapping[str, Message]:
     who = {"operation": 3, "permissionType": 3}
-    named = {"resourceName": SOMEBODY, "principal": f"User:{SOMEBODY}", "host": "*"}
+    named = {"resourceName": NOBODY, "principal": f"User:{NOBODY}", "host": "*"}
     created = {"resourceType": TOPIC, "resourcePatternType": 3, **named, **who}
-    names = {"resourceNameFilter": SOMEBODY, "principalFilter": None, "hostFilter": None}
+    names = {"resourceNameFilter": NOBODY, "principalFilter": None, "hostFilter": None}
     found = {"resourceTypeFilter": TOPIC, "patternTypeFilter": 3, **names, **who}
     return {"CreateAcls": {"creations": [created]}, "DescribeAcls": found, "DeleteAcls": {"filters": [found]}}
 
 
 def _quota_asks(context: Context) -> Mapping[str, Message]:
-    entity = [{"entityType": "user", "entityName": SOMEBODY}]
+    entity = [{"entityType": "user", "entityName": NOBODY}]
     entry = {"entity": entity, "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]}
-    component = {"entityType": "user", "matchType": 0, "match": SOMEBODY}
+    component = {"entityType": "user", "matchType": 0, "match": NOBODY}
     return {
         "AlterClientQuotas": {"entries": [entry], "validateOnly": True},
         "DescribeClientQuotas": {"components": [component], "strict": False},
@@ -487,14 +487,14 @@ def _scram_asks(context: Context) -> Mapping[str, Message]:
     return {
         "AlterUserScramCredentials": {
             "deletions": [],
-            "upsertions": [{"name": SOMEBODY, "mechanism": SCRAM_SHA_256, **secret}],
+            "upsertions": [{"name": NOBODY, "mechanism": SCRAM_SHA_256, **secret}],
         },
-        "DescribeUserScramCredentials": {"users": [{"name": SOMEBODY}]},
+        "DescribeUserScramCredentials": {"users": [{"name": NOBODY}]},
     }
 
 
 def _feature_asks(context: Context) -> Mapping[str, Message]:
-    update = {"feature": SOMEBODY, "maxVersionLevel": 1, "upgradeType": 1, "allowDowngrade": False}
+    update = {"feature": NOBODY, "maxVersionLevel": 1, "upgradeType": 1, "allowDowngrade": False}
     return {"UpdateFeatures": {"timeoutMs": WAIT_MS, "featureUpdates": [update], "validateOnly": True}}
 
 

@@ -26,7 +26,7 @@ from kfuzz.mutate.message import MessageMutator
 from kfuzz.probe.conversations import (
     BLOB_VERSION,
     CONVERSATIONS,
-    SOMEBODY,
+    NOBODY,
     Context,
     Conversation,
     assignment,
@@ -400,7 +400,7 @@ def _wrong(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Val
             yield "max", _fixed(min(largest, INT64_MAX))
     elif kind == "string":
         yield "empty", _fixed("")
-        yield "nobody", _fixed(SOMEBODY)
+        yield "nobody", _fixed(NOBODY)
         yield "long", _fixed("a" * 32_767)
         yield "odd", _fixed("../\0\N{SNOWMAN}")
         if name in ("groupid", "transactionalid"):

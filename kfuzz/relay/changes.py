@@ -7,7 +7,7 @@ message at once. Nothing here knows sockets.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -17,12 +17,13 @@ from kfuzz.forms import Wrong, nearest, shown
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.jsonform import from_json
-from kfuzz.messages.model import Definition, Field, key_of
+from kfuzz.messages.model import key_of
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.frames import Form, Frame
+from kfuzz.relay.paths import EACH, Each, PathStep, Steps, fields, slots
 
 __all__ = [
     "Change",
@@ -43,15 +44,6 @@ __all__ = [
 # ``EncodeError`` if a value does not fit into its version.
 Change = Callable[[Frame, Dice], Frame | None]
 
-
-class _Each:
-    """The step of a path to all elements of a list."""
-
-
-EACH: Final = _Each()
-# A field's name, an element's index, or all elements.
-Step = str | int | _Each
-Steps = tuple[Step, ...]
 
 _PART: Final = re.compile(r"([A-Za-z_]\w{0,99})(?:\[(\d{1,9}|\*)\])?", re.ASCII)
 PATH_CHARACTERS_MAX: Final = 500
@@ -87,40 +79,7 @@ AT_THE_TOP: Final[Mapping[str, frozenset[int]]] = {
 _ENGINES: Final = {"request": Engine(RECORDS_REPAIR, True), "response": Engine(RECORDS_REPAIR)}
 
 
-# --- places in values -----------------------------------------------------------------------------------------------
-
-
-def _slots(value: Any, steps: Steps) -> Iterator[tuple[Any, Any]]:
-    """The structs and lists that hold what the path leads to, each with the key or index in it."""
-    first, rest = steps[0], steps[1:]
-    keys: Iterable[Any] = ()
-    if isinstance(value, list):
-        if first is EACH:
-            keys = range(len(value))
-        elif isinstance(first, int) and first < len(value):
-            keys = (first,)
-    elif isinstance(value, dict) and first in value:
-        keys = (first,)
-    for key in keys:
-        if rest:
-            yield from _slots(value[key], rest)
-        else:
-            yield value, key
-
-
-def _fields(
-    definition: Definition, version: int, wanted: Callable[[Field], bool], inside: Field | None = None
-) -> Iterator[tuple[Steps, Field]]:
-    """All fields of a version that are wanted, with their paths."""
-    for one in definition.fields if inside is None else definition.fields_of(inside.type):
-        if version not in one.versions:
-            continue
-        steps: Steps = (key_of(one.name), EACH) if one.type.array else (key_of(one.name),)
-        if wanted(one):
-            yield steps, one
-        elif one.type.struct is not None:
-            for more, found in _fields(definition, version, wanted, one):
-                yield steps + more, found
+# --- the fields that changes are about ------------------------------------------------------------------------------
 
 
 @cache
@@ -130,7 +89,7 @@ def number_paths(name: str, version: int) -> tuple[tuple[str, int], ...]:
     Ports and throttle times are left out.
     """
     bits = {f"int{size}": size for size in (8, 16, 32, 64)}
-    found = _fields(newest(name, version), version, lambda one: one.type.name in bits)
+    found = fields(newest(name, version), version, lambda one: one.type.name in bits)
     return tuple(
         ("".join("[*]" if one is EACH else f".{one}" for one in steps).removeprefix("."), bits[field.type.name])
         for steps, field in found
@@ -140,7 +99,7 @@ def number_paths(name: str, version: int) -> tuple[tuple[str, int], ...]:
 
 @cache
 def _errors(name: str, version: int) -> tuple[Steps, ...]:
-    found = _fields(newest(name, version), version, lambda one: one.type.name == "int16" and _is_error(one.name))
+    found = fields(newest(name, version), version, lambda one: one.type.name == "int16" and _is_error(one.name))
     return tuple(steps for steps, _ in found)
 
 
@@ -152,7 +111,7 @@ def _is_error(name: str) -> bool:
 @cache
 def _records(name: str, version: int) -> tuple[Steps, ...]:
     """The paths to record batches."""
-    found = _fields(newest(name, version), version, lambda one: one.type.name == "records")
+    found = fields(newest(name, version), version, lambda one: one.type.name == "records")
     return tuple(steps for steps, _ in found)
 
 
@@ -176,7 +135,7 @@ def has_field(form: Form, name: str) -> bool:
 
 def _parsed(path: str) -> Steps:
     """The steps of a path such as ``responses[0].partitions[*].highWatermark``. ``Wrong`` for another text."""
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     for part in path.split(".") if len(path) <= PATH_CHARACTERS_MAX else [""]:
         match = _PART.fullmatch(part)
         if match is None:
@@ -234,7 +193,7 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
             return None
         body, changed = frame.values(), False
         for steps, value in places:
-            for holder, key in _slots(body, steps):
+            for holder, key in slots(body, steps):
                 changed = changed or holder[key] != value
                 holder[key] = value
         return frame.with_values(body) if changed else None
@@ -247,12 +206,12 @@ def _typed(form: Form, steps: Steps, given: Any) -> Any:
     definition, version = form.definition, form.version
     values = from_json(definition, version, _as_json(steps, given))
     data = encode(definition, version, values)
-    first = tuple(0 if isinstance(one, int | _Each) else one for one in steps)
+    first = tuple(0 if isinstance(one, int | Each) else one for one in steps)
     # A writer takes the default for a field that the version lacks.
-    if not list(_slots(decode(definition, version, data), first)):
+    if not list(slots(decode(definition, version, data), first)):
         path = "".join(f".{one}" if isinstance(one, str) else "[0]" for one in steps)
         raise UsageError(f"{definition.name}{path} is not a field of version {version}")
-    [(holder, key)] = _slots(values, first)
+    [(holder, key)] = slots(values, first)
     return holder[key]
 
 
@@ -271,7 +230,7 @@ def error_change(code: int) -> Change:
         top = [steps for steps in errors if len(steps) == 1]
         below = [steps for steps in errors if len(steps) > 1]
         chosen = (top or below) if own is None or code in own else (below or top)
-        places = [one for steps in chosen for one in _slots(values, steps)]
+        places = [one for steps in chosen for one in slots(values, steps)]
         if not places:
             return None
         for holder, key in places:
@@ -279,7 +238,7 @@ def error_change(code: int) -> Change:
         if code:
             # As Kafka's brokers do. Some clients, such as librdkafka, refuse null.
             for steps in _records(name, version):
-                for holder, key in _slots(values, steps):
+                for holder, key in slots(values, steps):
                     holder[key] = b""
         return frame.with_values(values)
 
@@ -303,7 +262,7 @@ def throttle_change(ms: int) -> Change:
 def _filled(frame: Frame, values: dict[str, Any]) -> list[tuple[Any, Any]]:
     """The places of record batches that are not empty."""
     paths = _records(frame.name, frame.exchange.version)
-    return [(holder, key) for steps in paths for holder, key in _slots(values, steps) if holder[key]]
+    return [(holder, key) for steps in paths for holder, key in slots(values, steps) if holder[key]]
 
 
 def records_change(data: bytes) -> Change:
@@ -402,5 +361,5 @@ def replies_of(forms: Sequence[Form], given: Mapping[str, Any]) -> dict[int, byt
         except (UsageError, EncodeError) as error:
             why = why or str(error)
     if not made:
-        raise Wrong("is no response in any of the rule's versions", why)
+        raise Wrong("fits none of the rule's versions", why)
     return made

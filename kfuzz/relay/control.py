@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
-import os
 import re
 import socket
 from collections.abc import Callable
@@ -17,7 +15,8 @@ from kfuzz.errors import UsageError
 from kfuzz.forms import Form, Wrong, integer, nearest, shown
 from kfuzz.kafka import INT32_MAX
 from kfuzz.relay.proxy import Proxy
-from kfuzz.relay.rules import Rule
+from kfuzz.relay.rule import Rule
+from kfuzz.serve.server import cannot_open
 from kfuzz.text import foreign_text
 
 __all__ = ["LINE_BYTES_MAX", "Control", "answer"]
@@ -94,10 +93,7 @@ class Control:
         try:
             listening = socket.create_server((HOST, self.port))
         except OSError as error:
-            why = "another program uses it" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
-            raise UsageError(
-                f"the control port {self.port} cannot be opened: {why}; take another, or 0 for any free one"
-            ) from None
+            raise cannot_open(f"the control port {self.port}", error) from None
         self.port = listening.getsockname()[1]
         self._server = await asyncio.start_server(self._connected, sock=listening, limit=LINE_BYTES_MAX)
         return self

@@ -18,7 +18,7 @@ from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
 from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
-from kfuzz.messages.catalogues import catalogue, newest
+from kfuzz.messages.catalogues import catalogue, newest, requests_by_key
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
 from kfuzz.messages.model import Definition, Versions, key_of
 from kfuzz.messages.schemas import schema
@@ -152,33 +152,29 @@ class Api:
 
 
 @cache
-def _requests_by_key() -> dict[int, str]:
-    found: dict[int, str] = {}
-    for release in RELEASES:
-        for one in catalogue(release).messages.values():
-            if one.kind == "request" and one.api_key is not None:
-                found[one.api_key] = one.name
-    return found
+def _names_by_key() -> Mapping[int, str]:
+    """The names of all APIs, without "Request", by their keys."""
+    return {key: one.name.removesuffix("Request") for key, one in requests_by_key().items()}
 
 
 @cache
 def api_names() -> tuple[str, ...]:
     """The names of all APIs, sorted, without "Request"."""
-    return tuple(sorted(name.removesuffix("Request") for name in _requests_by_key().values()))
+    return tuple(sorted(_names_by_key().values()))
 
 
 @cache
 def api_key(name: str) -> int:
     """The key of an API of :func:`api_names`."""
-    return next(key for key, request in _requests_by_key().items() if request == f"{name}Request")
+    return next(key for key, known in _names_by_key().items() if known == name)
 
 
 @cache
 def versions_of(key: int) -> Versions | None:
     """The versions of an API that kfuzz can read, from all releases that it knows; None for an unknown API."""
-    name = _requests_by_key().get(key)
-    if name is None:
+    if key not in _names_by_key():
         return None
+    name = f"{_names_by_key()[key]}Request"
     known = [
         catalogue(release).messages[name].valid_versions for release in RELEASES if name in catalogue(release).messages
     ]
@@ -189,21 +185,20 @@ def versions_of(key: int) -> Versions | None:
 @lru_cache(maxsize=2048)
 def api_of(key: int, version: int) -> Api | None:
     """The API with this key at this version; None if no release has it."""
-    name = _requests_by_key().get(key)
+    name = _names_by_key().get(key)
     if name is None:
         return None
     try:
-        asked = newest(name, version)
-        said = newest(f"{name.removesuffix('Request')}Response", version)
+        asked, said = newest(f"{name}Request", version), newest(f"{name}Response", version)
     except UsageError:
         return None
     return Api(
-        name.removesuffix("Request"),
+        name,
         key,
         version,
         _form(asked, version, "RequestHeader", request_header_version(asked, version)),
         _form(said, version, "ResponseHeader", response_header_version(said, version)),
-        name == f"{API_VERSIONS}Request" or has_addresses(said.name, version),
+        name == API_VERSIONS or has_addresses(said.name, version),
     )
 
 
@@ -254,14 +249,12 @@ class Exchange:
     @property
     def is_known(self) -> bool:
         """Whether a release has the API, at any version."""
-        return self.key in _requests_by_key()
+        return self.key in _names_by_key()
 
     @property
     def name(self) -> str:
         """The name of the API, or its number."""
-        if self.api is not None:
-            return self.api.name
-        return _requests_by_key().get(self.key, f"API {self.key}").removesuffix("Request")
+        return self.api.name if self.api is not None else _names_by_key().get(self.key, f"API {self.key}")
 
 
 @dataclass(slots=True, eq=False)
@@ -411,7 +404,7 @@ class Pairing:
         key, version, correlation_id = HEAD.unpack_from(head)
         self._number += 1
         # Keys come from strangers: all that no release has share one count.
-        counted = key if key in _requests_by_key() else -1
+        counted = key if key in _names_by_key() else -1
         self._counts[counted] = nth = self._counts.get(counted, 0) + 1
         return Exchange(self.connection, self._number, nth, key, version, correlation_id, api=api_of(key, version))
 

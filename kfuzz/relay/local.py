@@ -35,7 +35,8 @@ from kfuzz.forms import nearest, shown
 from kfuzz.relay.frames import Direction, Frame, api_names
 from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
-from kfuzz.relay.rules import SEED, SEED_MAX, Live, Rule
+from kfuzz.relay.rule import SEED, SEED_MAX, Rule
+from kfuzz.relay.rules import Live
 from kfuzz.serve.answers import Broker
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.feeding import done

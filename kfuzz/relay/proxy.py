@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
-import os
 import resource
 import socket
 import ssl
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.address import PLAIN, PORT_MAX, Address, Security
 from kfuzz.client.link import Link, are_of_this_machine
 from kfuzz.client.protocol import ConnectionLost
 from kfuzz.client.tls import client_context, secured, server_context
@@ -26,8 +24,10 @@ from kfuzz.relay.connection import Connection, Side
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, KEYS, Direction, Exchange, Frame, offers
 from kfuzz.relay.pipe import BLOCKED, CLOSE, SMALL_FRAME_BYTES, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
-from kfuzz.relay.rules import SEED, Rule, Rules
+from kfuzz.relay.rule import SEED, Rule
+from kfuzz.relay.rules import Rules
 from kfuzz.relay.watching import Watch
+from kfuzz.serve.server import cannot_open, own_address
 from kfuzz.units import counted
 
 __all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
@@ -42,7 +42,6 @@ BROKERS_MAX: Final = 1000
 # How long it may take to connect to a broker and to log in, and how long a client's TLS handshake may take.
 CONNECT_MS_MAX: Final = 10_000
 HANDSHAKE_S_MAX: Final = 10.0
-PORT_MAX: Final = 65535
 # New connections that are taken in one turn.
 ACCEPTS_MAX: Final = 64
 # The pause after one that could not be taken.
@@ -108,8 +107,8 @@ class Proxy:
         self.connections: set[Connection] = set()
         self.connections_total = self.refused = 0
         self.recorder: Recorder | None = None
-        # By the API key and version, and what follows the correlation id: what is sent in place of the latter. Empty if
-        # it stays as it is.
+        # Bytes after the correlation id that a client gets, by the API key and version and by the bytes that the broker
+        # sent there. Empty if they are the same.
         self.known: dict[tuple[bytes, bytes], bytes] = {}
         # Whether frames are not changed but by rules, and to keep clients inside, and are not recorded.
         self.only_watches = not settings.strict and settings.record is None
@@ -121,7 +120,7 @@ class Proxy:
         self._to_brokers: ssl.SSLContext | None = None
         self._to_clients: ssl.SSLContext | None = None
         self._host = settings.host
-        self._family = socket.AF_INET
+        self._family: int = socket.AF_INET
         self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
 
     @property
@@ -135,14 +134,9 @@ class Proxy:
     async def __aenter__(self) -> Proxy:
         self._secure()
         host, port = self.settings.host, self.settings.port
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise UsageError(f"{host!r} is no address of this machine; take 127.0.0.1") from None
-        self._family, _, _, _, (address, *_) = found[0]
-        self._host = str(address)
-        if not ipaddress.ip_address(self._host).is_loopback and not self.settings.open_to_others:
-            raise UsageError(f"{host} lets other machines use this proxy; add --yes if they may, or take 127.0.0.1")
+        self._family, self._host = await own_address(
+            host, port, what="proxy", open_to_others=self.settings.open_to_others
+        )
         if port and port + len(self.brokers) - 1 > PORT_MAX:
             raise UsageError(
                 f"{len(self.brokers)} brokers need the ports {port} to {port + len(self.brokers) - 1}; "
@@ -153,10 +147,7 @@ class Proxy:
                 self._listen(broker, port and port + number)
         except OSError as error:
             self._close()
-            why = "another program uses it" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
-            raise UsageError(
-                f"port {port + number} of {host} cannot be opened: {why}; take another, or 0 for any free one"
-            ) from None
+            raise cannot_open(f"port {port + number} of {host}", error) from None
         if self.settings.record is not None:
             bytes_max = self.settings.record_bytes_max
             try:

@@ -19,6 +19,7 @@ from kfuzz.documents import DEPTH_MAX, TOML_BYTES_MAX, check_depth, load_json, l
 from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 from kfuzz.forms import HEX, Form, ListOf, Object, Wrong, choice, integer, number, shown
+from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.messages import encode, parse_versions
 from kfuzz.messages.model import ALL, Versions
 from kfuzz.mutate.dice import Dice
@@ -33,9 +34,8 @@ from kfuzz.vectors import find_vector
 __all__ = ["DELAY", "ENDINGS", "SEED", "SEED_MAX", "Rule", "load_rules", "parse_rule"]
 
 SEED: Final = 1
-SEED_MAX: Final = (1 << 63) - 1
+SEED_MAX: Final = INT64_MAX
 ANY: Final = "*"
-INT32_MAX: Final = (1 << 31) - 1
 DELAY_MS_MAX: Final = 3_600_000
 NAME_CHARACTERS_MAX: Final = 250
 RULE_CHARACTERS_MAX: Final = 100_000

@@ -9,10 +9,10 @@ from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay.frames import Direction, Exchange, Frame
 from kfuzz.relay.pipe import CLOSE, Step, Wait, framed
-from kfuzz.relay.rule import ANY, ENDINGS, SEED, SEED_MAX, Rule, load_rules, parse_rule
+from kfuzz.relay.rule import ANY, ENDINGS, SEED, Rule
 from kfuzz.units import counted
 
-__all__ = ["RULES_MAX", "SEED", "SEED_MAX", "Connection", "Live", "Rule", "Rules", "load_rules", "parse_rule"]
+__all__ = ["RULES_MAX", "Connection", "Live", "Rules"]
 
 RULES_MAX: Final = 1000
 
@@ -105,7 +105,7 @@ class Rules:
         try:
             return self._live[number]
         except KeyError:
-            raise UsageError(f"there is no rule {number}; it was removed, or never added") from None
+            raise UsageError(f"there is no rule {number}: it was removed or never added") from None
 
     def add(self, rule: Rule | Mapping[str, Any]) -> int:
         """Add a rule after all others. Its number, which is never given again. ``UsageError`` if it is wrong."""

@@ -53,6 +53,30 @@ def shown_address(host: str, port: int | str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+async def own_address(host: str, port: int, *, what: str, open_to_others: bool) -> tuple[int, str]:
+    """The family and one address of a host on which to listen. A name may have several, each with other free ports.
+
+    ``what`` others could use. ``UsageError`` if it is not of this machine, or if others can reach it and must not.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise UsageError(f"{host!r} is no address of this machine; take 127.0.0.1") from None
+    family, _, _, _, (address, *_) = found[0]
+    if not ipaddress.ip_address(address).is_loopback and not open_to_others:
+        raise UsageError(f"{host} lets other machines use this {what}; add --yes if they may, or take 127.0.0.1")
+    return family, str(address)
+
+
+def cannot_open(port: str, error: OSError | OverflowError, *, free: str = "0") -> UsageError:
+    """The error for a port on which nobody can listen; ``free`` is what a user gives for any free one."""
+    number = getattr(error, "errno", None)
+    why = os.strerror(number) if number else str(error)
+    if number == errno.EADDRINUSE:
+        why = "another program uses it"
+    return UsageError(f"{port} cannot be opened: {why}; take another, or {free} for any free one")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``port`` 0 means any free port. ``fetch_versions`` None means all that kfuzz knows.
@@ -104,7 +128,10 @@ class Server:
         return self.broker.report
 
     async def __aenter__(self) -> Server:
-        family, address = await self._address()
+        settings = self.settings
+        family, address = await own_address(
+            settings.host, settings.port, what="broker", open_to_others=settings.open_to_others
+        )
         try:
             # asyncio would put words of its own around the system's.
             for node_id in range(1, self.settings.brokers + 1):
@@ -116,13 +143,7 @@ class Server:
                 self.broker.cluster.ports[node_id] = listening.getsockname()[1]
         except (OSError, OverflowError) as error:
             self._close()
-            number = getattr(error, "errno", None)
-            why = os.strerror(number) if number else str(error)
-            if number == errno.EADDRINUSE:
-                why = "another program uses it"
-            raise UsageError(
-                f"port {self.port} of {self.host} cannot be opened: {why}; take another, or --port 0 for any free one"
-            ) from None
+            raise cannot_open(f"port {self.port} of {self.host}", error, free="--port 0") from None
         self.host, self.port = self._servers[FIRST_NODE].sockets[0].getsockname()[:2]
         return self
 
@@ -148,18 +169,6 @@ class Server:
         for one in list(self._open):
             if one.node_id == node_id and one.task is not asyncio.current_task():
                 self._evict(one, Refused(ENDED, "as asked for"))
-
-    async def _address(self) -> tuple[int, str]:
-        """One address of the host. A name may have several, and each would get another free port."""
-        host, port = self.settings.host, self.settings.port
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            raise UsageError(f"{host!r} is no address of this machine; take 127.0.0.1") from None
-        family, _, _, _, (address, *_) = found[0]
-        if not ipaddress.ip_address(address).is_loopback and not self.settings.open_to_others:
-            raise UsageError(f"{host} lets other machines use this broker; add --yes if they may, or take 127.0.0.1")
-        return family, str(address)
 
     async def _connected(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()

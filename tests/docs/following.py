@@ -63,7 +63,9 @@ def follow(step: Step, folder: Path) -> None:
     else:
         for _, command, output in of_block("", step.block):
             done = run(command, folder)
-            told = (done.stdout, done.stdout + done.stderr)
-            assert done.returncode in ((0, 1) if FINDS.search(command) else (0,)), f"{command}: {told[1][-2000:]}"
+            shown = (done.stdout, done.stdout + done.stderr)
+            assert done.returncode in ((0, 1) if FINDS.search(command) else (0,)), f"{command}: {shown[1][-2000:]}"
             assert "Traceback" not in done.stderr, f"{command}: {done.stderr[-2000:]}"
-            assert not output or any(shows(output, text) for text in told), f"{command} printed:\n{done.stdout[-4000:]}"
+            assert not output or any(shows(output, text) for text in shown), (
+                f"{command} printed:\n{done.stdout[-4000:]}"
+            )

@@ -99,7 +99,7 @@ def test_a_client_that_does_as_it_should_is_no_find(
     found = held(mended, *rules)
     assert found.ended == ("", error, "", "")
     assert len(found.applied) == applied
-    assert (frozenset(found.told) == OWN.records) is reads_all
+    assert (frozenset(found.handed) == OWN.records) is reads_all
     assert mended.starts == 1
 
 

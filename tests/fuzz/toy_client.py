@@ -65,9 +65,9 @@ class Consumer:
     def connect(self) -> None:
         self.dial(self.bootstrap)
         self.ask("ApiVersions", {"clientSoftwareName": "toy", "clientSoftwareVersion": "1"})
-        told = self.ask("Metadata", {"topics": [{"name": self.topic}], "allowAutoTopicCreation": False})
-        brokers = {one["nodeId"]: f"{one['host']}:{one['port']}" for one in told["brokers"]}
-        [partition] = [one for topic in told["topics"] for one in topic["partitions"]][:1] or [None]
+        answer = self.ask("Metadata", {"topics": [{"name": self.topic}], "allowAutoTopicCreation": False})
+        brokers = {one["nodeId"]: f"{one['host']}:{one['port']}" for one in answer["brokers"]}
+        [partition] = [one for topic in answer["topics"] for one in topic["partitions"]][:1] or [None]
         if partition is None or partition["leaderId"] not in brokers:
             raise OSError("nobody leads the partition")
         self.dial(brokers[partition["leaderId"]])
@@ -106,9 +106,9 @@ class Consumer:
     def fetch(self) -> list[dict[str, Any]]:
         wanted = {"partition": 0, "fetchOffset": self.offset, "partitionMaxBytes": 1 << 20}
         fetch = {"maxWaitMs": 1, "minBytes": 0, "topics": [{"topic": self.topic, "partitions": [wanted]}]}
-        told = self.ask("Fetch", fetch)
+        answer = self.ask("Fetch", fetch)
         found = []
-        for topic in told["responses"]:
+        for topic in answer["responses"]:
             for one in topic["partitions"]:
                 if (topic["topic"], one["partitionIndex"]) == (self.topic, 0):
                     found += self.taken(one)

@@ -219,8 +219,8 @@ def test_the_command_prints_causes_the_worst_first_and_refuses_what_cannot_be_as
         globs = (LEADER, "topic/ListOffsets/1/order/early", "classic-group/Heartbeat/4/order/early")
         code, text, _ = outcome(*begin, "--apis", *globs, "--write-to", "t", "--json", file)
         for options, sentence in REFUSED.items():
-            refused, _, told = outcome(*begin, *options.split())
-            assert (refused, sentence in told) == (2, True), told
+            refused, _, errors = outcome(*begin, *options.split())
+            assert (refused, sentence in errors) == (2, True), errors
     assert code == 1
     assert "! OffsetForLeaderEpoch order: 1 case; again when asked alone" in text
     said = json.loads(file.read_text())

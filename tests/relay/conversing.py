@@ -104,15 +104,15 @@ async def served(scenario: Callable[[Server], Awaitable[Any]], *lines: bytes) ->
 
 def recorded(folder: Path, scenario: Scenario = everything, **settings: Any) -> list[str]:
     """Record a scenario into a folder. Returns the sentences of the proxy."""
-    told: list[str] = []
+    sentences: list[str] = []
 
     async def through(server: Server) -> None:
         address = Address(server.host, server.port)
-        async with Proxy([address], Settings(record=folder, **settings), tell=told.append) as proxy:
+        async with Proxy([address], Settings(record=folder, **settings), tell=sentences.append) as proxy:
             await scenario(proxy)
 
     asyncio.run(served(through))
-    return told
+    return sentences
 
 
 def recorded_client(folder: Path, talk: Callable[[Client], Awaitable[Any]], **settings: Any) -> list[str]:

@@ -219,8 +219,8 @@ def test_mutation_leads_clients_only_to_known_brokers_or_to_nobody(api: str, ver
     for found in mutants(one):
         readable += found.is_read
         if found.is_read:
-            told = {(to["host"], to["port"]) for to in found.values()[place] or () if to["host"] and to["port"] > 0}
-            assert told <= {("127.0.0.1", 9092), NOWHERE}
+            hosts = {(to["host"], to["port"]) for to in found.values()[place] or () if to["host"] and to["port"] > 0}
+            assert hosts <= {("127.0.0.1", 9092), NOWHERE}
         else:
             assert found.data[:end] == one.data[:end]
     assert 60 < readable < 195

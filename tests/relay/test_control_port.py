@@ -86,7 +86,7 @@ WRONG = {
     b'{"add": {"api": "EndTxx", "drop": true}}': (
         'the line.add: api is "EndTxx", which is no API; did you mean EndTxn?'
     ),
-    b'{"remove": 7}': "there is no rule 7; it was removed, or never added",
+    b'{"remove": 7}': "there is no rule 7: it was removed or never added",
 }
 
 

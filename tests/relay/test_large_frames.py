@@ -15,7 +15,7 @@ from kfuzz import records
 from kfuzz.client.address import Address
 from kfuzz.relay import Proxy, Settings, frames
 from kfuzz.relay.pipe import framed
-from kfuzz.relay.rules import parse_rule
+from kfuzz.relay.rule import parse_rule
 
 # The size of a frame that is never read.
 HUGE = (1 << 30).to_bytes(4, "big")

@@ -81,9 +81,9 @@ def test_a_client_stays_inside_and_a_rule_makes_one_error() -> None:
 def test_rules_from_the_start_show_frames_before_and_after_them_and_say_if_they_never_match(
     broker: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
+    sentences: list[str] = []
     rules = [{"api": "FindCoordinator", "error": 15, "nth": 2}, {"api": "Fetch", "error": 1}]
-    for more in ({"tell": told.append}, {}):
+    for more in ({"tell": sentences.append}, {}):
         with kfuzz.proxy(broker.bootstrap, rules=rules, **more) as between:
             for _ in range(2):
                 find_coordinator(between.bootstrap)
@@ -91,7 +91,7 @@ def test_rules_from_the_start_show_frames_before_and_after_them_and_say_if_they_
         assert one.rule == 1
         assert [seen.values()["errorCode"] for seen in (one.before, one.after)] == [0, 15]
         assert one.before.body() != one.after.body()
-    assert told == caplog.messages == ["rule 2: Fetch error=1: no frame matched"]
+    assert sentences == caplog.messages == ["rule 2: Fetch error=1: no frame matched"]
 
 
 def test_rules_are_added_counted_removed_and_cleared_while_a_client_is_connected(between: LocalProxy) -> None:

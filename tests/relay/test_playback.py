@@ -35,7 +35,7 @@ from kfuzz.relay.identities import Identities
 from kfuzz.relay.local import LocalCluster
 from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
 from kfuzz.relay.recording import CONVERSATION, Recording
-from kfuzz.relay.rules import parse_rule
+from kfuzz.relay.rule import parse_rule
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.cluster import Caller, Refused

@@ -17,7 +17,7 @@ from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy
 from kfuzz.relay.pipe import framed
 from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recording
-from kfuzz.relay.rules import parse_rule
+from kfuzz.relay.rule import parse_rule
 
 FIRST = {"format": "kfuzz-conversation/1", "brokers": []}
 OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
@@ -101,8 +101,8 @@ def test_a_large_frame_is_written_after_the_small_ones_before_it(tmp_path: Path)
 
 
 def test_a_full_recording_ends_and_the_proxy_continues(tmp_path: Path) -> None:
-    told = recorded(tmp_path / "out", record_bytes_max=12_000)
-    [sentence] = [one for one in told if "recorded" in one]
+    sentences = recorded(tmp_path / "out", record_bytes_max=12_000)
+    [sentence] = [one for one in sentences if "recorded" in one]
     assert sentence == f"{tmp_path / 'out'} has 12000 B, so nothing more is recorded; --record-max allows more"
     assert lines(tmp_path / "out")[-1]["why"] == f"{tmp_path / 'out'} has 12000 B"
     # Each file counts as a block of the disk.
@@ -117,8 +117,8 @@ def test_a_folder_that_is_gone_ends_the_recording_and_the_proxy_continues(tmp_pa
         await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
         await writes(client, b"v" * (COPIED_BYTES_MAX + 1))
 
-    [told] = [one for one in recorded_client(tmp_path / "out", removed) if "recorded" in one]
-    assert told.startswith(f"nothing more is recorded: {tmp_path / 'out'} cannot be written")
+    [sentence] = [one for one in recorded_client(tmp_path / "out", removed) if "recorded" in one]
+    assert sentence.startswith(f"nothing more is recorded: {tmp_path / 'out'} cannot be written")
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:

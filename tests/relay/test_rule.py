@@ -81,7 +81,7 @@ def test_python_programs_may_give_bytes() -> None:
         ("Fetch set=errorCode=0 versions=0-6", "FetchResponse.errorCode is not a field of version 6"),
         ("Fetch set=responses[0].partitions[0].preferredReadReplica=7 versions=4-10", "version 10 has no place for it"),
         ("Metadata set=topics[0].name=null versions=1", "cannot be set in any of the rule's versions"),
-        ("Fetch answer={\"quux\":1}", "answer is no response in any of the rule's versions; FetchResponse.quux is"),
+        ("Fetch answer={\"quux\":1}", "answer fits none of the rule's versions; FetchResponse.quux is"),
         ("SaslHandshake throttle_ms=1", "needs throttleTimeMs, and SaslHandshakeResponse has none; take delay_ms"),
         ("Fetch vector=records/v2/header/minimla", "vector names no vector; 'records/v2/header/minimla' is not the id"),
         ("Metadata vector=records/v2/header/minimal", "MetadataResponse has none; take requests of Produce"),

@@ -12,7 +12,8 @@ from kfuzz.errors import UsageError
 from kfuzz.relay import rules as module
 from kfuzz.relay.frames import Direction, Exchange, Frame
 from kfuzz.relay.pipe import CLOSE, HALT, Step, Wait, framed
-from kfuzz.relay.rules import Connection, Rules, parse_rule
+from kfuzz.relay.rule import parse_rule
+from kfuzz.relay.rules import Connection, Rules
 
 
 def asking(*, is_keeping: bool = False) -> Mock:

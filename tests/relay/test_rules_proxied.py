@@ -103,8 +103,8 @@ def test_an_error_changes_the_frame_that_is_meant_among_pipelined_ones() -> None
 
 def test_a_path_sees_the_addresses_that_clients_get() -> None:
     async def scenario(client: Client, proxy: Proxy) -> None:
-        told = await client.ask("Metadata", 12, {"topics": []})
-        assert [(one["host"], one["port"]) for one in told["brokers"]] == [("127.0.0.1", 1)]
+        answer = await client.ask("Metadata", 12, {"topics": []})
+        assert [(one["host"], one["port"]) for one in answer["brokers"]] == [("127.0.0.1", 1)]
         assert all(broker.port != 1 for broker in proxy.places)
 
     through("Metadata set=brokers[0].port=1", scenario=scenario)

@@ -14,7 +14,7 @@ from kfuzz.relay import Proxy
 from kfuzz.relay import proxy as proxies
 from kfuzz.relay.loop import run, unwatch, watch
 from kfuzz.relay.pipe import framed
-from kfuzz.relay.rules import parse_rule
+from kfuzz.relay.rule import parse_rule
 
 HEARTBEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}
 

@@ -31,7 +31,7 @@ from kfuzz.errors import UsageError
 from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.local import proxy
 from kfuzz.relay.pipe import Buffers, framed
-from kfuzz.relay.rules import parse_rule
+from kfuzz.relay.rule import parse_rule
 
 LARGE_BYTES = 1 << 20
 # An API that no release has: its frames are passed on as they are.
@@ -449,7 +449,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(
             pass
         assert str(refused.value).startswith(sentence.format(cert=cert, key=key))
     no_ca = proxy("127.0.0.1:9", security=Security(tls=True, ca=str(empty)))
-    with pytest.raises(UsageError, match="is no file of certificates"), no_ca:
+    with pytest.raises(UsageError, match="is not a file of certificates"), no_ca:
         pass
 
 

@@ -243,10 +243,10 @@ def test_an_address_is_printed_as_it_is_given_or_refused_in_one_short_sentence(t
     ("make", "reason"),
     [
         (os.mkfifo, "is a pipe"),
-        (lambda path: path.write_bytes(b"\xff\0"), "is no file of certificates: it has none in PEM form"),
+        (lambda path: path.write_bytes(b"\xff\0"), "is not a file of certificates: it has none in PEM form"),
         (
             lambda path: path.write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"),
-            "is no file of certificates",
+            "is not a file of certificates",
         ),
     ],
 )

@@ -1,0 +1,53 @@
+"""Paths in messages: the fields of a version that somebody looks for, and what they lead to in values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from kfuzz.messages.model import Definition, Field, key_of
+
+__all__ = ["EACH", "Each", "PathStep", "Steps", "fields", "slots"]
+
+
+class Each:
+    """The step of a path to all elements of a list."""
+
+
+EACH: Final = Each()
+# A field's name, an element's index, or all elements.
+PathStep = str | int | Each
+Steps = tuple[PathStep, ...]
+
+
+def fields(
+    definition: Definition, version: int, wanted: Callable[[Field], bool], inside: Field | None = None
+) -> Iterator[tuple[Steps, Field]]:
+    """All fields of a version that are wanted, with their paths."""
+    for one in definition.fields if inside is None else definition.fields_of(inside.type):
+        if version not in one.versions:
+            continue
+        steps: Steps = (key_of(one.name), EACH) if one.type.array else (key_of(one.name),)
+        if wanted(one):
+            yield steps, one
+        elif one.type.struct is not None:
+            for more, found in fields(definition, version, wanted, one):
+                yield steps + more, found
+
+
+def slots(value: Any, steps: Steps) -> Iterator[tuple[Any, Any]]:
+    """The structs and lists that hold what the path leads to, each with the key or index in it."""
+    first, rest = steps[0], steps[1:]
+    keys: Iterable[Any] = ()
+    if isinstance(value, list):
+        if first is EACH:
+            keys = range(len(value))
+        elif isinstance(first, int) and first < len(value):
+            keys = (first,)
+    elif isinstance(value, dict) and first in value:
+        keys = (first,)
+    for key in keys:
+        if rest:
+            yield from slots(value[key], rest)
+        else:
+            yield value, key
