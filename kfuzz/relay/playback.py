@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.link import Link, are_of_this_machine
 from kfuzz.client.protocol import ConnectionLost
@@ -42,9 +43,11 @@ IN_FLIGHT: Final = 10_000
 MAX_WAIT: Final = "maxWaitMs"
 UUID_BYTES: Final = 16
 
-# Errors that end by themselves: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CONCURRENT_TRANSACTIONS. Every
-# client sends such a request again.
-PASSING: Final = frozenset({14, 15, 51})
+# Errors that end by themselves. Every client sends such a request again.
+PASSING: Final = frozenset(
+    ERROR_CODES[name]
+    for name in ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS")
+)
 AGAIN_MS: Final = 100
 
 # Kinds of refusals.

@@ -22,7 +22,7 @@ from kfuzz.errors import EncodeError, KfuzzError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection, Side
 from kfuzz.relay.frames import API_VERSIONS, CORRELATION, KEYS, Direction, Exchange, Frame, offers
-from kfuzz.relay.pipe import BLOCKED, CLOSE, SMALL_FRAME_BYTES, Buffers, Step, framed
+from kfuzz.relay.pipe import BLOCKED, CLOSE, SIZE, SMALL_FRAME_BYTES, Buffers, Step, framed
 from kfuzz.relay.recording import RECORD_BYTES_MAX, Recorder
 from kfuzz.relay.rule import SEED, Rule
 from kfuzz.relay.rules import Rules
@@ -343,7 +343,7 @@ class Proxy:
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
-        size = len(memoryview(frame.data)) + 4
+        size = SIZE.size + len(memoryview(frame.data))
         if self.settings.batches:
             frame.check_batches()
         if frame.direction == "request":
