@@ -17,12 +17,10 @@ from kfuzz.client.link import Link, are_of_this_machine
 from kfuzz.client.protocol import ConnectionLost
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.forms import shown
-from kfuzz.messages import decode, encode
-from kfuzz.messages.catalogues import newest
-from kfuzz.messages.headers import response_header_version
+from kfuzz.messages import decode
 from kfuzz.relay.addresses import replace_addresses
-from kfuzz.relay.frames import CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.identities import MEMBER, Difference, Identities, Scope
+from kfuzz.relay.frames import CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, api_of
+from kfuzz.relay.identities import RECORDS, Difference, Identities, Scope
 from kfuzz.relay.pipe import SIZE, framed
 from kfuzz.relay.recording import Event, Recording
 from kfuzz.serve import Broker, Topics
@@ -41,7 +39,7 @@ CANDIDATES_MAX: Final = 500
 WAIT_MS_MAX: Final = 10_000
 IN_FLIGHT: Final = 10_000
 MAX_WAIT: Final = "maxWaitMs"
-UUID_BYTES: Final = 16
+HEARTBEAT: Final = "Heartbeat"
 
 # Errors that end by themselves. Every client sends such a request again.
 PASSING: Final = frozenset(
@@ -79,17 +77,9 @@ class Found:
 
     def to_json(self) -> dict[str, Any]:
         """The difference as a JSON object. Long values are cut."""
-        made = {
-            "connection": self.connection,
-            "number": self.number,
-            "api": self.api,
-            "version": self.version,
-            "direction": self.direction,
-            "what": self.what,
-            "count": self.count,
-        }
-        values = {"path": self.path, "recorded": _value(self.recorded), "fresh": _value(self.fresh)}
-        return made | (values if self.path else {})
+        values = {"recorded": shown(self.recorded), "fresh": shown(self.fresh)} if self.path else {}
+        of_fields = ("path", "recorded", "fresh")
+        return {name: getattr(self, name) for name in self.__slots__ if self.path or name not in of_fields} | values
 
 
 @dataclass(slots=True)
@@ -139,10 +129,10 @@ class Outcome:
             self.say(new.exchange, new.direction, f"it is not compared: {error}")
             return
         for path, recorded, fresh in found[:FOUND_OF_FRAME_MAX]:
-            what = f"{path} is {_value(fresh)}; in the record it is {_value(recorded)}"
+            what = f"{path} is {shown(fresh)}; in the record it is {shown(recorded)}"
             if recorded == fresh:
                 # An id or an offset, which must go with the others.
-                what = f"{path} is {_value(fresh)}, as in the record; but an earlier response had another value for it"
+                what = f"{path} is {shown(fresh)}, as in the record; but an earlier response had another value for it"
             self.say(new.exchange, new.direction, what, (path, recorded, fresh))
         if (more := len(found) - FOUND_OF_FRAME_MAX) > 0:
             self.say(new.exchange, new.direction, counted(more, "more difference"))
@@ -175,23 +165,6 @@ class Outcome:
         yield f"{counted(self.requests, 'request')}, {counted(self.compared, 'frame')} compared: {same}"
 
 
-def _value(value: Any) -> str:
-    return shown(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _is_passing(response: Frame) -> bool:
-    """Whether a response has an error that ends by itself."""
-    return not PASSING.isdisjoint(response.errors)
-
-
 def _frame(exchange: Exchange, direction: Direction, data: memoryview | bytes) -> Frame:
     frame = Frame(exchange, direction, data)
     frame.check()
@@ -206,38 +179,26 @@ def _values(frame: Frame) -> dict[str, Any] | None:
         return None
 
 
-def _recorded(recording: Recording, event: Event) -> memoryview:
-    """The bytes of a frame without its size; too few for a header if it is no whole frame."""
-    data = recording.frame(event)
-    whole = len(data) >= SIZE.size and SIZE.unpack_from(data)[0] == len(data) - SIZE.size
-    return data[SIZE.size :] if whole else memoryview(b"")
+def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
+    """The events of a recording, each with its frame.
 
-
-class _Pairs:
-    """The requests of a recording, each with its response."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._pairings: dict[int, Pairing] = {}
-
-    def request(self, event: Event) -> Frame | None:
-        """A recorded request; None if it is no whole frame."""
-        data = _recorded(self._recording, event)
-        if len(data) < HEAD.size:
-            return None
-        pairing = self._pairings.setdefault(event.connection, Pairing(event.connection))
-        exchange = pairing.begin(data)
-        pairing.asked(exchange, data)
-        return _frame(exchange, "request", data)
-
-    def response(self, event: Event) -> Frame | None:
-        """A recorded response; None if no request waits for it, or it is no whole frame."""
-        data = _recorded(self._recording, event)
-        pairing = self._pairings.get(event.connection)
-        if len(data) < CORRELATION.size or pairing is None:
-            return None
-        exchange, _ = pairing.answered(data)
-        return None if exchange is None else _frame(exchange, "response", data)
+    None if it has none: it is no whole frame, no request waits for this response, or the event is another.
+    """
+    pairings: dict[int, Pairing] = {}
+    for event in recording.events:
+        pairing = pairings.setdefault(event.connection, Pairing(event.connection))
+        data = recording.frame(event)
+        is_whole = len(data) >= SIZE.size and SIZE.unpack_from(data)[0] == len(data) - SIZE.size
+        data = data[SIZE.size :] if is_whole else memoryview(b"")
+        frame = None
+        if event.event == "request" and len(data) >= HEAD.size:
+            exchange = pairing.begin(data)
+            pairing.asked(exchange, data)
+            frame = _frame(exchange, "request", data)
+        elif event.event == "response" and len(data) >= CORRELATION.size:
+            answered, _ = pairing.answered(data)
+            frame = None if answered is None else _frame(answered, "response", data)
+        yield event, frame
 
 
 # ------------------------------------------------------------------------------------- the clients, to a fresh broker
@@ -268,12 +229,22 @@ async def play_clients(recording: Recording, settings: Settings) -> Outcome:
     """
     player = _Clients(recording, settings)
     try:
-        for event in recording.events:
-            await player.do(event)
+        for event, frame in _conversation(recording):
+            await player.do(event, frame)
     finally:
         for link in player.links.values():
             link.close()
     return player.outcome
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request that was sent. ``scope``: what its recorded one was about."""
+
+    link: Link
+    pieces: list[bytes]
+    scope: Scope
+    answer: asyncio.Future[bytes | None]
 
 
 class _Clients:
@@ -282,42 +253,35 @@ class _Clients:
         self.links: dict[int, Link] = {}
         self._settings = settings
         self._identities = Identities()
-        self._pairs = _Pairs(recording)
         self._places: dict[int, str] = {}
         # Requests that wait for their responses.
         self._sent: dict[Exchange, _Sent] = {}
-        # Requests that got an error that ends by itself, by connection and number.
-        self._left_out: set[tuple[int, int]] = set()
-        response = None
-        for response in _responses(recording):
-            if _is_passing(response):
-                self._left_out.add((response.exchange.connection, response.exchange.number))
-        if response is None:
-            raise UsageError(f"{recording.folder} has no response to a request, so there is nothing to compare")
         # Connections with which something went wrong. That is said once.
         self._lost: set[int] = set()
+        # Whether a request got an error that ends by itself, by connection and number.
+        self._passes = {
+            (one.exchange.connection, one.exchange.number): not PASSING.isdisjoint(one.errors)
+            for _, one in _conversation(recording)
+            if one is not None and one.direction == "response"
+        }
+        if not self._passes:
+            raise UsageError(f"{recording.folder} has no response to a request, so there is nothing to compare")
 
-    async def do(self, event: Event) -> None:
+    async def do(self, event: Event, frame: Frame | None) -> None:
         """Do what a line of the record says."""
         if event.event == "open":
             self._places[event.connection] = event.place
-        elif event.event == "request":
-            if (request := self._pairs.request(event)) is not None:
-                await self._send(request)
-            else:
-                self.outcome.unread += 1
-        elif event.event == "response":
-            if (response := self._pairs.response(event)) is not None:
-                await self._compare(response)
-            else:
-                # A rule may have dropped it.
-                self.outcome.unread += event.size > 0
         elif event.event == "close" and event.connection in self.links:
             self.links[event.connection].close()
+        elif frame is not None:
+            await (self._send if frame.direction == "request" else self._compare)(frame)
+        else:
+            # A rule may have dropped a response.
+            self.outcome.unread += event.event == "request" or (event.event == "response" and event.size > 0)
 
     async def _send(self, request: Frame) -> None:
         exchange = request.exchange
-        if (exchange.connection, exchange.number) in self._left_out:
+        if self._passes.get((exchange.connection, exchange.number)):
             self.outcome.left_out += 1
             return
         link = await self._link(exchange)
@@ -332,10 +296,12 @@ class _Clients:
             except EncodeError as error:
                 self.outcome.say(exchange, "request", f"it is sent as it was: {error}")
         self.outcome.requests += 1
-        sent = _Sent(link, exchange, framed(data), self._identities.scope(values))
+        pieces, scope = [framed(data)], self._identities.scope(values)
         if exchange.has_answer:
-            self._sent[exchange] = sent
-        sent.send()
+            answer = link.later(exchange.correlation_id, pieces)
+            self._sent[exchange] = _Sent(link, pieces, scope, answer)
+        else:
+            link.send(exchange.correlation_id, pieces, None)
 
     async def _link(self, exchange: Exchange) -> Link | None:
         """The connection for a request; None if there is none any more."""
@@ -382,60 +348,24 @@ class _Clients:
         if sent is None or exchange.connection in self._lost:
             return
         timeout_s = self._settings.timeout_ms / 1000
+        response = None
         try:
             async with asyncio.timeout(timeout_s):
-                response = await sent.response()
+                while (data := await sent.answer) is not None:
+                    response = _frame(exchange, "response", data)
+                    if PASSING.isdisjoint(response.errors):
+                        break
+                    await asyncio.sleep(AGAIN_MS / 1000)
+                    sent.answer = sent.link.later(exchange.correlation_id, sent.pieces)
+                else:
+                    self._lose(exchange, "response", f"none came: {sent.link.lost}")
+                    return
         except TimeoutError:
-            if sent.last is None:
+            if response is None:
                 self._lose(exchange, "response", f"none came within {timeout_s:g} s")
                 return
-            response = sent.last
-        if response is None:
-            self._lose(exchange, "response", f"none came: {sent.link.lost}")
-            return
+        assert response is not None
         self.outcome.compare(self._identities, recorded, response, sent.scope)
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A request that was sent. ``scope``: what its recorded one was about. ``last``: the last response to it."""
-
-    link: Link
-    exchange: Exchange
-    data: bytes
-    scope: Scope
-    answer: asyncio.Future[bytes | None] | None = None
-    last: Frame | None = None
-
-    def send(self) -> None:
-        """Send it."""
-        number = self.exchange.correlation_id
-        if not self.exchange.has_answer:
-            self.link.send(number, [self.data], None)
-            return
-        self.answer = self.link.later(number, [self.data])
-
-    async def response(self) -> Frame | None:
-        """The response; None if the connection is lost. It is sent again while it gets an error that ends by itself."""
-        while True:
-            assert self.answer is not None
-            if (data := await self.answer) is None:
-                return None
-            self.last = _frame(self.exchange, "response", data)
-            if not _is_passing(self.last):
-                return self.last
-            await asyncio.sleep(AGAIN_MS / 1000)
-            self.send()
-
-
-def _responses(recording: Recording) -> Iterator[Frame]:
-    """The responses of a recording."""
-    pairs = _Pairs(recording)
-    for event in recording.events:
-        if event.event == "request":
-            pairs.request(event)
-        elif event.event == "response" and (response := pairs.response(event)) is not None:
-            yield response
 
 
 # ------------------------------------------------------------------------------------- the brokers, to a fresh client
@@ -451,6 +381,7 @@ class _Taken:
     names: frozenset[Any]
     response: Frame | None = None
     wait_ms: int = 0
+    is_given: bool = False
 
 
 class RecordedBroker(Broker):
@@ -465,9 +396,9 @@ class RecordedBroker(Broker):
         super().__init__(Topics())
         self.outcome = Outcome()
         self.done = asyncio.Event()
-        self._identities = Identities(frozenset({MEMBER}), masks_times=True)
+        self._identities = Identities(of_client=True)
         # Where the recorded brokers were for clients. Here they are the brokers 1, 2, ….
-        self.places: list[str] = [one["place"] for one in recording.start.brokers]
+        self.places = list(recording.places)
         self._left: dict[int, list[_Taken]] = defaultdict(list)
         self._given: dict[int, list[_Taken]] = defaultdict(list)
         self._repeated: set[int] = set()
@@ -476,22 +407,23 @@ class RecordedBroker(Broker):
         self._collect(recording)
 
     def _collect(self, recording: Recording) -> None:
-        pairs = _Pairs(recording)
         places: dict[int, str] = {}
         asked: dict[Exchange, _Taken] = {}
-        for event in recording.events:
+        for event, frame in _conversation(recording):
             if event.event == "open":
                 places[event.connection] = event.place
                 if event.place not in self.places:
                     self.places.append(event.place)
-            elif event.event == "request" and (request := pairs.request(event)) is not None:
-                taken = _Taken(request, places.get(event.connection, ""), event.ms, _names(request))
-                if request.exchange.has_answer:
-                    asked[request.exchange] = taken
-                self._left[request.exchange.key].append(taken)
-            elif event.event == "response" and (response := pairs.response(event)) is not None:
-                taken = asked.pop(response.exchange)
-                taken.response = response
+            elif frame is None:
+                continue
+            elif frame.direction == "request":
+                taken = _Taken(frame, places.get(event.connection, ""), event.ms, _names(frame))
+                if frame.exchange.has_answer:
+                    asked[frame.exchange] = taken
+                self._left[frame.exchange.key].append(taken)
+            else:
+                taken = asked.pop(frame.exchange)
+                taken.response = frame
                 taken.wait_ms = min(int(event.ms - taken.asked_ms), WAIT_MS_MAX)
         # Nobody waited for these.
         for taken in asked.values():
@@ -519,6 +451,9 @@ class RecordedBroker(Broker):
             raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
         request = _frame(exchange, "request", frame)
         taken, is_repeated = self._take(request, caller)
+        if taken is None and exchange.name == HEARTBEAT:
+            # They come by time, so a record of a fast client has none.
+            return Answered(exchange.api.response.encode(exchange.api.response.head(exchange.correlation_id), {}))
         if taken is None:
             self.outcome.say(exchange, "request", "the record has no request of this API")
             raise Refused(NOT_RECORDED, f"{exchange.name} is not in the record")
@@ -551,24 +486,26 @@ class RecordedBroker(Broker):
         names = _names(request)
         place = self.places[caller.node_id - 1]
 
+        left, given = self._left[exchange.key], self._given[exchange.key]
+
         def likeness(one: _Taken) -> tuple[Any, ...]:
             is_same_client = one.request.exchange.client_id == exchange.client_id
-            return names <= one.names, -len(one.names ^ names), is_same_client, one.place == place
+            # A client may ask for one thing more often than in the record, and for others not yet.
+            return names <= one.names, not one.is_given, -len(one.names ^ names), is_same_client, one.place == place
 
-        left, given = self._left.get(exchange.key, []), self._given.get(exchange.key, [])
-        taken = max(left[:CANDIDATES_MAX], key=likeness, default=None)
-        again = max(given[: -CANDIDATES_MAX - 1 : -1], key=likeness, default=None)
-        # A client may ask for one thing more often than in the record, and for others not yet.
-        if again is not None and (taken is None or likeness(again)[0] > likeness(taken)[0]):
+        taken = max(left[:CANDIDATES_MAX] + given[: -CANDIDATES_MAX - 1 : -1], key=likeness, default=None)
+        if taken is None:
+            return None, False
+        if taken.is_given:
             if exchange.key not in self._repeated:
                 self._repeated.add(exchange.key)
                 self.outcome.say(exchange, "request", "the record has fewer of these; a response is given again")
-            return again, True
-        if taken is not None:
-            left.remove(taken)
-            self._given[exchange.key].append(taken)
-            if taken.request.exchange.version == exchange.version:
-                self.outcome.compare(self._identities, taken.request, request, {})
+            return taken, True
+        taken.is_given = True
+        left.remove(taken)
+        given.append(taken)
+        if taken.request.exchange.version == exchange.version:
+            self.outcome.compare(self._identities, taken.request, request, {})
         return taken, False
 
     def _translated(self, taken: _Taken, exchange: Exchange, caller: Caller) -> bytes:
@@ -585,10 +522,9 @@ class RecordedBroker(Broker):
         body = bytes(recorded.data)[recorded.body_at :]
         values = self._identities.translated(decode(form.definition, form.version, body, defaults=True), scope)
         replace_addresses(form.definition.name, version, values, lambda host, port: self._place(host, port, caller))
-        definition = newest(form.definition.name, version)
-        header = {"correlationId": exchange.correlation_id}
-        head = encode("ResponseHeader", response_header_version(definition, version), header)
-        return head + encode(definition, version, values)
+        fresh = api_of(exchange.key, version)
+        assert fresh is not None
+        return fresh.response.encode(fresh.response.head(exchange.correlation_id), values)
 
     def _place(self, host: str, port: int, caller: Caller) -> tuple[str, int]:
         place = str(Address.advertised(host, port))
@@ -597,16 +533,16 @@ class RecordedBroker(Broker):
 
 
 def _names(request: Frame) -> frozenset[Any]:
-    """All names and ids that a request has."""
+    """All names and ids that a request has, and what is opaque to brokers, such as the assignments of a group."""
     return frozenset(_leaves(_values(request)))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
-        value = list(value.values())
+        # The times of records differ each time.
+        value = [one for name, one in value.items() if name != RECORDS]
     if isinstance(value, list):
         for one in value:
             yield from _leaves(one)
-    # Records are no names.
-    elif isinstance(value, str) or (isinstance(value, bytes) and len(value) == UUID_BYTES):
+    elif isinstance(value, str | bytes):
         yield value

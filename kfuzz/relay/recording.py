@@ -219,14 +219,7 @@ def file_name(connection: int, direction: Direction) -> str:
 
 
 BROKERS: Final = ListOf(Object({"broker": TEXT, "place": TEXT}, ("broker", "place")))
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The first line. ``brokers``: where the first brokers are, each with the place where the proxy listened."""
-
-    format: Annotated[str, choice(FORMAT)]
-    brokers: Annotated[tuple[dict[str, str], ...], BROKERS]
+START: Final = Object({"format": choice(FORMAT), "brokers": BROKERS}, ("format", "brokers"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,18 +247,22 @@ class Event:
     frames: Annotated[int, integer(0, INT64_MAX)] = 0
 
 
+EVENT: Final = table_of(Event)
+
+
 class Recording:
     """A folder that a proxy has recorded into. ``UsageError`` if it is none, or cannot be read.
 
-    ``events``: in the order in which they were. ``flaw``: a sentence if the recording did not end as it should.
+    - ``events``: in the order in which they were
+    - ``places``: where the proxy listened for the first brokers
+    - ``flaw``: a sentence if the recording did not end as it should
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._data: dict[tuple[int, Direction], bytes | mmap.mmap] = {}
         self.events: list[Event] = []
-        start = None
-        end = False
+        self.places: list[str] = []
         with open_regular(folder / CONVERSATION) as file:
             for number in itertools.count(1):
                 line = file.readline(LINE_BYTES_MAX)
@@ -276,23 +273,20 @@ class Recording:
                 if not line.endswith(b"\n"):
                     break
                 value = load_json(line, name, bytes_max=LINE_BYTES_MAX, remedy=REMEDY)
-                form = table_of(Start if start is None else Event)
                 try:
-                    form.check(value)
+                    (START if number == 1 else EVENT).check(value)
                 except Wrong as wrong:
                     raise UsageError(wrong.sentence(name)) from None
-                if start is None:
-                    start = form.make(value)
+                if number == 1:
+                    self.places += [one["place"] for one in value["brokers"]]
                     continue
-                event = form.make(value)
-                end = end or event.event == "end"
-                self.events.append(event)
-                if len(self.events) > EVENTS_MAX:
+                self.events.append(EVENT.make(value))
+                if number > EVENTS_MAX:
                     raise UsageError(f"{folder} has more than {EVENTS_MAX} events; record for a shorter time")
-        if start is None:
+        if number == 1:
             raise UsageError(f"{folder / CONVERSATION} is empty; {REMEDY}")
-        self.start: Start = start
-        self.flaw = "" if end else f"{folder} has no end: the proxy was killed, or it still runs"
+        has_end = self.events and self.events[-1].event == "end"
+        self.flaw = "" if has_end else f"{folder} has no end: the proxy was killed, or it still runs"
 
     def data(self, connection: int, direction: Direction) -> bytes | mmap.mmap:
         """The bytes of one direction of a connection."""

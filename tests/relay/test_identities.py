@@ -11,7 +11,7 @@ from kfuzz import records
 from kfuzz.client.address import Address
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
-from kfuzz.relay.identities import MASKED, MEMBER, Identities
+from kfuzz.relay.identities import MASKED, Identities
 
 ID, OTHER = bytes([1] * 16), bytes([2] * 16)
 
@@ -130,7 +130,7 @@ def test_batches_are_compared_with_ids_and_offsets_of_their_own() -> None:
 
 
 def test_a_fresh_client_may_only_choose_its_own_ids() -> None:
-    made = Identities(frozenset({MEMBER}), masks_times=True)
+    made = Identities(of_client=True)
     assert differing(made, {"memberId": "a", "producerId": 1}, {"memberId": "b", "producerId": 2})[0][0] == "producerId"
     assert made.translated({"memberId": "a", "producerId": 1}, {}) == {"memberId": "b", "producerId": 1}
 

@@ -258,6 +258,27 @@ def test_a_response_is_about_what_the_request_asked_for(tmp_path: Path, groups: 
     assert again.wait_ms >= 100
 
 
+def test_a_member_that_joins_with_something_else_first_gets_what_it_asked_for(tmp_path: Path) -> None:
+    def join(metadata: bytes) -> dict[str, Any]:
+        protocols = [{"name": "range", "metadata": metadata}]
+        times = {"sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000}
+        return {"groupId": "g", **times, "protocolType": "consumer", "memberId": "", "protocols": protocols}
+
+    async def joins_twice(client: Client) -> None:
+        for metadata in (b"before", b"after"):
+            member = (await client.ask("JoinGroup", 3, join(metadata)))["memberId"]
+            await client.ask("LeaveGroup", 2, {"groupId": "g", "memberId": member})
+
+    recorded_client(tmp_path / "out", joins_twice)
+    broker = RecordedBroker(Recording(tmp_path / "out"))
+    [member] = asked(broker, "JoinGroup", 3, join(b"after"))["members"]
+    assert member["metadata"] == b"after"
+    # The recorded member did not stay long enough to send one.
+    beat = {"groupId": "g", "generationId": 1, "memberId": member["memberId"]}
+    assert asked(broker, "Heartbeat", 4, beat)["errorCode"] == 0
+    assert not broker.end().found
+
+
 @pytest.mark.parametrize(
     ("frame", "refused", "what"),
     [
