@@ -7,7 +7,6 @@ else is a difference.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -62,8 +61,8 @@ LOG_START: Final = Kind("log start", ("topic", "partition"))
 KINDS: Final[Mapping[str, Kind]] = {
     name: kind
     for kind, names in {
-        PRODUCER: ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId"),
-        PRODUCER_EPOCH: ("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch"),
+        PRODUCER: ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId", "producer_id"),
+        PRODUCER_EPOCH: ("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch", "producer_epoch"),
         MEMBER: ("memberId", "leader"),
         GENERATION: ("generationId", "memberEpoch", "generationIdOrMemberEpoch"),
         GROUP_EPOCH: ("groupEpoch", "assignmentEpoch"),
@@ -76,29 +75,24 @@ KINDS: Final[Mapping[str, Kind]] = {
         CLUSTER: ("clusterId",),
         TELEMETRY: ("clientInstanceId", "subscriptionId"),
         LEADER_EPOCH: (
-            *("leaderEpoch", "currentLeaderEpoch", "partitionLeaderEpoch"),
+            *("leaderEpoch", "currentLeaderEpoch", "partition_leader_epoch"),
             *("lastFetchedEpoch", "committedLeaderEpoch", "epoch"),
         ),
         OFFSET: (
             *("offset", "baseOffset", "firstOffset", "lastOffset", "startOffset", "endOffset", "fetchOffset"),
             *("highWatermark", "lastStableOffset", "committedOffset", "currentTxnStartOffset"),
+            *("base_offset", "last_offset"),
         ),
         LOG_START: ("logStartOffset",),
     }.items()
     for name in names
 }
-SCOPES: Final[Mapping[str, str]] = {
-    "name": "topic",
-    "topic": "topic",
-    "topicName": "topic",
-    "partition": "partition",
-    "partitionIndex": "partition",
-    "partitionId": "partition",
-    "index": "partition",
-    "producerId": "producer",
-    "v3AndBelowProducerId": "producer",
-    "memberId": "member",
-    "groupId": "group",
+SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("name", "topic", "topicName"),
+    "partition": ("partition", "partitionIndex", "partitionId", "index"),
+    "producer": ("producerId", "v3AndBelowProducerId", "producer_id"),
+    "member": ("memberId",),
+    "group": ("groupId",),
 }
 TOPIC_ID: Final = "topicId"
 RECORDS: Final = "records"
@@ -115,14 +109,11 @@ KEYS: Final = (
     *("name", "topic", "topicName", "topicId", "groupId", "key", "apiKey", "feature", "resourceName"),
     *("transactionalId", "memberId", "nodeId", "brokerId", "partition", "partitionIndex", "index", "producerId"),
 )
-# The attributes of a batch that are compared, by names as fields of messages have them.
-BATCH: Final = {
-    re.sub("_(.)", lambda found: found[1].upper(), one): one
-    for one in (
-        *("base_offset", "last_offset", "magic", "partition_leader_epoch", "producer_id", "producer_epoch"),
-        *("base_sequence", "compression", "timestamp_type", "transactional", "control"),
-    )
-}
+# The attributes of a batch that are compared.
+BATCH: Final = (
+    *("base_offset", "last_offset", "magic", "partition_leader_epoch", "producer_id", "producer_epoch"),
+    *("base_sequence", "compression", "timestamp_type", "transactional", "control"),
+)
 EMPTY: Final = (None, "", b"", bytes(16))
 
 
@@ -134,22 +125,24 @@ class Identities:
 
     def __init__(self, *, of_client: bool = False) -> None:
         self._of_client = of_client
-        self.addresses: dict[tuple[str, int], Address] = {}
+        self._kinds = {name: kind for name, kind in KINDS.items() if kind is MEMBER or not of_client}
+        # The fresh addresses of recorded ones, which are texts.
+        self.addresses: dict[str, Address] = {}
         self._known: dict[tuple[Any, ...], dict[Any, Any]] = {}
         # The names of recorded topics, by their ids.
         self._topics: dict[bytes, str] = {}
 
     # -- one value
 
-    def _kind(self, name: str) -> Kind | None:
-        kind = KINDS.get(name)
-        return kind if kind is MEMBER or not self._of_client else None
+    def _learned(self, kind: Kind, scope: Scope) -> dict[Any, Any]:
+        """The fresh values of recorded ones, as far as they are known."""
+        return self._known.setdefault((kind.name, *map(scope.get, kind.scope)), {})
 
     def _fresh(self, kind: Kind, scope: Scope, old: Any) -> Any:
         """The fresh value of a recorded one; None if it is not known, or if this is no id."""
         if not _is_id(kind, old):
             return None
-        known = self._known.get(_place(kind, scope), {})
+        known = self._learned(kind, scope)
         if old in known or not (kind.counts and known):
             return known.get(old)
         near = max((one for one in known if one < old), default=min(known))
@@ -162,7 +155,7 @@ class Identities:
             return bool(old == new)
         expected = self._fresh(kind, scope, old)
         if expected is None or (expected != new and not kind.stays):
-            self._known.setdefault(_place(kind, scope), {})[old] = new
+            self._learned(kind, scope)[old] = new
         return expected is None or expected == new
 
     def _entered(self, scope: Scope, struct: Mapping[str, Any]) -> Scope:
@@ -171,12 +164,12 @@ class Identities:
         topic_id = struct.get(TOPIC_ID)
         if isinstance(topic_id, bytes) and any(topic_id):
             inner["topic"] = self._topics.get(topic_id, topic_id)
-        for name, what in SCOPES.items():
-            value = struct.get(name)
-            if isinstance(value, str | int) and value != "":
-                inner[what] = value
-                if what == "topic" and isinstance(value, str) and isinstance(topic_id, bytes):
-                    self._topics[topic_id] = value
+        for what, names in SCOPES.items():
+            for value in map(struct.get, names):
+                if isinstance(value, str | int) and value != "":
+                    inner[what] = value
+        if isinstance(topic_id, bytes) and isinstance(inner.get("topic"), str):
+            self._topics[topic_id] = inner["topic"]
         return inner
 
     # -- recorded values become fresh ones
@@ -192,10 +185,10 @@ class Identities:
         made: dict[str, Any] = {
             name: self._with_producers(value)
             if name == RECORDS and isinstance(value, bytes)
-            else self.translated(value, inner, self._kind(name))
+            else self.translated(value, inner, self._kinds.get(name))
             for name, value in values.items()
         }
-        if HOST in made and PORT in made and (found := self.addresses.get((made[HOST], made[PORT]))):
+        if HOST in made and PORT in made and (found := self.addresses.get(_place(made))):
             made[HOST], made[PORT] = found.host, found.port
         return made
 
@@ -224,28 +217,26 @@ class Identities:
 
         Ids are learned on the way.
         """
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from self._of_structs(old, new, self._entered(scope, old), path)
-        elif isinstance(old, list) and isinstance(new, list):
+        if isinstance(old, list) and isinstance(new, list):
             if len(old) != len(new):
                 yield f"{path} (its length)", len(old), len(new)
             for at, one, other in self._pairs(old, new, scope):
                 yield from self.differences(one, other, scope, f"{path}[{at}]", kind)
-        elif not (old == new if kind is None else self._is_same(kind, scope, old, new)):
-            yield path, old, new
-
-    def _of_structs(self, old: dict[str, Any], new: dict[str, Any], scope: Scope, path: str) -> Iterator[Difference]:
+            return
+        if not (isinstance(old, dict) and isinstance(new, dict)):
+            if not (old == new if kind is None else self._is_same(kind, scope, old, new)):
+                yield path, old, new
+            return
+        scope = self._entered(scope, old)
         for name in old | new:
             one, other = old.get(name), new.get(name)
             if name in (HOST, PORT) and old.get(HOST) and new.get(HOST):
-                if name == PORT:
-                    address = Address.advertised(new[HOST], new.get(PORT, 0))
-                    self.addresses.setdefault((old[HOST], old.get(PORT, 0)), address)
+                self.addresses.setdefault(_place(old), Address.advertised(new[HOST], new.get(PORT, 0)))
             elif not (name in MASKED and _is_masked(one) and _is_masked(other)):
                 if name == RECORDS and isinstance(one, bytes) and isinstance(other, bytes):
                     one, other = self._batches(one), self._batches(other)
                 inner = f"{path}.{name}" if path else name
-                yield from self.differences(one, other, scope, inner, self._kind(name))
+                yield from self.differences(one, other, scope, inner, self._kinds.get(name))
 
     def _pairs(self, old: list[Any], new: list[Any], scope: Scope) -> Iterator[tuple[int, Any, Any]]:
         """The elements of two lists that belong together: those with the same key, then the others in their order.
@@ -273,8 +264,8 @@ class Identities:
         return [_batch(one, masks_time=self._of_client) for one in reading.batches]
 
 
-def _place(kind: Kind, scope: Scope) -> tuple[Any, ...]:
-    return (kind.name, *map(scope.get, kind.scope))
+def _place(broker: Mapping[str, Any]) -> str:
+    return str(Address.advertised(broker[HOST], broker.get(PORT, 0)))
 
 
 def _is_id(kind: Kind, value: Any) -> bool:
@@ -300,13 +291,13 @@ def _key(element: Any) -> Any:
 def _batch(batch: records.RecordBatch, *, masks_time: bool) -> dict[str, Any]:
     # The broker sets the times of control records, and of batches with its own time. Markers name its coordinator.
     is_masked = masks_time or batch.control or batch.timestamp_type == "log-append"
-    time = "timestamp" if is_masked else "createTime"
-    made = {name: getattr(batch, attribute) for name, attribute in BATCH.items()}
+    time = "timestamp" if is_masked else "create_time"
+    made = {name: getattr(batch, name) for name in BATCH}
     made["records"] = [
         {
             "offset": one.offset,
             time: one.timestamp,
-            "recordKey": one.key,
+            "record_key": one.key,
             "value": None if batch.control else one.value,
             "headers": [[key, value] for key, value in one.headers],
         }

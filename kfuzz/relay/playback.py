@@ -6,13 +6,14 @@ The other side is compared with the record; ``identities`` knows what may differ
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_CODES
-from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.address import Access, Address
 from kfuzz.client.link import Link, are_of_this_machine
 from kfuzz.client.protocol import ConnectionLost
 from kfuzz.errors import EncodeError, MessageError, UsageError
@@ -21,14 +22,14 @@ from kfuzz.messages import decode
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.frames import CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, api_of
 from kfuzz.relay.identities import RECORDS, Difference, Identities, Scope
-from kfuzz.relay.pipe import SIZE, framed
+from kfuzz.relay.pipe import framed
 from kfuzz.relay.recording import Event, Recording
 from kfuzz.serve import Broker, Topics
 from kfuzz.serve.cluster import NODES_MAX, Answered, Caller, Refused
 from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["Found", "Outcome", "RecordedBroker", "Settings", "play_clients"]
+__all__ = ["Found", "Outcome", "RecordedBroker", "play_clients"]
 
 # All are counted; so many are kept, and so many of one frame.
 FOUND_MAX: Final = 1000
@@ -56,13 +57,10 @@ NOT_RECORDED: Final = "requests that the record cannot answer"
 class Found:
     """Something that is not as in the record: a sentence, and if it is about a field, its path and both values.
 
-    ``connection`` and ``number``, which counts its requests from 1, are those of the first such frame of ``count``.
+    ``exchange`` is that of the first such frame of ``count``.
     """
 
-    connection: int
-    number: int
-    api: str
-    version: int
+    exchange: Exchange
     direction: Direction
     what: str
     path: str = ""
@@ -71,15 +69,18 @@ class Found:
     count: int = 1
 
     def __str__(self) -> str:
-        where = f"connection {self.connection}, {self.direction} {self.number}, {self.api} {self.version}"
+        of = self.exchange
+        where = f"connection {of.connection}, {self.direction} {of.number}, {of.name} {of.version}"
         times = f" ({self.count} times)" if self.count > 1 else ""
         return printable(f"{where}: {self.what}{times}")
 
     def to_json(self) -> dict[str, Any]:
         """The difference as a JSON object. Long values are cut."""
-        values = {"recorded": shown(self.recorded), "fresh": shown(self.fresh)} if self.path else {}
-        of_fields = ("path", "recorded", "fresh")
-        return {name: getattr(self, name) for name in self.__slots__ if self.path or name not in of_fields} | values
+        of = self.exchange
+        first = {"connection": of.connection, "number": of.number, "api": of.name, "version": of.version}
+        made = {**first, "direction": self.direction, "what": self.what, "count": self.count}
+        values = {"path": self.path, "recorded": shown(self.recorded), "fresh": shown(self.fresh)}
+        return made | (values if self.path else {})
 
 
 @dataclass(slots=True)
@@ -113,21 +114,17 @@ class Outcome:
         if (known := self.found.get(key)) is not None:
             known.count += 1
         elif len(self.found) < FOUND_MAX:
-            first = (exchange.connection, exchange.number, exchange.name, exchange.version)
-            self.found[key] = Found(*first, direction, what, *difference)
+            self.found[key] = Found(exchange, direction, what, *difference)
 
     def compare(self, identities: Identities, old: Frame, new: Frame, scope: Scope) -> None:
         """Note where a fresh frame differs from a recorded one, and learn ids from both."""
         self.compared += 1
-        if old.form is not new.form or not old.is_read or not new.is_read:
+        one, other = _values(old), _values(new)
+        if old.form is not new.form or one is None or other is None:
             if old.form is not new.form or bytes(old.data)[CORRELATION.size :] != bytes(new.data)[CORRELATION.size :]:
                 self.say(new.exchange, new.direction, "it is of another version than in the record, or cannot be read")
             return
-        try:
-            found = list(identities.differences(old.values(), new.values(), scope))
-        except MessageError as error:
-            self.say(new.exchange, new.direction, f"it is not compared: {error}")
-            return
+        found = list(identities.differences(one, other, scope))
         for path, recorded, fresh in found[:FOUND_OF_FRAME_MAX]:
             what = f"{path} is {shown(fresh)}; in the record it is {shown(recorded)}"
             if recorded == fresh:
@@ -139,15 +136,9 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a JSON object."""
-        return {
-            "requests": self.requests,
-            "left_out": self.left_out,
-            "unread": self.unread,
-            "compared": self.compared,
-            "differences": self.total,
-            "found": [one.to_json() for one in self.found.values()],
-            "missing": dict(sorted(self.missing.items())),
-        }
+        counts = {name: getattr(self, name) for name in ("requests", "left_out", "unread", "compared")}
+        found = [one.to_json() for one in self.found.values()]
+        return {**counts, "differences": self.total, "found": found, "missing": dict(sorted(self.missing.items()))}
 
     def lines(self) -> Iterator[str]:
         """The outcome as lines."""
@@ -188,8 +179,6 @@ def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
     for event in recording.events:
         pairing = pairings.setdefault(event.connection, Pairing(event.connection))
         data = recording.frame(event)
-        is_whole = len(data) >= SIZE.size and SIZE.unpack_from(data)[0] == len(data) - SIZE.size
-        data = data[SIZE.size :] if is_whole else memoryview(b"")
         frame = None
         if event.event == "request" and len(data) >= HEAD.size:
             exchange = pairing.begin(data)
@@ -204,30 +193,18 @@ def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
 # ------------------------------------------------------------------------------------- the clients, to a fresh broker
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the clients of a recording are played.
-
-    - ``bootstrap``: the fresh broker for connections to brokers of which no response has said where they are.
-    - ``timeout_ms``: how long a response may take.
-    - ``open_to_others``: whether it may connect to other machines.
-    """
-
-    bootstrap: Address
-    security: Security = PLAIN
-    timeout_ms: int = 30_000
-    open_to_others: bool = False
-
-
-async def play_clients(recording: Recording, settings: Settings) -> Outcome:
+async def play_clients(recording: Recording, access: Access, *, open_to_others: bool = False) -> Outcome:
     """Send the recorded requests to a fresh broker, in their order, each after the responses that came before it.
 
     A request is sent again while it gets an error that ends by itself. Recorded requests that got one are left out,
     because their client sent them again.
 
+    The bootstrap broker of ``access`` is used for connections to brokers of which no response has said where they are.
+    ``open_to_others``: whether it may connect to other machines.
+
     ``UsageError`` if the broker cannot be used at all, or the recording has no response.
     """
-    player = _Clients(recording, settings)
+    player = _Clients(recording, access, open_to_others)
     try:
         for event, frame in _conversation(recording):
             await player.do(event, frame)
@@ -248,10 +225,11 @@ class _Sent:
 
 
 class _Clients:
-    def __init__(self, recording: Recording, settings: Settings) -> None:
+    def __init__(self, recording: Recording, access: Access, open_to_others: bool) -> None:
         self.outcome = Outcome()
         self.links: dict[int, Link] = {}
-        self._settings = settings
+        self._access = access
+        self._open_to_others = open_to_others
         self._identities = Identities()
         self._places: dict[int, str] = {}
         # Requests that wait for their responses.
@@ -307,16 +285,17 @@ class _Clients:
         """The connection for a request; None if there is none any more."""
         number = exchange.connection
         if number not in self.links and number not in self._lost:
-            settings = self._settings
+            access = self._access
             link = Link(
-                self._address(number),
-                settings.security,
+                # The fresh broker that stands for the recorded one.
+                self._identities.addresses.get(self._places.get(number, ""), access.bootstrap),
+                access.security,
                 in_flight=IN_FLIGHT,
-                timeout_ms=settings.timeout_ms,
+                timeout_ms=access.timeout_ms,
                 permit=self._permit,
             )
             try:
-                await link.open(asks=settings.security.user is not None)
+                await link.open(asks=access.security.user is not None)
             except ConnectionLost as error:
                 if not self.links:
                     raise UsageError(f"{error}; start a broker there") from None
@@ -325,17 +304,8 @@ class _Clients:
                 self.links[number] = link
         return None if number in self._lost else self.links[number]
 
-    def _address(self, connection: int) -> Address:
-        """Where the fresh broker is that stands for the one of a recorded connection."""
-        bootstrap = self._settings.bootstrap
-        place = self._places.get(connection)
-        if place is None:
-            return bootstrap
-        known = Address.parse(place)
-        return self._identities.addresses.get((known.host, known.port), bootstrap)
-
     def _permit(self, address: Address, hosts: Sequence[str]) -> None:
-        if not self._settings.open_to_others and not are_of_this_machine(hosts):
+        if not self._open_to_others and not are_of_this_machine(hosts):
             raise UsageError(f"{address} is not on this machine; add --yes if the conversation may be played to it")
 
     def _lose(self, exchange: Exchange, direction: Direction, why: str) -> None:
@@ -347,7 +317,7 @@ class _Clients:
         sent = self._sent.pop(exchange, None)
         if sent is None or exchange.connection in self._lost:
             return
-        timeout_s = self._settings.timeout_ms / 1000
+        timeout_s = self._access.timeout_ms / 1000
         response = None
         try:
             async with asyncio.timeout(timeout_s):
@@ -373,7 +343,7 @@ class _Clients:
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """A recorded request, and its response if it has one."""
+    """A recorded request, and its response if it has one. ``times``: how often that was given."""
 
     request: Frame
     place: str
@@ -381,7 +351,7 @@ class _Taken:
     names: frozenset[Any]
     response: Frame | None = None
     wait_ms: int = 0
-    is_given: bool = False
+    times: int = 0
 
 
 class RecordedBroker(Broker):
@@ -402,8 +372,8 @@ class RecordedBroker(Broker):
         self._left: dict[int, list[_Taken]] = defaultdict(list)
         self._given: dict[int, list[_Taken]] = defaultdict(list)
         self._repeated: set[int] = set()
-        self._pairings: dict[Caller, Pairing] = {}
-        self._callers = 0
+        numbers = itertools.count(1)
+        self._pairings: defaultdict[Caller, Pairing] = defaultdict(lambda: Pairing(next(numbers)))
         self._collect(recording)
 
     def _collect(self, recording: Recording) -> None:
@@ -417,17 +387,14 @@ class RecordedBroker(Broker):
             elif frame is None:
                 continue
             elif frame.direction == "request":
-                taken = _Taken(frame, places.get(event.connection, ""), event.ms, _names(frame))
-                if frame.exchange.has_answer:
-                    asked[frame.exchange] = taken
-                self._left[frame.exchange.key].append(taken)
+                asked[frame.exchange] = _Taken(frame, places.get(event.connection, ""), event.ms, _names(frame))
             else:
-                taken = asked.pop(frame.exchange)
+                taken = asked[frame.exchange]
                 taken.response = frame
                 taken.wait_ms = min(int(event.ms - taken.asked_ms), WAIT_MS_MAX)
-        # Nobody waited for these.
-        for taken in asked.values():
-            self._left[taken.request.exchange.key].remove(taken)
+        for exchange, taken in asked.items():
+            if taken.response is not None or not exchange.has_answer:
+                self._left[exchange.key].append(taken)
         if not any(self._left.values()):
             raise UsageError(f"{recording.folder} has no response, so there is nothing to play")
         if len(self.places) > NODES_MAX:
@@ -437,9 +404,6 @@ class RecordedBroker(Broker):
         """The recorded response for a request, as an answer to this one. ``Refused`` if there is none."""
         if len(frame) < HEAD.size:
             raise Refused(NOT_RECORDED, f"a request of {len(frame)} bytes")
-        if caller not in self._pairings:
-            self._callers += 1
-            self._pairings[caller] = Pairing(self._callers)
         pairing = self._pairings[caller]
         exchange = pairing.begin(frame)
         pairing.asked(exchange, frame)
@@ -450,11 +414,12 @@ class RecordedBroker(Broker):
             self.outcome.say(exchange, "request", "no release that kfuzz knows has this API at this version")
             raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
         request = _frame(exchange, "request", frame)
-        taken, is_repeated = self._take(request, caller)
-        if taken is None and exchange.name == HEARTBEAT:
-            # They come by time, so a record of a fast client has none.
-            return Answered(exchange.api.response.encode(exchange.api.response.head(exchange.correlation_id), {}))
+        taken = self._take(request, caller)
         if taken is None:
+            if exchange.name == HEARTBEAT:
+                # They come by time, so a record of a fast client has none.
+                form = exchange.api.response
+                return Answered(form.encode(form.head(exchange.correlation_id), {}))
             self.outcome.say(exchange, "request", "the record has no request of this API")
             raise Refused(NOT_RECORDED, f"{exchange.name} is not in the record")
         if taken.response is None:
@@ -465,7 +430,7 @@ class RecordedBroker(Broker):
             self.outcome.say(exchange, "response", f"the recorded one does not fit: {error}")
             raise Refused(NOT_RECORDED, f"the recorded response does not fit: {error}") from None
         # A client that polls must not do so without a pause.
-        least_ms = (_values(request) or {}).get(MAX_WAIT, AGAIN_MS) if is_repeated else 0
+        least_ms = (_values(request) or {}).get(MAX_WAIT, AGAIN_MS) if taken.times > 1 else 0
         return Answered(data, min(max(taken.wait_ms, least_ms), WAIT_MS_MAX))
 
     def gone(self, caller: Caller) -> None:
@@ -476,37 +441,34 @@ class RecordedBroker(Broker):
 
     def end(self) -> Outcome:
         """The outcome, with the requests that did not come."""
-        for taken in (one for left in self._left.values() for one in left):
-            self.outcome.missing[taken.request.exchange.name] += 1
+        self.outcome.missing.update(one.request.exchange.name for left in self._left.values() for one in left)
         return self.outcome
 
-    def _take(self, request: Frame, caller: Caller) -> tuple[_Taken | None, bool]:
-        """The recorded request that a fresh one is like, and whether it was given before; None if there is none."""
+    def _take(self, request: Frame, caller: Caller) -> _Taken | None:
+        """The recorded request that a fresh one is like; None if there is none."""
         exchange = request.exchange
         names = _names(request)
         place = self.places[caller.node_id - 1]
-
         left, given = self._left[exchange.key], self._given[exchange.key]
 
         def likeness(one: _Taken) -> tuple[Any, ...]:
             is_same_client = one.request.exchange.client_id == exchange.client_id
             # A client may ask for one thing more often than in the record, and for others not yet.
-            return names <= one.names, not one.is_given, -len(one.names ^ names), is_same_client, one.place == place
+            return names <= one.names, not one.times, -len(one.names ^ names), is_same_client, one.place == place
 
         taken = max(left[:CANDIDATES_MAX] + given[: -CANDIDATES_MAX - 1 : -1], key=likeness, default=None)
         if taken is None:
-            return None, False
-        if taken.is_given:
-            if exchange.key not in self._repeated:
-                self._repeated.add(exchange.key)
-                self.outcome.say(exchange, "request", "the record has fewer of these; a response is given again")
-            return taken, True
-        taken.is_given = True
-        left.remove(taken)
-        given.append(taken)
-        if taken.request.exchange.version == exchange.version:
-            self.outcome.compare(self._identities, taken.request, request, {})
-        return taken, False
+            return None
+        taken.times += 1
+        if taken.times == 1:
+            left.remove(taken)
+            given.append(taken)
+            if taken.request.exchange.version == exchange.version:
+                self.outcome.compare(self._identities, taken.request, request, {})
+        elif exchange.key not in self._repeated:
+            self._repeated.add(exchange.key)
+            self.outcome.say(exchange, "request", "the record has fewer of these; a response is given again")
+        return taken
 
     def _translated(self, taken: _Taken, exchange: Exchange, caller: Caller) -> bytes:
         """A recorded response as one to this exchange: its number, its version, the client's ids, and our addresses."""

@@ -27,6 +27,7 @@ from kfuzz.findings import Profile
 from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer, number, optional, table_of
 from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.relay.frames import Direction, Exchange
+from kfuzz.relay.pipe import SIZE
 from kfuzz.units import show_size
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ class Recorder:
         self._start_ns = time.monotonic_ns()
         self._written = self._waiting_bytes = 0
         self._waiting: dict[str, list[bytes]] = defaultdict(list)
-        self._lines: list[str] = []
         # How long the files of open connections are, by connection and direction.
         self._sizes: dict[tuple[int, Direction], int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -122,7 +122,10 @@ class Recorder:
         size = sum(map(len, views))
         at = self._sizes.get((connection, direction))
         taken = size + (BLOCK_BYTES if at is None else 0)
-        if not self._has_room(taken):
+        if self._written + taken > self.bytes_max:
+            what = f"{self.folder} has {show_size(self.bytes_max)}"
+            self.end(what)
+            self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
             return
         at = at or 0
         self._sizes[connection, direction] = at + size
@@ -154,18 +157,8 @@ class Recorder:
         self._event("end", 0, {"why": why, "frames": self.frames})
         self._flush()
         self._is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
 
     # -- writing
-
-    def _has_room(self, size: int) -> bool:
-        if self._written + size <= self.bytes_max:
-            return True
-        what = f"{self.folder} has {show_size(self.bytes_max)}"
-        self.end(what)
-        self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
-        return False
 
     def _event(self, event: str, connection: int, more: Mapping[str, Any]) -> None:
         ms = round((time.monotonic_ns() - self._start_ns) / NS_PER_MS, 3)
@@ -174,8 +167,8 @@ class Recorder:
     def _line(self, value: Mapping[str, Any]) -> None:
         if self._is_over:
             return
-        line = json.dumps(value) + "\n"
-        self._lines.append(line)
+        line = json.dumps(value).encode() + b"\n"
+        self._waiting[CONVERSATION].append(line)
         self._written += len(line)
         self._waiting_bytes += len(line)
         if self._timer is None:
@@ -186,13 +179,10 @@ class Recorder:
             self._timer.cancel()
             self._timer = None
         # A line comes after the bytes that it is about.
-        for name in list(self._waiting):
-            self._append(name, [])
-        lines, self._lines = self._lines, []
-        self._append(CONVERSATION, ["".join(lines).encode()])
-        self._waiting_bytes = 0
+        for name in sorted(self._waiting, key=CONVERSATION.__eq__):
+            self._append(name)
 
-    def _append(self, name: str, data: Sequence[Buffer]) -> None:
+    def _append(self, name: str, data: Sequence[Buffer] = ()) -> None:
         """Append to a file, after what waits for it. No file stays open: there may be thousands."""
         waiting = self._waiting.pop(name, [])
         self._waiting_bytes -= sum(map(len, waiting))
@@ -297,7 +287,7 @@ class Recording:
         return found
 
     def frame(self, event: Event) -> memoryview:
-        """The bytes of a request or a response as they are in its file, with the size in front."""
+        """The bytes of a request or a response without its size; none if it is no whole frame."""
         direction: Direction = "request" if event.event == "request" else "response"
         data = self.data(event.connection, direction)
         if event.at + event.size > len(data):
@@ -305,7 +295,8 @@ class Recording:
             raise UsageError(
                 f"{name} has {len(data)} bytes, but a frame ends at byte {event.at + event.size}; {REMEDY}"
             )
-        return memoryview(data)[event.at : event.at + event.size]
+        whole = memoryview(data)[event.at : event.at + event.size]
+        return whole[SIZE.size :] if int.from_bytes(whole[: SIZE.size]) == len(whole) - SIZE.size else whole[:0]
 
     def frames(self, profile: Profile) -> Iterator[tuple[int, frames.Frame]]:
         """The requests of all connections in their order, each with the number of its connection and its response.

@@ -53,7 +53,7 @@ def test_times_and_addresses_may_differ() -> None:
     old = {"throttleTimeMs": 0, "nodes": [{"nodeId": 1, "host": "a", "port": 9}], "authBytes": b"1"}
     new = {"throttleTimeMs": 9, "nodes": [{"nodeId": 5, "host": "b", "port": 8}], "authBytes": b"2"}
     assert not differing(made, old, new)
-    assert made.addresses == {("a", 9): Address("b", 8)}
+    assert made.addresses == {"a:9": Address("b", 8)}
     assert made.translated({"leaderId": 1, "host": "a", "port": 9}, {}) == {"leaderId": 5, "host": "b", "port": 8}
 
 

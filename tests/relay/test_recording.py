@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def test_a_large_frame_is_written_after_the_small_ones_before_it(tmp_path: Path)
         if event.event in ends:
             assert event.at == ends[event.event]
             ends[event.event] += event.size
-            assert struct.unpack(">i", recording.frame(event)[:4])[0] == event.size - 4
+            assert len(recording.frame(event)) == event.size - 4
     assert [(tmp_path / "out" / f"1.{name}s").stat().st_size for name in ends] == list(ends.values())
 
 
