@@ -43,10 +43,15 @@ MAX_WAIT: Final = "maxWaitMs"
 HEARTBEAT: Final = "Heartbeat"
 
 # Errors that end by themselves. Every client sends such a request again.
-PASSING: Final = frozenset(
+PASSING: Final = {
     ERROR_CODES[name]
-    for name in ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS")
-)
+    for name in (
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "CONCURRENT_TRANSACTIONS",
+    )
+}
 AGAIN_MS: Final = 100
 
 # Kinds of refusals.

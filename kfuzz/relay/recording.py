@@ -95,6 +95,7 @@ class Recorder:
         """A connection to a broker is open."""
         place = str(Address(*self._places[broker]))
         self._event("open", connection, {"broker": str(broker), "place": place})
+        self._sizes |= {(connection, "request"): 0, (connection, "response"): 0}
 
     def closed(self, connection: int) -> None:
         """A connection is closed."""
@@ -114,20 +115,20 @@ class Recorder:
     ) -> None:
         """Record a frame, with its size in front. ``changed``: it is not as its sender sent it.
 
-        ``exchange``: None if it is not known. Of bytes that were cut it is what they are of.
+        ``exchange``: None if it is not known. Of bytes that were cut it is what they are of. Nothing is recorded of a
+        connection that is closed: its client got no more.
         """
-        if self._is_over:
+        at = self._sizes.get((connection, direction))
+        if self._is_over or at is None:
             return
         views = [memoryview(one) for one in pieces]
         size = sum(map(len, views))
-        at = self._sizes.get((connection, direction))
-        taken = size + (BLOCK_BYTES if at is None else 0)
+        taken = size + (0 if at else BLOCK_BYTES)
         if self._written + taken > self.bytes_max:
             what = f"{self.folder} has {show_size(self.bytes_max)}"
             self.end(what)
             self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
             return
-        at = at or 0
         self._sizes[connection, direction] = at + size
         self._written += taken
         self.frames += 1

@@ -141,7 +141,7 @@ def test_a_request_is_sent_again_while_the_broker_is_not_ready(
         line = json.dumps({"topic": TOPIC, "produce": True, "errors": errors})
         return played(conversation, line.encode(), timeout_ms=timeout_ms)
 
-    made = with_errors("COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", timeout_ms=5000)
+    made = with_errors("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", timeout_ms=5000)
     assert list(made.lines()) == [SAME]
     # It ends at some time.
     endless = with_errors(*["COORDINATOR_LOAD_IN_PROGRESS"] * 999, timeout_ms=50)
