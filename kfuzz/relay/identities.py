@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.client.address import Address
+from kfuzz.kafka import INT64_MAX
 from kfuzz.relay.addresses import HOST, PORT
 from kfuzz.replay.batches import PRODUCER as PRODUCER_FIELDS
 from kfuzz.replay.batches import PRODUCER_AT, set_producer
@@ -269,9 +270,9 @@ def _place(broker: Mapping[str, Any]) -> str:
 
 
 def _is_id(kind: Kind, value: Any) -> bool:
-    """Whether a value is an id. Negative numbers, empty values and the kind's own one mean that there is none."""
+    """Whether a value is an id. Negative numbers, the largest one, empty values and the kind's own one mean none."""
     if isinstance(value, int):
-        return value >= 0 and value != kind.unset
+        return 0 <= value < INT64_MAX and value != kind.unset
     return isinstance(value, str | bytes) and not kind.counts and value not in EMPTY
 
 

@@ -99,6 +99,8 @@ def test_a_part_of_the_log_that_the_fresh_broker_never_had_is_no_difference() ->
     assert not differing(made, {"offset": 100}, {"offset": 0})
     assert not differing(made, {"offset": 0}, {"offset": 0})
     assert differing(made, {"offset": 1}, {"offset": 0})
+    # That is no offset.
+    assert made.translated({"highWatermark": (1 << 63) - 1}, {}) == {"highWatermark": (1 << 63) - 1}
 
 
 def test_elements_of_lists_are_compared_by_their_names_in_any_order() -> None:

@@ -144,7 +144,7 @@ def test_a_request_is_sent_again_while_the_broker_is_not_ready(
     made = with_errors("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", timeout_ms=5000)
     assert list(made.lines()) == [SAME]
     # It ends at some time.
-    endless = with_errors(*["COORDINATOR_LOAD_IN_PROGRESS"] * 999, timeout_ms=50)
+    endless = with_errors(*["COORDINATOR_LOAD_IN_PROGRESS"] * 999, timeout_ms=300)
     first = next(iter(endless.found.values()))
     assert (first.exchange.name, first.recorded, first.fresh) == ("Produce", 0, 14)
 
