@@ -329,8 +329,8 @@ def table_of(cls: type) -> Object:
 
 
 def shown(value: Any, width: int = 60) -> str:
-    """The value as JSON, cut to ``width`` characters, for use in a sentence."""
-    text = json.dumps(value, ensure_ascii=True, default=str)
+    """The value as JSON, cut to ``width`` characters, for use in a sentence. Bytes are hex."""
+    text = json.dumps(value, ensure_ascii=True, default=lambda one: one.hex() if isinstance(one, bytes) else str(one))
     return text if len(text) <= width else text[:width] + "…"
 
 

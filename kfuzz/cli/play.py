@@ -10,9 +10,9 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Word, echo_json, json_line, say
-from kfuzz.client.address import Address, Security
+from kfuzz.client.address import Access, Address, Security
 from kfuzz.errors import UsageError
-from kfuzz.relay.playback import Outcome, RecordedBroker, Settings, play_clients
+from kfuzz.relay.playback import Outcome, RecordedBroker, play_clients
 from kfuzz.relay.recording import Recording
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
@@ -59,27 +59,26 @@ def command(
       kfuzz play out/conversation --bootstrap 127.0.0.1:9092
       kfuzz play out/conversation --listen 127.0.0.1:19092
     """
-    wrong = UsageError(
-        "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers"
-    )
-    if bootstrap is not None and listen is not None:
-        raise wrong
+    if (bootstrap is None) == (listen is None):
+        raise UsageError(
+            "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers"
+        )
     recording = Recording(directory)
     if recording.flaw:
         say(recording.flaw, err=True)
     if bootstrap is not None:
-        outcome = asyncio.run(play_clients(recording, Settings(bootstrap, security, timeout_ms, yes)))
-    elif listen is not None:
-        outcome = asyncio.run(_listened(recording, *listen, yes, as_json))
+        access = Access(bootstrap, security, timeout_ms=timeout_ms)
+        outcome = asyncio.run(play_clients(recording, access, open_to_others=yes))
     else:
-        raise wrong
-    if as_json and listen is not None:
-        # The first line has the places.
-        click.echo(json_line(outcome.to_json()))
-    elif as_json:
+        assert listen is not None
+        outcome = asyncio.run(_listened(recording, *listen, yes, as_json))
+    if not as_json:
+        say(*outcome.lines())
+    elif listen is None:
         echo_json(outcome.to_json())
     else:
-        say(*outcome.lines())
+        # The first line has the places.
+        click.echo(json_line(outcome.to_json()))
     return 0 if outcome.is_same else 1
 
 

@@ -127,6 +127,10 @@ class Form:
         """The values of a body. ``MessageError`` if Kafka refuses it."""
         return decode(self.definition, self.version, bytes(body), elements_max=ELEMENTS_MAX)
 
+    def head(self, correlation_id: int) -> bytes:
+        """The header of a response."""
+        return encode("ResponseHeader", self.header_version, {"correlationId": correlation_id})
+
     def encode(self, header: Buffer, values: Mapping[str, Any]) -> bytes:
         """A frame of the bytes of a header, and the values of a body. ``EncodeError`` if a value does not fit."""
         return bytes(header) + encode(self.definition, self.version, values)

@@ -7,18 +7,20 @@ else is a difference.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.client.address import Address
+from kfuzz.kafka import INT64_MAX
 from kfuzz.relay.addresses import HOST, PORT
 from kfuzz.replay.batches import PRODUCER as PRODUCER_FIELDS
 from kfuzz.replay.batches import PRODUCER_AT, set_producer
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["MEMBER", "Difference", "Identities", "Kind", "Scope"]
+__all__ = ["RECORDS", "Difference", "Identities", "Kind", "Scope"]
 
 # The recorded things that a value belongs to: "topic", "partition", "producer", "member", "group".
 Scope = dict[str, Any]
@@ -60,8 +62,8 @@ LOG_START: Final = Kind("log start", ("topic", "partition"))
 KINDS: Final[Mapping[str, Kind]] = {
     name: kind
     for kind, names in {
-        PRODUCER: ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId"),
-        PRODUCER_EPOCH: ("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch"),
+        PRODUCER: ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId", "producer_id"),
+        PRODUCER_EPOCH: ("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch", "producer_epoch"),
         MEMBER: ("memberId", "leader"),
         GENERATION: ("generationId", "memberEpoch", "generationIdOrMemberEpoch"),
         GROUP_EPOCH: ("groupEpoch", "assignmentEpoch"),
@@ -74,29 +76,24 @@ KINDS: Final[Mapping[str, Kind]] = {
         CLUSTER: ("clusterId",),
         TELEMETRY: ("clientInstanceId", "subscriptionId"),
         LEADER_EPOCH: (
-            *("leaderEpoch", "currentLeaderEpoch", "partitionLeaderEpoch"),
+            *("leaderEpoch", "currentLeaderEpoch", "partition_leader_epoch"),
             *("lastFetchedEpoch", "committedLeaderEpoch", "epoch"),
         ),
         OFFSET: (
             *("offset", "baseOffset", "firstOffset", "lastOffset", "startOffset", "endOffset", "fetchOffset"),
             *("highWatermark", "lastStableOffset", "committedOffset", "currentTxnStartOffset"),
+            *("base_offset", "last_offset"),
         ),
         LOG_START: ("logStartOffset",),
     }.items()
     for name in names
 }
-SCOPES: Final[Mapping[str, str]] = {
-    "name": "topic",
-    "topic": "topic",
-    "topicName": "topic",
-    "partition": "partition",
-    "partitionIndex": "partition",
-    "partitionId": "partition",
-    "index": "partition",
-    "producerId": "producer",
-    "v3AndBelowProducerId": "producer",
-    "memberId": "member",
-    "groupId": "group",
+SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("name", "topic", "topicName"),
+    "partition": ("partition", "partitionIndex", "partitionId", "index"),
+    "producer": ("producerId", "v3AndBelowProducerId", "producer_id"),
+    "member": ("memberId",),
+    "group": ("groupId",),
 }
 TOPIC_ID: Final = "topicId"
 RECORDS: Final = "records"
@@ -113,32 +110,40 @@ KEYS: Final = (
     *("name", "topic", "topicName", "topicId", "groupId", "key", "apiKey", "feature", "resourceName"),
     *("transactionalId", "memberId", "nodeId", "brokerId", "partition", "partitionIndex", "index", "producerId"),
 )
+# The attributes of a batch that are compared.
+BATCH: Final = (
+    *("base_offset", "last_offset", "magic", "partition_leader_epoch", "producer_id", "producer_epoch"),
+    *("base_sequence", "compression", "timestamp_type", "transactional", "control"),
+)
 EMPTY: Final = (None, "", b"", bytes(16))
 
 
 class Identities:
-    """Finds the fresh ids for recorded ones. Only ids of ``kinds`` may differ; None: all of them.
+    """Finds the fresh ids for recorded ones.
 
-    ``masks_times``: the times of records may differ too, because a fresh client makes them.
+    ``of_client``: only what a client chooses may differ, which is its member id and the times of records.
     """
 
-    def __init__(self, kinds: frozenset[Kind] | None = None, *, masks_times: bool = False) -> None:
-        self._masks_times = masks_times
-        self.addresses: dict[tuple[str, int], Address] = {}
-        self._kinds = frozenset(KINDS.values()) if kinds is None else kinds
+    def __init__(self, *, of_client: bool = False) -> None:
+        self._of_client = of_client
+        self._kinds = {name: kind for name, kind in KINDS.items() if kind is MEMBER or not of_client}
+        # The fresh addresses of recorded ones, which are texts.
+        self.addresses: dict[str, Address] = {}
         self._known: dict[tuple[Any, ...], dict[Any, Any]] = {}
         # The names of recorded topics, by their ids.
         self._topics: dict[bytes, str] = {}
 
     # -- one value
 
-    def _kind(self, name: str) -> Kind | None:
-        kind = KINDS.get(name)
-        return kind if kind in self._kinds else None
+    def _learned(self, kind: Kind, scope: Scope) -> dict[Any, Any]:
+        """The fresh values of recorded ones, as far as they are known."""
+        return self._known.setdefault((kind.name, *map(scope.get, kind.scope)), {})
 
     def _fresh(self, kind: Kind, scope: Scope, old: Any) -> Any:
-        """The fresh value of a recorded one; None if it is not known."""
-        known = self._known.get(_place(kind, scope), {})
+        """The fresh value of a recorded one; None if it is not known, or if this is no id."""
+        if not _is_id(kind, old):
+            return None
+        known = self._learned(kind, scope)
         if old in known or not (kind.counts and known):
             return known.get(old)
         near = max((one for one in known if one < old), default=min(known))
@@ -151,7 +156,7 @@ class Identities:
             return bool(old == new)
         expected = self._fresh(kind, scope, old)
         if expected is None or (expected != new and not kind.stays):
-            self._known.setdefault(_place(kind, scope), {})[old] = new
+            self._learned(kind, scope)[old] = new
         return expected is None or expected == new
 
     def _entered(self, scope: Scope, struct: Mapping[str, Any]) -> Scope:
@@ -160,41 +165,33 @@ class Identities:
         topic_id = struct.get(TOPIC_ID)
         if isinstance(topic_id, bytes) and any(topic_id):
             inner["topic"] = self._topics.get(topic_id, topic_id)
-        for name, what in SCOPES.items():
-            value = struct.get(name)
-            if isinstance(value, str | int) and value != "":
-                inner[what] = value
-                if what == "topic" and isinstance(value, str) and isinstance(topic_id, bytes):
-                    self._topics[topic_id] = value
+        for what, names in SCOPES.items():
+            for value in map(struct.get, names):
+                if isinstance(value, str | int) and value != "":
+                    inner[what] = value
+        if isinstance(topic_id, bytes) and isinstance(inner.get("topic"), str):
+            self._topics[topic_id] = inner["topic"]
         return inner
 
     # -- recorded values become fresh ones
 
-    def translated(self, values: Any, scope: Scope) -> Any:
+    def translated(self, values: Any, scope: Scope, kind: Kind | None = None) -> Any:
         """Recorded values with fresh ids. Equal to ``values`` if nothing differs."""
         if isinstance(values, list):
-            return [self.translated(one, scope) for one in values]
+            return [self.translated(one, scope, kind) for one in values]
         if not isinstance(values, dict):
-            return values
+            fresh = None if kind is None else self._fresh(kind, scope, values)
+            return values if fresh is None else fresh
         inner = self._entered(scope, values)
-        made: dict[str, Any] = {}
-        for name, value in values.items():
-            kind = self._kind(name)
-            if kind is not None and isinstance(value, list):
-                made[name] = [self._translated(kind, inner, one) for one in value]
-            elif kind is not None:
-                made[name] = self._translated(kind, inner, value)
-            elif name == RECORDS and isinstance(value, bytes):
-                made[name] = self._with_producers(value)
-            else:
-                made[name] = self.translated(value, inner)
-        if HOST in made and PORT in made and (found := self.addresses.get((made[HOST], made[PORT]))):
+        made: dict[str, Any] = {
+            name: self._with_producers(value)
+            if name == RECORDS and isinstance(value, bytes)
+            else self.translated(value, inner, self._kinds.get(name))
+            for name, value in values.items()
+        }
+        if HOST in made and PORT in made and (found := self.addresses.get(_place(made))):
             made[HOST], made[PORT] = found.host, found.port
         return made
-
-    def _translated(self, kind: Kind, scope: Scope, old: Any) -> Any:
-        fresh = self._fresh(kind, scope, old) if _is_id(kind, old) else None
-        return old if fresh is None else fresh
 
     def _with_producers(self, data: bytes) -> bytes:
         """Record batches with fresh producer ids and epochs."""
@@ -203,13 +200,9 @@ class Identities:
         for at, size, magic in frames(data):
             if magic == 2:
                 producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(view, at + PRODUCER_AT)
-                scope = {"producer": producer_id}
-                fresh = (
-                    self._translated(PRODUCER, scope, producer_id),
-                    self._translated(PRODUCER_EPOCH, scope, epoch),
-                )
-                if fresh != (producer_id, epoch):
-                    set_producer(view[at : at + size], *fresh, sequence)
+                old = {"producerId": producer_id, "producerEpoch": epoch}
+                if (fresh := self.translated(old, {})) != old:
+                    set_producer(view[at : at + size], fresh["producerId"], fresh["producerEpoch"], sequence)
         return bytes(made)
 
     # -- a recorded and a fresh message
@@ -218,83 +211,68 @@ class Identities:
         """The scope of a response: what its recorded request was about."""
         return self._entered({}, values) if isinstance(values, dict) else {}
 
-    def differences(self, old: Any, new: Any, scope: Scope, path: str = "") -> Iterator[Difference]:
+    def differences(
+        self, old: Any, new: Any, scope: Scope, path: str = "", kind: Kind | None = None
+    ) -> Iterator[Difference]:
         """Where a fresh message differs from a recorded one: the path, the recorded and the fresh value.
 
         Ids are learned on the way.
         """
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from self._of_structs(old, new, self._entered(scope, old), path)
-        elif isinstance(old, list) and isinstance(new, list):
+        if isinstance(old, list) and isinstance(new, list):
             if len(old) != len(new):
                 yield f"{path} (its length)", len(old), len(new)
             for at, one, other in self._pairs(old, new, scope):
-                yield from self.differences(one, other, scope, f"{path}[{at}]")
-        elif old != new:
-            yield path, old, new
-
-    def _of_structs(self, old: dict[str, Any], new: dict[str, Any], scope: Scope, path: str) -> Iterator[Difference]:
+                yield from self.differences(one, other, scope, f"{path}[{at}]", kind)
+            return
+        if not (isinstance(old, dict) and isinstance(new, dict)):
+            if not (old == new if kind is None else self._is_same(kind, scope, old, new)):
+                yield path, old, new
+            return
+        scope = self._entered(scope, old)
         for name in old | new:
             one, other = old.get(name), new.get(name)
-            inner = f"{path}.{name}" if path else name
-            kind = self._kind(name)
             if name in (HOST, PORT) and old.get(HOST) and new.get(HOST):
-                if name == PORT:
-                    address = Address.advertised(new[HOST], new.get(PORT, 0))
-                    self.addresses.setdefault((old[HOST], old.get(PORT, 0)), address)
-            elif name in MASKED and _is_masked(one) and _is_masked(other):
-                continue
-            elif kind is not None and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-                for at, (first, second) in enumerate(zip(one, other, strict=True)):
-                    if not self._is_same(kind, scope, first, second):
-                        yield f"{inner}[{at}]", first, second
-            elif kind is not None and not isinstance(one, list):
-                if not self._is_same(kind, scope, one, other):
-                    yield inner, one, other
-            elif name == RECORDS and isinstance(one, bytes) and isinstance(other, bytes):
-                yield from self.differences(self._batches(one), self._batches(other), scope, inner)
-            else:
-                yield from self.differences(one, other, scope, inner)
+                self.addresses.setdefault(_place(old), Address.advertised(new[HOST], new.get(PORT, 0)))
+            elif not (name in MASKED and _is_masked(one) and _is_masked(other)):
+                if name == RECORDS and isinstance(one, bytes) and isinstance(other, bytes):
+                    one, other = self._batches(one), self._batches(other)
+                inner = f"{path}.{name}" if path else name
+                yield from self.differences(one, other, scope, inner, self._kinds.get(name))
 
     def _pairs(self, old: list[Any], new: list[Any], scope: Scope) -> Iterator[tuple[int, Any, Any]]:
         """The elements of two lists that belong together: those with the same key, then the others in their order.
 
         The number is that of the fresh element.
         """
-        there: dict[Any, list[int]] = {}
+        there: dict[Any, deque[int]] = defaultdict(deque)
         for at, one in enumerate(new):
-            there.setdefault(_key(one), []).append(at)
+            there[_key(one)].append(at)
         left: list[Any] = []
-        used: set[int] = set()
         for one in old:
-            key = _key(self.translated(one, scope)) if isinstance(one, dict) else None
-            places = there.get(key) if key is not None else None
-            if places:
-                at = places.pop(0)
-                used.add(at)
+            if places := there.get(_key(self.translated(one, scope))):
+                at = places.popleft()
                 yield at, one, new[at]
             else:
                 left.append(one)
-        others = (number for number in range(len(new)) if number not in used)
-        for number, one in zip(others, left, strict=False):
-            yield number, one, new[number]
+        for at, one in zip(sorted(at for places in there.values() for at in places), left, strict=False):
+            yield at, one, new[at]
 
     def _batches(self, data: bytes) -> Any:
         """Batches as values whose names are those of messages; the bytes if they cannot be read."""
         reading = records.read(data)
         if reading.fatal is not None:
             return data
-        return [_batch(one, masks_time=self._masks_times) for one in reading.batches]
+        return [_batch(one, masks_time=self._of_client) for one in reading.batches]
 
 
-def _place(kind: Kind, scope: Scope) -> tuple[Any, ...]:
-    return (kind.name, *map(scope.get, kind.scope))
+def _place(broker: Mapping[str, Any]) -> str:
+    return str(Address.advertised(broker[HOST], broker.get(PORT, 0)))
 
 
 def _is_id(kind: Kind, value: Any) -> bool:
-    """Whether a value is an id. Negative numbers, empty values and the kind's own one mean that there is none."""
+    """Whether a value is an id. Negative numbers, the largest one, empty values and the kind's own one mean none."""
     if isinstance(value, int):
-        return value >= 0 and value != kind.unset
+        return 0 <= value < INT64_MAX and value != kind.unset
     return isinstance(value, str | bytes) and not kind.counts and value not in EMPTY
 
 
@@ -314,27 +292,16 @@ def _key(element: Any) -> Any:
 def _batch(batch: records.RecordBatch, *, masks_time: bool) -> dict[str, Any]:
     # The broker sets the times of control records, and of batches with its own time. Markers name its coordinator.
     is_masked = masks_time or batch.control or batch.timestamp_type == "log-append"
-    time = "timestamp" if is_masked else "createTime"
-    return {
-        "baseOffset": batch.base_offset,
-        "lastOffset": batch.last_offset,
-        "magic": batch.magic,
-        "partitionLeaderEpoch": batch.partition_leader_epoch,
-        "producerId": batch.producer_id,
-        "producerEpoch": batch.producer_epoch,
-        "baseSequence": batch.base_sequence,
-        "compression": batch.compression,
-        "timestampType": batch.timestamp_type,
-        "transactional": batch.transactional,
-        "control": batch.control,
-        "records": [
-            {
-                "offset": one.offset,
-                time: one.timestamp,
-                "recordKey": one.key,
-                "value": None if batch.control else one.value,
-                "headers": [[key, value] for key, value in one.headers],
-            }
-            for one in batch.records
-        ],
-    }
+    time = "timestamp" if is_masked else "create_time"
+    made = {name: getattr(batch, name) for name in BATCH}
+    made["records"] = [
+        {
+            "offset": one.offset,
+            time: one.timestamp,
+            "record_key": one.key,
+            "value": None if batch.control else one.value,
+            "headers": [[key, value] for key, value in one.headers],
+        }
+        for one in batch.records
+    ]
+    return made

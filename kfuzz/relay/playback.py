@@ -6,31 +6,30 @@ The other side is compared with the record; ``identities`` knows what may differ
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_CODES
-from kfuzz.client.address import PLAIN, Address, Security
+from kfuzz.client.address import Access, Address
 from kfuzz.client.link import Link, are_of_this_machine
 from kfuzz.client.protocol import ConnectionLost
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.forms import shown
-from kfuzz.messages import decode, encode
-from kfuzz.messages.catalogues import newest
-from kfuzz.messages.headers import response_header_version
+from kfuzz.messages import decode
 from kfuzz.relay.addresses import replace_addresses
-from kfuzz.relay.frames import CORRELATION, HEAD, Direction, Exchange, Frame, Pairing
-from kfuzz.relay.identities import MEMBER, Difference, Identities, Scope
-from kfuzz.relay.pipe import SIZE, framed
+from kfuzz.relay.frames import CORRELATION, HEAD, Direction, Exchange, Frame, Pairing, api_of
+from kfuzz.relay.identities import RECORDS, Difference, Identities, Scope
+from kfuzz.relay.pipe import framed
 from kfuzz.relay.recording import Event, Recording
 from kfuzz.serve import Broker, Topics
 from kfuzz.serve.cluster import NODES_MAX, Answered, Caller, Refused
 from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["Found", "Outcome", "RecordedBroker", "Settings", "play_clients"]
+__all__ = ["Found", "Outcome", "RecordedBroker", "play_clients"]
 
 # All are counted; so many are kept, and so many of one frame.
 FOUND_MAX: Final = 1000
@@ -41,13 +40,18 @@ CANDIDATES_MAX: Final = 500
 WAIT_MS_MAX: Final = 10_000
 IN_FLIGHT: Final = 10_000
 MAX_WAIT: Final = "maxWaitMs"
-UUID_BYTES: Final = 16
+HEARTBEAT: Final = "Heartbeat"
 
 # Errors that end by themselves. Every client sends such a request again.
-PASSING: Final = frozenset(
+PASSING: Final = {
     ERROR_CODES[name]
-    for name in ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS")
-)
+    for name in (
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "CONCURRENT_TRANSACTIONS",
+    )
+}
 AGAIN_MS: Final = 100
 
 # Kinds of refusals.
@@ -58,13 +62,10 @@ NOT_RECORDED: Final = "requests that the record cannot answer"
 class Found:
     """Something that is not as in the record: a sentence, and if it is about a field, its path and both values.
 
-    ``connection`` and ``number``, which counts its requests from 1, are those of the first such frame of ``count``.
+    ``exchange`` is that of the first such frame of ``count``.
     """
 
-    connection: int
-    number: int
-    api: str
-    version: int
+    exchange: Exchange
     direction: Direction
     what: str
     path: str = ""
@@ -73,22 +74,17 @@ class Found:
     count: int = 1
 
     def __str__(self) -> str:
-        where = f"connection {self.connection}, {self.direction} {self.number}, {self.api} {self.version}"
+        of = self.exchange
+        where = f"connection {of.connection}, {self.direction} {of.number}, {of.name} {of.version}"
         times = f" ({self.count} times)" if self.count > 1 else ""
         return printable(f"{where}: {self.what}{times}")
 
     def to_json(self) -> dict[str, Any]:
         """The difference as a JSON object. Long values are cut."""
-        made = {
-            "connection": self.connection,
-            "number": self.number,
-            "api": self.api,
-            "version": self.version,
-            "direction": self.direction,
-            "what": self.what,
-            "count": self.count,
-        }
-        values = {"path": self.path, "recorded": _value(self.recorded), "fresh": _value(self.fresh)}
+        of = self.exchange
+        first = {"connection": of.connection, "number": of.number, "api": of.name, "version": of.version}
+        made = {**first, "direction": self.direction, "what": self.what, "count": self.count}
+        values = {"path": self.path, "recorded": shown(self.recorded), "fresh": shown(self.fresh)}
         return made | (values if self.path else {})
 
 
@@ -123,41 +119,31 @@ class Outcome:
         if (known := self.found.get(key)) is not None:
             known.count += 1
         elif len(self.found) < FOUND_MAX:
-            first = (exchange.connection, exchange.number, exchange.name, exchange.version)
-            self.found[key] = Found(*first, direction, what, *difference)
+            self.found[key] = Found(exchange, direction, what, *difference)
 
     def compare(self, identities: Identities, old: Frame, new: Frame, scope: Scope) -> None:
         """Note where a fresh frame differs from a recorded one, and learn ids from both."""
         self.compared += 1
-        if old.form is not new.form or not old.is_read or not new.is_read:
+        one, other = _values(old), _values(new)
+        if old.form is not new.form or one is None or other is None:
             if old.form is not new.form or bytes(old.data)[CORRELATION.size :] != bytes(new.data)[CORRELATION.size :]:
                 self.say(new.exchange, new.direction, "it is of another version than in the record, or cannot be read")
             return
-        try:
-            found = list(identities.differences(old.values(), new.values(), scope))
-        except MessageError as error:
-            self.say(new.exchange, new.direction, f"it is not compared: {error}")
-            return
+        found = list(identities.differences(one, other, scope))
         for path, recorded, fresh in found[:FOUND_OF_FRAME_MAX]:
-            what = f"{path} is {_value(fresh)}; in the record it is {_value(recorded)}"
+            what = f"{path} is {shown(fresh)}; in the record it is {shown(recorded)}"
             if recorded == fresh:
                 # An id or an offset, which must go with the others.
-                what = f"{path} is {_value(fresh)}, as in the record; but an earlier response had another value for it"
+                what = f"{path} is {shown(fresh)}, as in the record; but an earlier response had another value for it"
             self.say(new.exchange, new.direction, what, (path, recorded, fresh))
         if (more := len(found) - FOUND_OF_FRAME_MAX) > 0:
             self.say(new.exchange, new.direction, counted(more, "more difference"))
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a JSON object."""
-        return {
-            "requests": self.requests,
-            "left_out": self.left_out,
-            "unread": self.unread,
-            "compared": self.compared,
-            "differences": self.total,
-            "found": [one.to_json() for one in self.found.values()],
-            "missing": dict(sorted(self.missing.items())),
-        }
+        counts = {name: getattr(self, name) for name in ("requests", "left_out", "unread", "compared")}
+        found = [one.to_json() for one in self.found.values()]
+        return {**counts, "differences": self.total, "found": found, "missing": dict(sorted(self.missing.items()))}
 
     def lines(self) -> Iterator[str]:
         """The outcome as lines."""
@@ -175,23 +161,6 @@ class Outcome:
         yield f"{counted(self.requests, 'request')}, {counted(self.compared, 'frame')} compared: {same}"
 
 
-def _value(value: Any) -> str:
-    return shown(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _is_passing(response: Frame) -> bool:
-    """Whether a response has an error that ends by itself."""
-    return not PASSING.isdisjoint(response.errors)
-
-
 def _frame(exchange: Exchange, direction: Direction, data: memoryview | bytes) -> Frame:
     frame = Frame(exchange, direction, data)
     frame.check()
@@ -206,118 +175,96 @@ def _values(frame: Frame) -> dict[str, Any] | None:
         return None
 
 
-def _recorded(recording: Recording, event: Event) -> memoryview:
-    """The bytes of a frame without its size; too few for a header if it is no whole frame."""
-    data = recording.frame(event)
-    whole = len(data) >= SIZE.size and SIZE.unpack_from(data)[0] == len(data) - SIZE.size
-    return data[SIZE.size :] if whole else memoryview(b"")
+def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
+    """The events of a recording, each with its frame.
 
-
-class _Pairs:
-    """The requests of a recording, each with its response."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._pairings: dict[int, Pairing] = {}
-
-    def request(self, event: Event) -> Frame | None:
-        """A recorded request; None if it is no whole frame."""
-        data = _recorded(self._recording, event)
-        if len(data) < HEAD.size:
-            return None
-        pairing = self._pairings.setdefault(event.connection, Pairing(event.connection))
-        exchange = pairing.begin(data)
-        pairing.asked(exchange, data)
-        return _frame(exchange, "request", data)
-
-    def response(self, event: Event) -> Frame | None:
-        """A recorded response; None if no request waits for it, or it is no whole frame."""
-        data = _recorded(self._recording, event)
-        pairing = self._pairings.get(event.connection)
-        if len(data) < CORRELATION.size or pairing is None:
-            return None
-        exchange, _ = pairing.answered(data)
-        return None if exchange is None else _frame(exchange, "response", data)
+    None if it has none: it is no whole frame, no request waits for this response, or the event is another.
+    """
+    pairings: dict[int, Pairing] = {}
+    for event in recording.events:
+        pairing = pairings.setdefault(event.connection, Pairing(event.connection))
+        data = recording.frame(event)
+        frame = None
+        if event.event == "request" and len(data) >= HEAD.size:
+            exchange = pairing.begin(data)
+            pairing.asked(exchange, data)
+            frame = _frame(exchange, "request", data)
+        elif event.event == "response" and len(data) >= CORRELATION.size:
+            answered, _ = pairing.answered(data)
+            frame = None if answered is None else _frame(answered, "response", data)
+        yield event, frame
 
 
 # ------------------------------------------------------------------------------------- the clients, to a fresh broker
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the clients of a recording are played.
-
-    - ``bootstrap``: the fresh broker for connections to brokers of which no response has said where they are.
-    - ``timeout_ms``: how long a response may take.
-    - ``open_to_others``: whether it may connect to other machines.
-    """
-
-    bootstrap: Address
-    security: Security = PLAIN
-    timeout_ms: int = 30_000
-    open_to_others: bool = False
-
-
-async def play_clients(recording: Recording, settings: Settings) -> Outcome:
+async def play_clients(recording: Recording, access: Access, *, open_to_others: bool = False) -> Outcome:
     """Send the recorded requests to a fresh broker, in their order, each after the responses that came before it.
 
     A request is sent again while it gets an error that ends by itself. Recorded requests that got one are left out,
     because their client sent them again.
 
+    The bootstrap broker of ``access`` is used for connections to brokers of which no response has said where they are.
+    ``open_to_others``: whether it may connect to other machines.
+
     ``UsageError`` if the broker cannot be used at all, or the recording has no response.
     """
-    player = _Clients(recording, settings)
+    player = _Clients(recording, access, open_to_others)
     try:
-        for event in recording.events:
-            await player.do(event)
+        for event, frame in _conversation(recording):
+            await player.do(event, frame)
     finally:
         for link in player.links.values():
             link.close()
     return player.outcome
 
 
+@dataclass(slots=True)
+class _Sent:
+    """A request that was sent. ``scope``: what its recorded one was about."""
+
+    link: Link
+    pieces: list[bytes]
+    scope: Scope
+    answer: asyncio.Future[bytes | None]
+
+
 class _Clients:
-    def __init__(self, recording: Recording, settings: Settings) -> None:
+    def __init__(self, recording: Recording, access: Access, open_to_others: bool) -> None:
         self.outcome = Outcome()
         self.links: dict[int, Link] = {}
-        self._settings = settings
+        self._access = access
+        self._open_to_others = open_to_others
         self._identities = Identities()
-        self._pairs = _Pairs(recording)
         self._places: dict[int, str] = {}
         # Requests that wait for their responses.
         self._sent: dict[Exchange, _Sent] = {}
-        # Requests that got an error that ends by itself, by connection and number.
-        self._left_out: set[tuple[int, int]] = set()
-        response = None
-        for response in _responses(recording):
-            if _is_passing(response):
-                self._left_out.add((response.exchange.connection, response.exchange.number))
-        if response is None:
-            raise UsageError(f"{recording.folder} has no response to a request, so there is nothing to compare")
         # Connections with which something went wrong. That is said once.
         self._lost: set[int] = set()
+        # Whether a request got an error that ends by itself, by connection and number.
+        self._passes = {
+            (one.exchange.connection, one.exchange.number): not PASSING.isdisjoint(one.errors)
+            for _, one in _conversation(recording)
+            if one is not None and one.direction == "response"
+        }
+        if not self._passes:
+            raise UsageError(f"{recording.folder} has no response to a request, so there is nothing to compare")
 
-    async def do(self, event: Event) -> None:
+    async def do(self, event: Event, frame: Frame | None) -> None:
         """Do what a line of the record says."""
         if event.event == "open":
             self._places[event.connection] = event.place
-        elif event.event == "request":
-            if (request := self._pairs.request(event)) is not None:
-                await self._send(request)
-            else:
-                self.outcome.unread += 1
-        elif event.event == "response":
-            if (response := self._pairs.response(event)) is not None:
-                await self._compare(response)
-            else:
-                # A rule may have dropped it.
-                self.outcome.unread += event.size > 0
         elif event.event == "close" and event.connection in self.links:
             self.links[event.connection].close()
+        elif frame is not None:
+            await (self._send if frame.direction == "request" else self._compare)(frame)
+        else:
+            # A rule may have dropped a response.
+            self.outcome.unread += event.event == "request" or (event.event == "response" and event.size > 0)
 
     async def _send(self, request: Frame) -> None:
         exchange = request.exchange
-        if (exchange.connection, exchange.number) in self._left_out:
+        if self._passes.get((exchange.connection, exchange.number)):
             self.outcome.left_out += 1
             return
         link = await self._link(exchange)
@@ -332,25 +279,28 @@ class _Clients:
             except EncodeError as error:
                 self.outcome.say(exchange, "request", f"it is sent as it was: {error}")
         self.outcome.requests += 1
-        sent = _Sent(link, exchange, framed(data), self._identities.scope(values))
+        pieces, scope = [framed(data)], self._identities.scope(values)
         if exchange.has_answer:
-            self._sent[exchange] = sent
-        sent.send()
+            answer = link.later(exchange.correlation_id, pieces)
+            self._sent[exchange] = _Sent(link, pieces, scope, answer)
+        else:
+            link.send(exchange.correlation_id, pieces, None)
 
     async def _link(self, exchange: Exchange) -> Link | None:
         """The connection for a request; None if there is none any more."""
         number = exchange.connection
         if number not in self.links and number not in self._lost:
-            settings = self._settings
+            access = self._access
             link = Link(
-                self._address(number),
-                settings.security,
+                # The fresh broker that stands for the recorded one.
+                self._identities.addresses.get(self._places.get(number, ""), access.bootstrap),
+                access.security,
                 in_flight=IN_FLIGHT,
-                timeout_ms=settings.timeout_ms,
+                timeout_ms=access.timeout_ms,
                 permit=self._permit,
             )
             try:
-                await link.open(asks=settings.security.user is not None)
+                await link.open(asks=access.security.user is not None)
             except ConnectionLost as error:
                 if not self.links:
                     raise UsageError(f"{error}; start a broker there") from None
@@ -359,17 +309,8 @@ class _Clients:
                 self.links[number] = link
         return None if number in self._lost else self.links[number]
 
-    def _address(self, connection: int) -> Address:
-        """Where the fresh broker is that stands for the one of a recorded connection."""
-        bootstrap = self._settings.bootstrap
-        place = self._places.get(connection)
-        if place is None:
-            return bootstrap
-        known = Address.parse(place)
-        return self._identities.addresses.get((known.host, known.port), bootstrap)
-
     def _permit(self, address: Address, hosts: Sequence[str]) -> None:
-        if not self._settings.open_to_others and not are_of_this_machine(hosts):
+        if not self._open_to_others and not are_of_this_machine(hosts):
             raise UsageError(f"{address} is not on this machine; add --yes if the conversation may be played to it")
 
     def _lose(self, exchange: Exchange, direction: Direction, why: str) -> None:
@@ -381,61 +322,25 @@ class _Clients:
         sent = self._sent.pop(exchange, None)
         if sent is None or exchange.connection in self._lost:
             return
-        timeout_s = self._settings.timeout_ms / 1000
+        timeout_s = self._access.timeout_ms / 1000
+        response = None
         try:
             async with asyncio.timeout(timeout_s):
-                response = await sent.response()
+                while (data := await sent.answer) is not None:
+                    response = _frame(exchange, "response", data)
+                    if PASSING.isdisjoint(response.errors):
+                        break
+                    await asyncio.sleep(AGAIN_MS / 1000)
+                    sent.answer = sent.link.later(exchange.correlation_id, sent.pieces)
+                else:
+                    self._lose(exchange, "response", f"none came: {sent.link.lost}")
+                    return
         except TimeoutError:
-            if sent.last is None:
+            if response is None:
                 self._lose(exchange, "response", f"none came within {timeout_s:g} s")
                 return
-            response = sent.last
-        if response is None:
-            self._lose(exchange, "response", f"none came: {sent.link.lost}")
-            return
+        assert response is not None
         self.outcome.compare(self._identities, recorded, response, sent.scope)
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A request that was sent. ``scope``: what its recorded one was about. ``last``: the last response to it."""
-
-    link: Link
-    exchange: Exchange
-    data: bytes
-    scope: Scope
-    answer: asyncio.Future[bytes | None] | None = None
-    last: Frame | None = None
-
-    def send(self) -> None:
-        """Send it."""
-        number = self.exchange.correlation_id
-        if not self.exchange.has_answer:
-            self.link.send(number, [self.data], None)
-            return
-        self.answer = self.link.later(number, [self.data])
-
-    async def response(self) -> Frame | None:
-        """The response; None if the connection is lost. It is sent again while it gets an error that ends by itself."""
-        while True:
-            assert self.answer is not None
-            if (data := await self.answer) is None:
-                return None
-            self.last = _frame(self.exchange, "response", data)
-            if not _is_passing(self.last):
-                return self.last
-            await asyncio.sleep(AGAIN_MS / 1000)
-            self.send()
-
-
-def _responses(recording: Recording) -> Iterator[Frame]:
-    """The responses of a recording."""
-    pairs = _Pairs(recording)
-    for event in recording.events:
-        if event.event == "request":
-            pairs.request(event)
-        elif event.event == "response" and (response := pairs.response(event)) is not None:
-            yield response
 
 
 # ------------------------------------------------------------------------------------- the brokers, to a fresh client
@@ -443,7 +348,7 @@ def _responses(recording: Recording) -> Iterator[Frame]:
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """A recorded request, and its response if it has one."""
+    """A recorded request, and its response if it has one. ``times``: how often that was given."""
 
     request: Frame
     place: str
@@ -451,6 +356,7 @@ class _Taken:
     names: frozenset[Any]
     response: Frame | None = None
     wait_ms: int = 0
+    times: int = 0
 
 
 class RecordedBroker(Broker):
@@ -465,37 +371,35 @@ class RecordedBroker(Broker):
         super().__init__(Topics())
         self.outcome = Outcome()
         self.done = asyncio.Event()
-        self._identities = Identities(frozenset({MEMBER}), masks_times=True)
+        self._identities = Identities(of_client=True)
         # Where the recorded brokers were for clients. Here they are the brokers 1, 2, ….
-        self.places: list[str] = [one["place"] for one in recording.start.brokers]
+        self.places = list(recording.places)
         self._left: dict[int, list[_Taken]] = defaultdict(list)
         self._given: dict[int, list[_Taken]] = defaultdict(list)
         self._repeated: set[int] = set()
-        self._pairings: dict[Caller, Pairing] = {}
-        self._callers = 0
+        numbers = itertools.count(1)
+        self._pairings: defaultdict[Caller, Pairing] = defaultdict(lambda: Pairing(next(numbers)))
         self._collect(recording)
 
     def _collect(self, recording: Recording) -> None:
-        pairs = _Pairs(recording)
         places: dict[int, str] = {}
         asked: dict[Exchange, _Taken] = {}
-        for event in recording.events:
+        for event, frame in _conversation(recording):
             if event.event == "open":
                 places[event.connection] = event.place
                 if event.place not in self.places:
                     self.places.append(event.place)
-            elif event.event == "request" and (request := pairs.request(event)) is not None:
-                taken = _Taken(request, places.get(event.connection, ""), event.ms, _names(request))
-                if request.exchange.has_answer:
-                    asked[request.exchange] = taken
-                self._left[request.exchange.key].append(taken)
-            elif event.event == "response" and (response := pairs.response(event)) is not None:
-                taken = asked.pop(response.exchange)
-                taken.response = response
+            elif frame is None:
+                continue
+            elif frame.direction == "request":
+                asked[frame.exchange] = _Taken(frame, places.get(event.connection, ""), event.ms, _names(frame))
+            else:
+                taken = asked[frame.exchange]
+                taken.response = frame
                 taken.wait_ms = min(int(event.ms - taken.asked_ms), WAIT_MS_MAX)
-        # Nobody waited for these.
-        for taken in asked.values():
-            self._left[taken.request.exchange.key].remove(taken)
+        for exchange, taken in asked.items():
+            if taken.response is not None or not exchange.has_answer:
+                self._left[exchange.key].append(taken)
         if not any(self._left.values()):
             raise UsageError(f"{recording.folder} has no response, so there is nothing to play")
         if len(self.places) > NODES_MAX:
@@ -505,9 +409,6 @@ class RecordedBroker(Broker):
         """The recorded response for a request, as an answer to this one. ``Refused`` if there is none."""
         if len(frame) < HEAD.size:
             raise Refused(NOT_RECORDED, f"a request of {len(frame)} bytes")
-        if caller not in self._pairings:
-            self._callers += 1
-            self._pairings[caller] = Pairing(self._callers)
         pairing = self._pairings[caller]
         exchange = pairing.begin(frame)
         pairing.asked(exchange, frame)
@@ -518,8 +419,12 @@ class RecordedBroker(Broker):
             self.outcome.say(exchange, "request", "no release that kfuzz knows has this API at this version")
             raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
         request = _frame(exchange, "request", frame)
-        taken, is_repeated = self._take(request, caller)
+        taken = self._take(request, caller)
         if taken is None:
+            if exchange.name == HEARTBEAT:
+                # They come by time, so a record of a fast client has none.
+                form = exchange.api.response
+                return Answered(form.encode(form.head(exchange.correlation_id), {}))
             self.outcome.say(exchange, "request", "the record has no request of this API")
             raise Refused(NOT_RECORDED, f"{exchange.name} is not in the record")
         if taken.response is None:
@@ -530,7 +435,7 @@ class RecordedBroker(Broker):
             self.outcome.say(exchange, "response", f"the recorded one does not fit: {error}")
             raise Refused(NOT_RECORDED, f"the recorded response does not fit: {error}") from None
         # A client that polls must not do so without a pause.
-        least_ms = (_values(request) or {}).get(MAX_WAIT, AGAIN_MS) if is_repeated else 0
+        least_ms = (_values(request) or {}).get(MAX_WAIT, AGAIN_MS) if taken.times > 1 else 0
         return Answered(data, min(max(taken.wait_ms, least_ms), WAIT_MS_MAX))
 
     def gone(self, caller: Caller) -> None:
@@ -541,35 +446,34 @@ class RecordedBroker(Broker):
 
     def end(self) -> Outcome:
         """The outcome, with the requests that did not come."""
-        for taken in (one for left in self._left.values() for one in left):
-            self.outcome.missing[taken.request.exchange.name] += 1
+        self.outcome.missing.update(one.request.exchange.name for left in self._left.values() for one in left)
         return self.outcome
 
-    def _take(self, request: Frame, caller: Caller) -> tuple[_Taken | None, bool]:
-        """The recorded request that a fresh one is like, and whether it was given before; None if there is none."""
+    def _take(self, request: Frame, caller: Caller) -> _Taken | None:
+        """The recorded request that a fresh one is like; None if there is none."""
         exchange = request.exchange
         names = _names(request)
         place = self.places[caller.node_id - 1]
+        left, given = self._left[exchange.key], self._given[exchange.key]
 
         def likeness(one: _Taken) -> tuple[Any, ...]:
             is_same_client = one.request.exchange.client_id == exchange.client_id
-            return names <= one.names, -len(one.names ^ names), is_same_client, one.place == place
+            # A client may ask for one thing more often than in the record, and for others not yet.
+            return names <= one.names, not one.times, -len(one.names ^ names), is_same_client, one.place == place
 
-        left, given = self._left.get(exchange.key, []), self._given.get(exchange.key, [])
-        taken = max(left[:CANDIDATES_MAX], key=likeness, default=None)
-        again = max(given[: -CANDIDATES_MAX - 1 : -1], key=likeness, default=None)
-        # A client may ask for one thing more often than in the record, and for others not yet.
-        if again is not None and (taken is None or likeness(again)[0] > likeness(taken)[0]):
-            if exchange.key not in self._repeated:
-                self._repeated.add(exchange.key)
-                self.outcome.say(exchange, "request", "the record has fewer of these; a response is given again")
-            return again, True
-        if taken is not None:
+        taken = max(left[:CANDIDATES_MAX] + given[: -CANDIDATES_MAX - 1 : -1], key=likeness, default=None)
+        if taken is None:
+            return None
+        taken.times += 1
+        if taken.times == 1:
             left.remove(taken)
-            self._given[exchange.key].append(taken)
+            given.append(taken)
             if taken.request.exchange.version == exchange.version:
                 self.outcome.compare(self._identities, taken.request, request, {})
-        return taken, False
+        elif exchange.key not in self._repeated:
+            self._repeated.add(exchange.key)
+            self.outcome.say(exchange, "request", "the record has fewer of these; a response is given again")
+        return taken
 
     def _translated(self, taken: _Taken, exchange: Exchange, caller: Caller) -> bytes:
         """A recorded response as one to this exchange: its number, its version, the client's ids, and our addresses."""
@@ -585,10 +489,9 @@ class RecordedBroker(Broker):
         body = bytes(recorded.data)[recorded.body_at :]
         values = self._identities.translated(decode(form.definition, form.version, body, defaults=True), scope)
         replace_addresses(form.definition.name, version, values, lambda host, port: self._place(host, port, caller))
-        definition = newest(form.definition.name, version)
-        header = {"correlationId": exchange.correlation_id}
-        head = encode("ResponseHeader", response_header_version(definition, version), header)
-        return head + encode(definition, version, values)
+        fresh = api_of(exchange.key, version)
+        assert fresh is not None
+        return fresh.response.encode(fresh.response.head(exchange.correlation_id), values)
 
     def _place(self, host: str, port: int, caller: Caller) -> tuple[str, int]:
         place = str(Address.advertised(host, port))
@@ -597,16 +500,16 @@ class RecordedBroker(Broker):
 
 
 def _names(request: Frame) -> frozenset[Any]:
-    """All names and ids that a request has."""
+    """All names and ids that a request has, and what is opaque to brokers, such as the assignments of a group."""
     return frozenset(_leaves(_values(request)))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
-        value = list(value.values())
+        # The times of records differ each time.
+        value = [one for name, one in value.items() if name != RECORDS]
     if isinstance(value, list):
         for one in value:
             yield from _leaves(one)
-    # Records are no names.
-    elif isinstance(value, str) or (isinstance(value, bytes) and len(value) == UUID_BYTES):
+    elif isinstance(value, str | bytes):
         yield value

@@ -27,6 +27,7 @@ from kfuzz.findings import Profile
 from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer, number, optional, table_of
 from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.relay.frames import Direction, Exchange
+from kfuzz.relay.pipe import SIZE
 from kfuzz.units import show_size
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ class Recorder:
         self._start_ns = time.monotonic_ns()
         self._written = self._waiting_bytes = 0
         self._waiting: dict[str, list[bytes]] = defaultdict(list)
-        self._lines: list[str] = []
         # How long the files of open connections are, by connection and direction.
         self._sizes: dict[tuple[int, Direction], int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -95,6 +95,7 @@ class Recorder:
         """A connection to a broker is open."""
         place = str(Address(*self._places[broker]))
         self._event("open", connection, {"broker": str(broker), "place": place})
+        self._sizes |= {(connection, "request"): 0, (connection, "response"): 0}
 
     def closed(self, connection: int) -> None:
         """A connection is closed."""
@@ -114,17 +115,20 @@ class Recorder:
     ) -> None:
         """Record a frame, with its size in front. ``changed``: it is not as its sender sent it.
 
-        ``exchange``: None if it is not known. Of bytes that were cut it is what they are of.
+        ``exchange``: None if it is not known. Of bytes that were cut it is what they are of. Nothing is recorded of a
+        connection that is closed: its client got no more.
         """
-        if self._is_over:
+        at = self._sizes.get((connection, direction))
+        if self._is_over or at is None:
             return
         views = [memoryview(one) for one in pieces]
         size = sum(map(len, views))
-        at = self._sizes.get((connection, direction))
-        taken = size + (BLOCK_BYTES if at is None else 0)
-        if not self._has_room(taken):
+        taken = size + (0 if at else BLOCK_BYTES)
+        if self._written + taken > self.bytes_max:
+            what = f"{self.folder} has {show_size(self.bytes_max)}"
+            self.end(what)
+            self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
             return
-        at = at or 0
         self._sizes[connection, direction] = at + size
         self._written += taken
         self.frames += 1
@@ -154,18 +158,8 @@ class Recorder:
         self._event("end", 0, {"why": why, "frames": self.frames})
         self._flush()
         self._is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
 
     # -- writing
-
-    def _has_room(self, size: int) -> bool:
-        if self._written + size <= self.bytes_max:
-            return True
-        what = f"{self.folder} has {show_size(self.bytes_max)}"
-        self.end(what)
-        self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
-        return False
 
     def _event(self, event: str, connection: int, more: Mapping[str, Any]) -> None:
         ms = round((time.monotonic_ns() - self._start_ns) / NS_PER_MS, 3)
@@ -174,8 +168,8 @@ class Recorder:
     def _line(self, value: Mapping[str, Any]) -> None:
         if self._is_over:
             return
-        line = json.dumps(value) + "\n"
-        self._lines.append(line)
+        line = json.dumps(value).encode() + b"\n"
+        self._waiting[CONVERSATION].append(line)
         self._written += len(line)
         self._waiting_bytes += len(line)
         if self._timer is None:
@@ -186,13 +180,10 @@ class Recorder:
             self._timer.cancel()
             self._timer = None
         # A line comes after the bytes that it is about.
-        for name in list(self._waiting):
-            self._append(name, [])
-        lines, self._lines = self._lines, []
-        self._append(CONVERSATION, ["".join(lines).encode()])
-        self._waiting_bytes = 0
+        for name in sorted(self._waiting, key=CONVERSATION.__eq__):
+            self._append(name)
 
-    def _append(self, name: str, data: Sequence[Buffer]) -> None:
+    def _append(self, name: str, data: Sequence[Buffer] = ()) -> None:
         """Append to a file, after what waits for it. No file stays open: there may be thousands."""
         waiting = self._waiting.pop(name, [])
         self._waiting_bytes -= sum(map(len, waiting))
@@ -219,14 +210,7 @@ def file_name(connection: int, direction: Direction) -> str:
 
 
 BROKERS: Final = ListOf(Object({"broker": TEXT, "place": TEXT}, ("broker", "place")))
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The first line. ``brokers``: where the first brokers are, each with the place where the proxy listened."""
-
-    format: Annotated[str, choice(FORMAT)]
-    brokers: Annotated[tuple[dict[str, str], ...], BROKERS]
+START: Final = Object({"format": choice(FORMAT), "brokers": BROKERS}, ("format", "brokers"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,18 +238,22 @@ class Event:
     frames: Annotated[int, integer(0, INT64_MAX)] = 0
 
 
+EVENT: Final = table_of(Event)
+
+
 class Recording:
     """A folder that a proxy has recorded into. ``UsageError`` if it is none, or cannot be read.
 
-    ``events``: in the order in which they were. ``flaw``: a sentence if the recording did not end as it should.
+    - ``events``: in the order in which they were
+    - ``places``: where the proxy listened for the first brokers
+    - ``flaw``: a sentence if the recording did not end as it should
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._data: dict[tuple[int, Direction], bytes | mmap.mmap] = {}
         self.events: list[Event] = []
-        start = None
-        end = False
+        self.places: list[str] = []
         with open_regular(folder / CONVERSATION) as file:
             for number in itertools.count(1):
                 line = file.readline(LINE_BYTES_MAX)
@@ -276,23 +264,20 @@ class Recording:
                 if not line.endswith(b"\n"):
                     break
                 value = load_json(line, name, bytes_max=LINE_BYTES_MAX, remedy=REMEDY)
-                form = table_of(Start if start is None else Event)
                 try:
-                    form.check(value)
+                    (START if number == 1 else EVENT).check(value)
                 except Wrong as wrong:
                     raise UsageError(wrong.sentence(name)) from None
-                if start is None:
-                    start = form.make(value)
+                if number == 1:
+                    self.places += [one["place"] for one in value["brokers"]]
                     continue
-                event = form.make(value)
-                end = end or event.event == "end"
-                self.events.append(event)
-                if len(self.events) > EVENTS_MAX:
+                self.events.append(EVENT.make(value))
+                if number > EVENTS_MAX:
                     raise UsageError(f"{folder} has more than {EVENTS_MAX} events; record for a shorter time")
-        if start is None:
+        if number == 1:
             raise UsageError(f"{folder / CONVERSATION} is empty; {REMEDY}")
-        self.start: Start = start
-        self.flaw = "" if end else f"{folder} has no end: the proxy was killed, or it still runs"
+        has_end = self.events and self.events[-1].event == "end"
+        self.flaw = "" if has_end else f"{folder} has no end: the proxy was killed, or it still runs"
 
     def data(self, connection: int, direction: Direction) -> bytes | mmap.mmap:
         """The bytes of one direction of a connection."""
@@ -303,7 +288,7 @@ class Recording:
         return found
 
     def frame(self, event: Event) -> memoryview:
-        """The bytes of a request or a response as they are in its file, with the size in front."""
+        """The bytes of a request or a response without its size; none if it is no whole frame."""
         direction: Direction = "request" if event.event == "request" else "response"
         data = self.data(event.connection, direction)
         if event.at + event.size > len(data):
@@ -311,7 +296,8 @@ class Recording:
             raise UsageError(
                 f"{name} has {len(data)} bytes, but a frame ends at byte {event.at + event.size}; {REMEDY}"
             )
-        return memoryview(data)[event.at : event.at + event.size]
+        whole = memoryview(data)[event.at : event.at + event.size]
+        return whole[SIZE.size :] if int.from_bytes(whole[: SIZE.size]) == len(whole) - SIZE.size else whole[:0]
 
     def frames(self, profile: Profile) -> Iterator[tuple[int, frames.Frame]]:
         """The requests of all connections in their order, each with the number of its connection and its response.

@@ -20,7 +20,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 from kfuzz.forms import HEX, Form, ListOf, Object, Wrong, choice, integer, number, shown
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.messages import encode, parse_versions
+from kfuzz.messages import parse_versions
 from kfuzz.messages.model import ALL, Versions
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay import changes
@@ -268,8 +268,7 @@ class Rule:
         body = self.replies.get(exchange.version)
         if body is None or exchange.api is None:
             return None
-        header = {"correlationId": exchange.correlation_id}
-        return encode("ResponseHeader", exchange.api.response.header_version, header) + body
+        return exchange.api.response.head(exchange.correlation_id) + body
 
     def to_json(self) -> dict[str, Any]:
         """The rule as a JSON object."""

@@ -53,7 +53,7 @@ async def writes(client: Client, value: bytes = b"v", transaction: str = "x") ->
     return int(partition["baseOffset"])
 
 
-async def joins(client: Client) -> None:
+async def joins(client: Client, assignment: bytes = b"\0\0") -> None:
     """A member joins a group, commits an offset and leaves."""
     join: dict[str, Any] = {"groupId": GROUP, "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000}
     join |= {"protocolType": "consumer", "protocols": PROTOCOLS, "memberId": ""}
@@ -62,7 +62,7 @@ async def joins(client: Client) -> None:
         said = await client.ask("JoinGroup", 5, join | {"memberId": said["memberId"]})
     name, generation = said["memberId"], said["generationId"]
     member = {"groupId": GROUP, "generationId": generation, "memberId": name}
-    await client.ask("SyncGroup", 3, member | {"assignments": [{"memberId": name, "assignment": b"\0\0"}]})
+    await client.ask("SyncGroup", 3, member | {"assignments": [{"memberId": name, "assignment": assignment}]})
     assert (await client.ask("Heartbeat", 3, member))["errorCode"] == 0
     partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
     commit = {"groupId": GROUP, "generationIdOrMemberEpoch": generation, "memberId": name}
@@ -80,12 +80,17 @@ async def reads(client: Client, offset: int) -> list[bytes | None]:
     return [one.value for made in records.decode(data) if not made.control for one in made.records]
 
 
-async def everything(proxy: Proxy) -> None:
+async def talk(connect: Callable[[], Client]) -> None:
     """Two clients, one after the other began."""
-    async with at(proxy) as producer, at(proxy) as consumer:
+    async with connect() as producer, connect() as consumer:
         await joins(consumer)
         offset = await writes(producer)
         assert await reads(consumer, offset) == [b"v"]
+
+
+async def everything(proxy: Proxy) -> None:
+    """Both clients, through a proxy."""
+    await talk(lambda: at(proxy))
 
 
 def at(proxy: Proxy) -> Client:

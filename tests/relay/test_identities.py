@@ -11,7 +11,7 @@ from kfuzz import records
 from kfuzz.client.address import Address
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
-from kfuzz.relay.identities import MASKED, MEMBER, Identities
+from kfuzz.relay.identities import MASKED, Identities
 
 ID, OTHER = bytes([1] * 16), bytes([2] * 16)
 
@@ -53,7 +53,7 @@ def test_times_and_addresses_may_differ() -> None:
     old = {"throttleTimeMs": 0, "nodes": [{"nodeId": 1, "host": "a", "port": 9}], "authBytes": b"1"}
     new = {"throttleTimeMs": 9, "nodes": [{"nodeId": 5, "host": "b", "port": 8}], "authBytes": b"2"}
     assert not differing(made, old, new)
-    assert made.addresses == {("a", 9): Address("b", 8)}
+    assert made.addresses == {"a:9": Address("b", 8)}
     assert made.translated({"leaderId": 1, "host": "a", "port": 9}, {}) == {"leaderId": 5, "host": "b", "port": 8}
 
 
@@ -99,6 +99,8 @@ def test_a_part_of_the_log_that_the_fresh_broker_never_had_is_no_difference() ->
     assert not differing(made, {"offset": 100}, {"offset": 0})
     assert not differing(made, {"offset": 0}, {"offset": 0})
     assert differing(made, {"offset": 1}, {"offset": 0})
+    # That is no offset.
+    assert made.translated({"highWatermark": (1 << 63) - 1}, {}) == {"highWatermark": (1 << 63) - 1}
 
 
 def test_elements_of_lists_are_compared_by_their_names_in_any_order() -> None:
@@ -130,7 +132,7 @@ def test_batches_are_compared_with_ids_and_offsets_of_their_own() -> None:
 
 
 def test_a_fresh_client_may_only_choose_its_own_ids() -> None:
-    made = Identities(frozenset({MEMBER}), masks_times=True)
+    made = Identities(of_client=True)
     assert differing(made, {"memberId": "a", "producerId": 1}, {"memberId": "b", "producerId": 2})[0][0] == "producerId"
     assert made.translated({"memberId": "a", "producerId": 1}, {}) == {"memberId": "b", "producerId": 1}
 
