@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,10 +24,13 @@ from kfuzz.records import Record, RecordBatch
 
 __all__ = [
     "BLOB_VERSION",
+    "BROKER",
+    "CONTROLLER",
     "CONVERSATIONS",
     "FETCH_BYTES",
     "NOBODY",
     "REBALANCE_TIMEOUT_MS",
+    "STRANGER",
     "Context",
     "Conversation",
     "assignment",
@@ -57,6 +60,17 @@ TOPIC: Final = 2
 SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1
+# The places where a conversation is held: a broker, a broker that does not know the client, the controller's port.
+BROKER: Final = "broker"
+STRANGER: Final = "stranger"
+CONTROLLER: Final = "controller"
+# The number of a broker, controller and voter that the cluster does not need.
+SPARE: Final = 9
+ENDPOINT: Final = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9, "securityProtocol": 0}
+METADATA: Final = "__cluster_metadata"
+METADATA_ID: Final = bytes(15) + b"\1"
+# Errors of brokers without delegation tokens, and of those that give none on such a connection.
+TOKENLESS: Final = (61, 64)
 # A name that nobody has.
 NOBODY: Final = "kfuzz-nobody"
 # Kafka makes client ids of telemetry, and member ids of share groups, of this form.
@@ -131,7 +145,9 @@ class Context:
     client_instance: bytes = b"\2" * 16
     subscription_id: int = 1
     node: int = 1
-    extra: dict[str, Any] = field(default_factory=dict)
+    cluster: str = "kfuzz"
+    broker_epoch: int = 1
+    hmac: bytes = b"\3" * 32
 
     @property
     def group(self) -> str:
@@ -147,13 +163,18 @@ class Context:
         """A context with the same values but names of its own, which the broker has never seen."""
         return replace(self, prefix=f"{self.prefix}-early")
 
+    @property
+    def connection(self) -> Link:
+        """The connection for good requests."""
+        assert self.link is not None
+        return self.link
+
     async def ask(self, api: str, values: Mapping[str, Any], *, allowed: tuple[int, ...] = ()) -> Message:
         """The answer to a good request. ``BrokerError`` for an error that stays, other than those ``allowed``."""
-        assert self.link is not None
-        version = self.link.version(api)
+        version = self.connection.version(api)
         made = fitted(catalogue().find(f"{api}Request"), version, values)
         while True:
-            answer = await self.link.call(api, made, version)
+            answer = await self.connection.call(api, made, version)
             code, message = first_error(answer)
             if not code or code in allowed:
                 return answer
@@ -176,6 +197,12 @@ class Conversation:
     reach: Reach
     asks: Asks
     end: Reach | None = None
+    place: str = BROKER
+
+    @property
+    def lasts(self) -> bool:
+        """Whether no request can change the state."""
+        return self.reach is _nothing
 
 
 async def _nothing(context: Context) -> None:
@@ -218,6 +245,25 @@ def _topic_asks(context: Context) -> Mapping[str, Message]:
             "timeoutMs": WAIT_MS,
             "validateOnly": True,
         },
+        "DeleteTopics": {"topics": [{"name": created["name"]}], "topicNames": [created["name"]], "timeoutMs": WAIT_MS},
+        "DescribeLogDirs": {"topics": _numbered(context)},
+        "AlterReplicaLogDirs": {"dirs": [{"path": f"/{NOBODY}", "topics": _numbered(context)}]},
+    }
+
+
+def _numbered(context: Context) -> list[Message]:
+    """Partition 0 of the topic, where partitions are only numbers."""
+    return [{"name": context.topic, "topic": context.topic, "topicName": context.topic, "partitions": [0]}]
+
+
+def _reassignment_asks(context: Context) -> Mapping[str, Message]:
+    return {
+        "AlterPartitionReassignments": {"topics": of_topic(context, replicas=[context.node]), "timeoutMs": WAIT_MS},
+        "ListPartitionReassignments": {
+            "topics": [{"name": context.topic, "partitionIndexes": [0]}],
+            "timeoutMs": WAIT_MS,
+        },
+        "ElectLeaders": {"electionType": 0, "topicPartitions": _numbered(context), "timeoutMs": WAIT_MS},
     }
 
 
@@ -292,6 +338,21 @@ def _transaction_asks(context: Context) -> Mapping[str, Message]:
         "Produce": produced(context, data, context.transactional_id),
         "EndTxn": {**_transactional(context), "committed": True},
         "InitProducerId": {**_transactional(context), "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
+        "DescribeTransactions": {"transactionalIds": [context.transactional_id]},
+        "ListTransactions": {
+            "stateFilters": ["Ongoing"],
+            "producerIdFilters": [context.producer_id],
+            "transactionalIdPattern": context.transactional_id,
+        },
+        "WriteTxnMarkers": {
+            "markers": [
+                {
+                    **_transactional(context),
+                    "transactionResult": True,
+                    "topics": [{"name": context.topic, "partitionIndexes": [0]}],
+                }
+            ]
+        },
     }
 
 
@@ -400,6 +461,8 @@ def _stable_asks(context: Context) -> Mapping[str, Message]:
         "LeaveGroup": _left(context),
         "DescribeGroups": {"groups": [context.group]},
         "DeleteGroups": {"groupsNames": [context.group]},
+        "ListGroups": {"statesFilter": ["Stable"], "typesFilter": ["classic"]},
+        "OffsetDelete": {"groupId": context.group, "topics": of_topic(context)},
         # A consumer of the newer kind joins, which makes Kafka convert the group.
         "ConsumerGroupHeartbeat": {**_heartbeat(context), "memberId": UUID, "memberEpoch": 0},
     }
@@ -417,7 +480,8 @@ async def _beat(api: str, context: Context) -> None:
     """Join by the first heartbeat."""
     await _coordinator(context, context.group)
     context.member_id, context.epoch = UUID, 0
-    answer = await context.ask(api, _heartbeat(context))
+    beat = _streams_beat if api == "StreamsGroupHeartbeat" else _heartbeat
+    answer = await context.ask(api, beat(context))
     context.member_id, context.epoch = answer["memberId"] or UUID, answer["memberEpoch"]
 
 
@@ -446,6 +510,41 @@ def _share_group_asks(context: Context) -> Mapping[str, Message]:
         "ShareGroupDescribe": {"groupIds": [context.group]},
         "ShareFetch": {**group, **limits, "topics": of_topic(context)},
         "ShareAcknowledge": {**group, "shareSessionEpoch": 1, "topics": topics},
+        "DescribeShareGroupOffsets": {"groups": [{"groupId": context.group, "topics": _numbered(context)}]},
+        "AlterShareGroupOffsets": {
+            "groupId": context.group,
+            "topics": [{"topicName": context.topic, "partitions": [{"partitionIndex": 0, "startOffset": 0}]}],
+        },
+        "DeleteShareGroupOffsets": {"groupId": context.group, "topics": _numbered(context)},
+        **_share_state_asks(context),
+    }
+
+
+def _share_state_asks(context: Context) -> Mapping[str, Message]:
+    """Requests between brokers."""
+    records = {"firstOffset": 0, "lastOffset": 0, "deliveryState": 0, "deliveryCount": 1}
+    state = {"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 0, "stateBatches": [records]}
+    values = {"groupId": context.group, "topics": of_topic(context, **state)}
+    whats = ("Initialize", "Read", "Write", "Delete")
+    return {f"{what}ShareGroupState": values for what in whats} | {"ReadShareGroupStateSummary": values}
+
+
+def _streams_beat(context: Context) -> Message:
+    topology = {"epoch": 0, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [context.topic]}]}
+    # A member that joins gives its topology, and owns nothing.
+    tasks = [{"subtopologyId": "0", "partitions": [0]}] if context.epoch else []
+    owned = {"activeTasks": tasks, "standbyTasks": tasks, "warmupTasks": tasks}
+    return {**_heartbeat(context), **owned, "topology": None if context.epoch else topology, "processId": UUID}
+
+
+def _streams_asks(context: Context) -> Mapping[str, Message]:
+    node = {"name": "kfuzz", "nodeType": 1, "sourceTopics": [context.topic], "stores": [], "successors": []}
+    described = {"subtopologies": [{"subtopologyId": "0", "nodes": [node]}], "globalStores": []}
+    member = {"groupId": context.group, "memberId": context.member_id, "topologyEpoch": 0}
+    return {
+        "StreamsGroupHeartbeat": _streams_beat(context),
+        "StreamsGroupDescribe": {"groupIds": [context.group]},
+        "StreamsGroupTopologyDescriptionUpdate": {**member, "topologyDescription": described},
     }
 
 
@@ -460,6 +559,7 @@ def _config_asks(context: Context) -> Mapping[str, Message]:
         "DescribeConfigs": {"resources": [{**place, "configurationKeys": None}]},
         "IncrementalAlterConfigs": altered,
         "AlterConfigs": altered,
+        "ListConfigResources": {"resourceTypes": [TOPIC]},
     }
 
 
@@ -514,6 +614,120 @@ def _telemetry_asks(context: Context) -> Mapping[str, Message]:
     return {"GetTelemetrySubscriptions": client, "PushTelemetry": {**client, **pushed, "metrics": b"\x0a\x02\x08\x01"}}
 
 
+async def _token(context: Context) -> None:
+    answer = await context.ask(
+        "CreateDelegationToken", _token_asks(context)["CreateDelegationToken"], allowed=TOKENLESS
+    )
+    context.hmac = bytes(answer["hmac"]) or context.hmac
+
+
+def _token_asks(context: Context) -> Mapping[str, Message]:
+    who = [{"principalType": "User", "principalName": NOBODY}]
+    return {
+        "CreateDelegationToken": {"ownerPrincipalType": None, "renewers": who, "maxLifetimeMs": -1},
+        "RenewDelegationToken": {"hmac": context.hmac, "renewPeriodMs": -1},
+        "ExpireDelegationToken": {"hmac": context.hmac, "expiryTimePeriodMs": 1000},
+        "DescribeDelegationToken": {"owners": who},
+    }
+
+
+def _voter_asks(context: Context) -> Mapping[str, Message]:
+    voter = {"clusterId": context.cluster, "voterId": SPARE, "voterDirectoryId": b"\4" * 16}
+    return {
+        "DescribeQuorum": {"topics": [{"topicName": METADATA, "partitions": [{"partitionIndex": 0}]}]},
+        "AddRaftVoter": {**voter, "timeoutMs": WAIT_MS, "listeners": [ENDPOINT]},
+        "RemoveRaftVoter": voter,
+        "UnregisterController": {"controllerId": SPARE},
+        "UnregisterBroker": {"brokerId": SPARE},
+    }
+
+
+# -- on the controller's port
+
+
+def _management_asks(context: Context) -> Mapping[str, Message]:
+    """What administrators ask a controller itself."""
+    asked = _topic_asks(context)
+    names = ("ApiVersions", "DescribeCluster", "DeleteTopics", "CreateTopics", "CreatePartitions")
+    return {
+        **{api: asked[api] for api in names},
+        **{api: one for each in _MANAGED for api, one in each(context).items()},
+        "Envelope": {"requestData": b"\0\x12\0\0\0\0\0\1\xff\xff", "clientHostAddress": b"\x7f\0\0\1"},
+    }
+
+
+async def _quorum(context: Context) -> None:
+    context.cluster = (await context.ask("DescribeCluster", {"endpointType": 2}))["clusterId"]
+    answer = await context.ask("DescribeQuorum", _voter_asks(context)["DescribeQuorum"])
+    partition = answer["topics"][0]["partitions"][0]
+    context.node, context.epoch = partition["leaderId"], partition["leaderEpoch"]
+
+
+def _quorum_asks(context: Context) -> Mapping[str, Message]:
+    leader = {"leaderId": context.node, "leaderEpoch": context.epoch, "currentLeaderEpoch": context.epoch}
+    replica = {"replicaEpoch": context.epoch, "replicaId": SPARE, "lastOffsetEpoch": context.epoch, "lastOffset": 1}
+    fetched = {"fetchOffset": 0, "lastFetchedEpoch": 0, "partitionMaxBytes": FETCH_BYTES}
+    snapshot = {"snapshotId": {"endOffset": 1, "epoch": context.epoch}, "position": 0}
+    partition = {**leader, **replica, **fetched, **snapshot, "partitionIndex": 0, "partition": 0}
+    topic = {"name": METADATA, "topic": METADATA, "topicName": METADATA, "topicId": METADATA_ID}
+    asked = {
+        "clusterId": context.cluster,
+        "voterId": context.node,
+        "currentLeaderEpoch": context.epoch,
+        "maxWaitMs": WAIT_MS,
+        "maxBytes": FETCH_BYTES,
+        "replicaState": {"replicaId": SPARE},
+        "replicaId": SPARE,
+        "topics": [{**topic, "partitions": [partition]}],
+    }
+    updated = {"voterId": SPARE, "listeners": [ENDPOINT], "topics": []}
+    names = ("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
+    return {**_voter_asks(context), **dict.fromkeys(names, asked), "UpdateRaftVoter": {**asked, **updated}}
+
+
+def _registration(context: Context) -> Message:
+    features = {"metadata.version": 100, "group.version": 1, "transaction.version": 2, "share.version": 1}
+    features |= {"streams.version": 1, "kraft.version": 1, "eligible.leader.replicas.version": 1}
+    return {
+        "brokerId": SPARE,
+        "controllerId": SPARE,
+        "clusterId": context.cluster,
+        "incarnationId": b"\5" * 16,
+        "listeners": [ENDPOINT],
+        "features": [
+            {"name": name, "minSupportedVersion": int(name == "metadata.version"), "maxSupportedVersion": version}
+            for name, version in features.items()
+        ],
+        "logDirs": [b"\6" * 16],
+        "previousBrokerEpoch": -1,
+    }
+
+
+async def _registered(context: Context) -> None:
+    """A broker that has registered, but never becomes ready."""
+    await _quorum(context)
+    context.broker_epoch = (await context.ask("BrokerRegistration", _registration(context)))["brokerEpoch"]
+
+
+def _registered_asks(context: Context) -> Mapping[str, Message]:
+    broker = {"brokerId": SPARE, "brokerEpoch": context.broker_epoch}
+    isr = {"newIsr": [SPARE], "newIsrWithEpochs": [broker], "leaderEpoch": 0, "partitionEpoch": 0}
+    topics = of_topic(context, **isr)
+    return {
+        "BrokerRegistration": _registration(context),
+        "ControllerRegistration": _registration(context),
+        "BrokerHeartbeat": {**broker, "currentMetadataOffset": 1, "wantFence": True},
+        "AllocateProducerIds": broker,
+        "AlterPartition": {**broker, "topics": topics},
+        "AssignReplicasToDirs": {**broker, "directories": [{"id": b"\6" * 16, "topics": topics}]},
+        "UnregisterBroker": broker,
+    }
+
+
+_MANAGED: Final[tuple[Asks, ...]] = (
+    *(_config_asks, _acl_asks, _quota_asks, _scram_asks, _feature_asks),
+    *(_reassignment_asks, _token_asks),
+)
 _CLASSIC: Final = ("FindCoordinator", "JoinGroup")
 _STABLE: Final = (*_CLASSIC, "SyncGroup")
 
@@ -553,6 +767,25 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         Conversation("scram", (), _nothing, _scram_asks),
         Conversation("features", (), _nothing, _feature_asks),
         Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, _telemetry_asks),
-        Conversation("sasl", (), _nothing, _sasl_asks),
+        Conversation("sasl", (), _nothing, _sasl_asks, place=STRANGER),
+        Conversation(
+            "streams-group",
+            ("FindCoordinator", "StreamsGroupHeartbeat"),
+            partial(_beat, "StreamsGroupHeartbeat"),
+            _streams_asks,
+        ),
+        Conversation("reassignments", (), _nothing, _reassignment_asks),
+        Conversation("tokens", ("CreateDelegationToken",), _token, _token_asks),
+        Conversation("voters", (), _nothing, _voter_asks),
+        # Hostile requests to a controller may harm every broker, so they come last.
+        Conversation("management", (), _nothing, _management_asks, place=CONTROLLER),
+        Conversation(
+            "registered-broker",
+            ("DescribeCluster", "DescribeQuorum", "BrokerRegistration"),
+            _registered,
+            _registered_asks,
+            place=CONTROLLER,
+        ),
+        Conversation("quorum", ("DescribeCluster", "DescribeQuorum"), _quorum, _quorum_asks, place=CONTROLLER),
     )
 }

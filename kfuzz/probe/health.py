@@ -20,7 +20,7 @@ class Unwell(KfuzzError):
 
 
 # Makes a context with a connection of its own.
-Begin = Callable[[str], Awaitable[Context]]
+Begin = Callable[[], Awaitable[Context]]
 
 
 class Health:
@@ -53,7 +53,7 @@ class Health:
     async def _failure(self, name: str) -> str:
         context: Context | None = None
         try:
-            context = await self._begin("health")
+            context = await self._begin()
             if name == CONNECT:
                 return ""
             async with asyncio.timeout(context.deadline - time.monotonic()):

@@ -25,7 +25,7 @@ from kfuzz.probe import Address, Settings
 from kfuzz.probe.conversations import CONVERSATIONS, Context
 from kfuzz.probe.conversing import Hostility, probe_apis
 from kfuzz.probe.hostile import KINDS, Case, plan
-from kfuzz.probe.reactions import Report, answered
+from kfuzz.probe.reactions import Reaction, Report, answered
 from kfuzz.relay.local import LocalCluster, cluster
 from kfuzz.serve import Server
 from kfuzz.serve.cluster import Answered, Caller, Held, Refused
@@ -61,12 +61,12 @@ def offered() -> dict[str, Versions]:
 
 
 def planned(seed: int = 1) -> list[Case]:
-    return list(plan(offered(), vectors(), seed=seed, mutants=2, left_out={}))
+    return list(plan(offered(), vectors(), seed=seed, mutants=2, left_out={}, controller=offered()))
 
 
 def sent(cases: Sequence[Case], context: Context) -> dict[str, int]:
     """Hashes of the bytes of each case."""
-    made = {case.id: hash(b"|".join(case.shot(context, lambda: 7).pieces)) for case in cases}
+    made = {case.id: hash(b"|".join(case.shot(case.make(context), lambda: 7).pieces)) for case in cases}
     assert len(made) == len(cases)
     return made
 
@@ -204,12 +204,13 @@ def test_the_harm_of_a_broker_is_a_cause_with_the_request_that_did_it(
 
 
 def test_an_answer_is_malformed_if_a_strict_reader_refuses_it() -> None:
-    assert answered(12, 0, bytes(4) + b"\0\x19").errors == ("UNKNOWN_MEMBER_ID",)
-    assert answered(12, 0, bytes(6)).harm == ""
-    assert answered(12, 0, bytes(4) + b"\xff\xff").harm == "unforeseen"
-    assert {answered(*asked).harm for asked in ((12, 0, bytes(5)), (12, 0, bytes(7)), (999, 0, bytes(6)))} == {
-        "malformed"
-    }
+    def judged(api: int, data: bytes) -> Reaction:
+        return answered(bytes([0, 0, 0, 9, api >> 8, api & 255, 0, 0]), data)
+
+    assert judged(12, bytes(4) + b"\0\x19").errors == ("UNKNOWN_MEMBER_ID",)
+    assert judged(12, bytes(6)).harm == ""
+    assert judged(12, bytes(4) + b"\xff\xff").harm == "unforeseen"
+    assert {judged(*asked).harm for asked in ((12, bytes(5)), (12, bytes(7)), (999, bytes(6)))} == {"malformed"}
 
 
 def test_the_command_prints_causes_the_worst_first_and_refuses_what_cannot_be_asked(tmp_path: Path) -> None:
