@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from kfuzz.errors import KfuzzError
-from kfuzz.probe.conversations import CONVERSATIONS, FETCH_BYTES, Context, batch, of_topic, produced
+from kfuzz.probe.conversations import CONVERSATIONS, Context, batch, produced
 from kfuzz.text import foreign_text
 
 __all__ = ["Health"]
@@ -75,15 +75,15 @@ class Health:
 
 async def _produce_and_fetch(context: Context) -> None:
     data = batch()
-    answer = await context.ask("Produce", {**produced(context, data), "timeoutMs": 5000})
+    answer = await context.ask("Produce", produced(data, timeoutMs=5000))
     offset = answer["responses"][0]["partitionResponses"][0]["baseOffset"]
-    wanted = of_topic(context, fetchOffset=offset, partitionMaxBytes=FETCH_BYTES, currentLeaderEpoch=-1)
     asked = {
         "replicaId": -1,
+        "fetchOffset": offset,
         "maxWaitMs": 500,
         "minBytes": 1,
-        "maxBytes": FETCH_BYTES,
-        "topics": wanted,
+        "clusterId": None,
+        "forgottenTopicsData": [],
     }
     while True:
         answer = await context.ask("Fetch", asked)

@@ -32,7 +32,6 @@ from kfuzz.probe.conversations import (
     Context,
     Conversation,
     assignment,
-    fitted,
     subscription,
 )
 from kfuzz.vectors import Vector
@@ -129,7 +128,7 @@ def plan(
             left_out[conversation.name] = "only a controller knows it; name its port with --controller"
             continue
         missing = [api for api in conversation.needs if not apis.get(api)]
-        asks = [api for api in conversation.asks(Context()) if apis.get(api)]
+        asks = [api for api in conversation.asks if apis.get(api)]
         if missing or not asks:
             left_out[conversation.name] = f"the {place} does not offer {', '.join(missing) or 'its requests'}"
             continue
@@ -148,7 +147,7 @@ def plan(
 def not_asked(cases: Iterable[Case], offered: Offered, controller: Offered | None) -> dict[str, str]:
     """Each request of the catalogue that no case makes of a good one, with the reason."""
     asked = {case.api for case in cases if case.kind != VECTOR}
-    every = {api for one in CONVERSATIONS.values() for api in one.asks(Context())}
+    every = {api for one in CONVERSATIONS.values() for api in one.asks}
     found = {}
     for definition in catalogue().messages.values():
         api = definition.name.removesuffix("Request")
@@ -234,7 +233,7 @@ class _Asked:
         return Dice(self.seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
 
     def values(self, context: Context) -> Message:
-        return fitted(self.definition, self.version, self.conversation.asks(context)[self.api])
+        return self.conversation.good(context, self.api, self.version)
 
     def body(self, context: Context) -> bytes:
         return encode(self.definition, self.version, self.values(context))

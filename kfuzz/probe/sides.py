@@ -116,10 +116,11 @@ class Side:
         if name is None:
             name = prefix
             self.topics.append(name)
-            created = {"name": name, "numPartitions": PARTITIONS, "replicationFactor": self._settings.replication}
-            await context.ask("CreateTopics", {"topics": [created], "timeoutMs": self._settings.timeout_ms})
+            created = {"numPartitions": PARTITIONS, "replicationFactor": self._settings.replication}
+            more = {"assignments": [], "configs": [], "timeoutMs": self._settings.timeout_ms}
+            await context.ask("CreateTopics", {"name": name, **created, **more})
         # The topic's own errors and those of its partitions can be retried until it has leaders.
-        answer = await context.ask("Metadata", {"topics": [{"name": name}], "allowAutoTopicCreation": False})
+        answer = await context.ask("Metadata", {"name": name, "topicId": bytes(16), "allowAutoTopicCreation": False})
         if not answer["topics"]:
             raise BrokerError(f"Metadata of {name}", UNKNOWN_TOPIC)
         return name, answer["topics"][0].get("topicId", bytes(16))
