@@ -112,7 +112,7 @@ class _Probe:
         if hostility.reference is not None:
             self._reference = Side({BROKER: hostility.reference}, settings, hostility.topic, self._name)
         self._machine = Machine(hostility.pid, hostility.log)
-        # What the reference offers.
+        # The versions that the reference offers.
         self._known_there: Offered = {}
         # The state of the broker, and that of the reference if it is compared.
         self._context: Context | None = None
@@ -243,7 +243,7 @@ class _Probe:
         report.add(asked)
         await self._compare(asked, context)
         for seen in self._machine.look():
-            report.note(asked.with_harm(seen.harm, seen.text, seen.about))
+            report.note(asked.with_harm(*seen))
         if len(self._since_health) >= self.hostility.health_every:
             await self._check_health()
 

@@ -1,11 +1,10 @@
-"""What a broker on this machine needs and writes: its memory and threads, and the errors in its log."""
+"""Watches a broker on this machine: its memory and threads, and the errors in its log."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psutil
 
@@ -25,17 +24,16 @@ LINE_BYTES_MAX: Final = 300
 ERROR: Final = re.compile(
     rb"^(?:.{0,100}[\s\[])?(?:ERROR|FATAL|level=ERROR)[\s\]:]|^panic: |^fatal error: |panicked at ", re.M
 )
-# What differs between two lines about the same thing.
+# Words that differ between two lines about the same thing.
 VARIABLE: Final = re.compile(r"[\w.-]*\d[\w.-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """``harm``: one of the words of ``reactions``; ``about`` is the same for the same thing."""
 
     harm: str
-    about: str
     text: str
+    about: str = ""
 
 
 class Machine:
@@ -61,7 +59,7 @@ class Machine:
             return {MEMORY: self._process.memory_info().rss, THREADS: self._process.num_threads()}
 
     def look(self) -> list[Seen]:
-        """What was seen since the last look."""
+        """Everything seen since the last look."""
         found = list({one.about: one for one in self._errors()}.values())
         try:
             self.last = self._need()
@@ -71,7 +69,7 @@ class Machine:
         for harm, now in self.last.items():
             self.most[harm] = max(self.most[harm], now)
             if now - self._marks[harm] >= STEPS[harm]:
-                found.append(Seen(harm, "", f"grew from {_amount(harm, self._marks[harm])} to {_amount(harm, now)}"))
+                found.append(Seen(harm, f"grew from {_amount(harm, self._marks[harm])} to {_amount(harm, now)}"))
                 self._marks[harm] = now
         return found
 
@@ -106,7 +104,7 @@ def _seen(data: bytes) -> Seen:
     line, after, *_ = [one.decode("utf-8", "replace") for one in (*data[: 4 * LINE_BYTES_MAX].split(b"\n"), b"")]
     trouble = TROUBLE.match(after)
     about = trouble[0] if trouble else VARIABLE.sub("…", line)
-    return Seen(LOGGED, foreign_text(about, bytes_max=LINE_BYTES_MAX), foreign_text(line, bytes_max=LINE_BYTES_MAX))
+    return Seen(LOGGED, *(foreign_text(one, bytes_max=LINE_BYTES_MAX) for one in (line, about)))
 
 
 def _amount(harm: str, value: int) -> str:

@@ -61,7 +61,7 @@ class Side:
         self._timeout_s = settings.timeout_ms / 1000
         self.patience_s = FIRST_S
         self.topics: list[str] = []
-        self.health = Health(lambda: self.begin(name()), lambda: self.new_topic(name()))
+        self.health = Health(self, name)
         self._known: tuple[str, bytes] | None = None
         # The connections for good and for hostile requests, by place.
         self._good: dict[str, Link] = {}
