@@ -256,6 +256,11 @@ def _with(**values: Any) -> Others:
     return lambda context: values
 
 
+def _plain(*apis: str) -> Mapping[str, Others]:
+    """Requests that differ in nothing."""
+    return dict.fromkeys(apis, _with())
+
+
 def _new(**values: Any) -> Others:
     """Values about a topic that is not there."""
     return lambda context: {
@@ -275,17 +280,16 @@ TOPICS: Final[Mapping[str, Others]] = {
     "ListOffsets": _with(replicaId=-1, timestamp=-1),
     "OffsetForLeaderEpoch": _with(replicaId=-1, leaderEpoch=0),
     "Fetch": _with(replicaId=-1, clusterId=None, fetchOffset=0, forgottenTopicsData=[]),
-    "DescribeProducers": _with(),
+    **_plain("DescribeProducers", "DescribeLogDirs"),
     "DeleteRecords": _with(offset=0),
     "CreateTopics": _new(numPartitions=1, replicationFactor=-1, assignments=[], configs=[], validateOnly=True),
     "CreatePartitions": _with(count=3, assignments=[], validateOnly=True),
     "DeleteTopics": _new(),
-    "DescribeLogDirs": _with(),
     "AlterReplicaLogDirs": _with(path=f"/{NOBODY}"),
 }
 REASSIGNMENTS: Final[Mapping[str, Others]] = {
     "AlterPartitionReassignments": lambda context: {"replicas": context.node},
-    "ListPartitionReassignments": _with(),
+    **_plain("ListPartitionReassignments"),
     "ElectLeaders": _with(electionType=0),
 }
 
@@ -332,13 +336,10 @@ async def _commit(context: Context) -> None:
 COMMITTED: Final[Values] = {"committed": True}
 OFFSET: Final[Values] = {"committedOffset": 1, "committedMetadata": ""}
 TRANSACTION: Final[Mapping[str, Others]] = {
-    "AddPartitionsToTxn": _with(),
-    "AddOffsetsToTxn": _with(),
+    **_plain("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId", "DescribeTransactions"),
     "TxnOffsetCommit": _with(**OFFSET, memberId="", generationIdOrMemberEpoch=-1, generationId=-1),
     "Produce": _next_in_transaction,
     "EndTxn": _with(**COMMITTED),
-    "InitProducerId": _with(),
-    "DescribeTransactions": _with(),
     "ListTransactions": lambda context: {
         "stateFilters": "Ongoing",
         "producerIdFilters": context.producer_id,
@@ -390,17 +391,14 @@ async def _leave(context: Context) -> None:
     await context.ask("LeaveGroup")
 
 
-OFFSETS: Final[Mapping[str, Others]] = {"OffsetCommit": _with(**OFFSET), "OffsetFetch": _with()}
+OFFSETS: Final[Mapping[str, Others]] = {"OffsetCommit": _with(**OFFSET), **_plain("OffsetFetch")}
 KNOWN: Final[Mapping[str, Others]] = {"JoinGroup": _join, "SyncGroup": _sync}
 JOINED: Final[Mapping[str, Others]] = {**KNOWN, "Heartbeat": _with()}
 STABLE: Final[Mapping[str, Others]] = {
     **JOINED,
     **OFFSETS,
-    "LeaveGroup": _with(),
-    "DescribeGroups": _with(),
-    "DeleteGroups": _with(),
+    **_plain("LeaveGroup", "DescribeGroups", "DeleteGroups", "OffsetDelete"),
     "ListGroups": _with(statesFilter="Stable", typesFilter="classic"),
-    "OffsetDelete": _with(),
     # A consumer of the newer kind joins, which makes Kafka convert the group.
     "ConsumerGroupHeartbeat": _with(memberId=UUID, memberEpoch=0, topicPartitions=[]),
 }
@@ -437,14 +435,12 @@ SHARE_STATE: Final[Values] = {
 }
 SHARE_GROUP: Final[Mapping[str, Others]] = {
     "ShareGroupHeartbeat": _beat,
-    "ShareGroupDescribe": _with(),
+    **_plain("ShareGroupDescribe", "DescribeShareGroupOffsets", "DeleteShareGroupOffsets"),
     "ShareFetch": _with(
         shareSessionEpoch=0, maxRecords=10, batchSize=10, acknowledgementBatches=[], forgottenTopicsData=[]
     ),
     "ShareAcknowledge": _with(shareSessionEpoch=1, firstOffset=0, lastOffset=0, acknowledgeTypes=1),
-    "DescribeShareGroupOffsets": _with(),
     "AlterShareGroupOffsets": _with(startOffset=0),
-    "DeleteShareGroupOffsets": _with(),
     # Requests between brokers.
     **{
         f"{what}ShareGroupState{more}": _with(**SHARE_STATE)
@@ -453,7 +449,7 @@ SHARE_GROUP: Final[Mapping[str, Others]] = {
 }
 STREAMS_GROUP: Final[Mapping[str, Others]] = {
     "StreamsGroupHeartbeat": _beat,
-    "StreamsGroupDescribe": _with(),
+    **_plain("StreamsGroupDescribe"),
     "StreamsGroupTopologyDescriptionUpdate": lambda context: {
         **{"topologyEpoch": 0, "subtopologyId": "0", "name": "kfuzz", "nodeType": 1, "globalStores": []},
         "sourceTopics": context.topic,
@@ -510,7 +506,7 @@ VOTERS: Final[Mapping[str, Others]] = {
     "UnregisterBroker": _with(brokerId=SPARE),
 }
 TELEMETRY: Final[Mapping[str, Others]] = {
-    "GetTelemetrySubscriptions": _with(),
+    **_plain("GetTelemetrySubscriptions"),
     "PushTelemetry": _with(terminating=False, compressionType=0, metrics=b"\x0a\x02\x08\x01"),
 }
 
@@ -620,7 +616,7 @@ _PRODUCER: Final[Mapping[str, Others]] = {
 _UPGRADE: Final = {api: STABLE[api] for api in ("ConsumerGroupHeartbeat", "DescribeGroups", "JoinGroup")}
 _CONSUMER_GROUP: Final[Mapping[str, Others]] = {
     "ConsumerGroupHeartbeat": _beat,
-    "ConsumerGroupDescribe": _with(),
+    **_plain("ConsumerGroupDescribe"),
     **OFFSETS,
     # A consumer of the classic kind joins; Kafka reads what it says of itself.
     "JoinGroup": lambda context: {**_join(context), "memberId": ""},

@@ -174,7 +174,7 @@ class Side:
                 await link.call("DeleteTopics", values)
                 link.close()
         except (KfuzzError, TimeoutError) as error:
-            return f"{', '.join(self.topics)} may still be there: {error or 'no answer in time'}"
+            return f"{', '.join(self.topics)} may still be there: {str(error) or 'no answer in time'}"
         return ""
 
     # -- one request

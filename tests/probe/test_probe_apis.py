@@ -201,6 +201,10 @@ def has_faults(server: Server) -> None:
     odd(server, "ListOffsets", closes)
 
 
+def fences_nobody(server: Server) -> None:
+    odd(server, "Heartbeat", lambda: ({"errorCode": 82}, 0), lambda values: values["groupId"] == "kfuzz-nobody")
+
+
 @pytest.mark.parametrize(
     ("change", "glob", "timeout_ms", "harm", "smallest", "alone", "text"),
     [
@@ -225,22 +229,16 @@ def test_only_what_a_reference_does_in_another_way_is_a_difference() -> None:
     with served(lambda server: None) as good:
         reference = Address.parse(good.bootstrap)
         same = probed("classic-group/[HLO]*/4/*", reference=reference)
-        other = probed(f"{WRONG}*", falls_back, reference=reference)
+        other = probed(f"{WRONG}*", fences_nobody, reference=reference)
     assert (same.causes, same.compared) == ([], same.total)
     [cause] = other.causes
-    told = cause.to_json()
-    assert (told["harm"], told["about"]) == ("differs", "FENCED_INSTANCE_ID, not UNKNOWN_MEMBER_ID")
-    smallest = told["smallest"]
+    smallest = cause.to_json()["smallest"]
+    assert (cause.harm, smallest["text"]) == ("differs", "FENCED_INSTANCE_ID; the reference: UNKNOWN_MEMBER_ID")
     assert [smallest[who]["errors"] for who in ("answer", "reference")] == [
         ["FENCED_INSTANCE_ID"],
         ["UNKNOWN_MEMBER_ID"],
     ]
     assert other.failed
-
-
-def falls_back(server: Server) -> None:
-    answer = {"errorCode": 82}, 0
-    odd(server, "Heartbeat", lambda: answer, lambda values: values["groupId"] == "kfuzz-nobody")
 
 
 def test_errors_in_the_log_and_more_threads_are_seen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
