@@ -21,9 +21,11 @@ from conftest import require_tool
 
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.messages import encode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Versions
 from kfuzz.probe import Address, Settings
+from kfuzz.probe.comparing import Own, difference
 from kfuzz.probe.conversations import CONVERSATIONS, Context
 from kfuzz.probe.conversing import Hostility, probe_apis
 from kfuzz.probe.hostile import KINDS, Case, not_asked, plan
@@ -225,10 +227,24 @@ def test_the_harm_of_a_broker_is_a_cause_with_the_request_that_did_it(
     assert (f"since {smallest}" in report.ended) == (harm == "gone")
 
 
+def test_ids_and_addresses_and_topics_of_others_make_no_difference() -> None:
+    def met(number: int, *topics: str, error: int = 0) -> Reaction:
+        brokers = [{"nodeId": number, "host": f"h{number}", "port": number}]
+        found = [{"name": one, "topicId": bytes([number]) * 16, "errorCode": error, "partitions": []} for one in topics]
+        values = {"brokers": brokers, "clusterId": f"{number}", "controllerId": number, "topics": found}
+        return answered(sent, bytes(5) + encode("MetadataResponse", 12, values))
+
+    sent = bytes([0, 0, 0, 9, 0, 3, 0, 12])
+    own = Own("token", "p-token-1", "t")
+    assert difference(sent, met(1, "t"), met(2, "t", "p-token-2-x", "__internal"), own) is None
+    assert difference(sent, met(1, "t"), met(2, "t", "p-token-1-x"), own) is not None
+    assert difference(sent, met(1, "t"), met(2, "t", error=3), own) is not None
+
+
 def test_only_what_a_reference_does_in_another_way_is_a_difference() -> None:
     with served(lambda server: None) as good:
         reference = Address.parse(good.bootstrap)
-        same = probed("classic-group/[HLO]*/4/*", reference=reference)
+        same = probed("classic-group/Heartbeat/4/order/*", reference=reference)
         other = probed(f"{WRONG}*", fences_nobody, reference=reference)
     assert (same.causes, same.compared) == ([], same.total)
     [cause] = other.causes
