@@ -539,11 +539,15 @@ MANAGEMENT: Final[Mapping[str, Others]] = {
 }
 
 
-async def _quorum(context: Context) -> None:
-    context.cluster = (await context.ask("DescribeCluster", {"endpointType": 2}))["clusterId"]
+async def _quorum(context: Context, endpoint: int = 1) -> None:
+    context.cluster = (await context.ask("DescribeCluster", {"endpointType": endpoint}))["clusterId"]
     answer = await context.ask("DescribeQuorum", {"topicName": METADATA})
     partition = answer["topics"][0]["partitions"][0]
     context.node, context.epoch = partition["leaderId"], partition["leaderEpoch"]
+
+
+async def _at_controller(context: Context) -> None:
+    await _quorum(context, 2)
 
 
 def _as_replica(context: Context) -> Values:
@@ -561,15 +565,15 @@ def _as_replica(context: Context) -> Values:
 
 
 QUORUM: Final[Mapping[str, Others]] = {
-    **VOTERS,
     **dict.fromkeys(("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch"), _as_replica),
     "UpdateRaftVoter": lambda context: {**VOTER, "currentLeaderEpoch": context.epoch},
+    **VOTERS,
 }
-LEVELS: Final = {
-    **{"metadata.version": 100, "transaction.version": 2},
-    **dict.fromkeys(("group.version", "share.version", "streams.version", "kraft.version"), 1),
-    "eligible.leader.replicas.version": 1,
-}
+# Every level that a cluster may be at.
+FEATURES_KNOWN: Final = (
+    *("metadata.version", "transaction.version", "group.version", "share.version", "streams.version"),
+    *("kraft.version", "eligible.leader.replicas.version"),
+)
 DIRECTORY: Final = b"\6" * 16
 REGISTRATION: Final[Values] = {
     "brokerId": SPARE,
@@ -577,8 +581,8 @@ REGISTRATION: Final[Values] = {
     "incarnationId": b"\5" * 16,
     "listeners": [ENDPOINT],
     "features": [
-        {"name": name, "minSupportedVersion": int(name == "metadata.version"), "maxSupportedVersion": level}
-        for name, level in LEVELS.items()
+        {"name": name, "minSupportedVersion": int(name == "metadata.version"), "maxSupportedVersion": 100}
+        for name in FEATURES_KNOWN
     ],
     "logDirs": DIRECTORY,
     "previousBrokerEpoch": -1,
@@ -596,7 +600,7 @@ REGISTERED: Final[Mapping[str, Others]] = {
 
 async def _registered(context: Context) -> None:
     """A broker that has registered, but never becomes ready."""
-    await _quorum(context)
+    await _at_controller(context)
     context.broker_epoch = (await context.ask("BrokerRegistration", REGISTRATION))["brokerEpoch"]
 
 
@@ -645,13 +649,13 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         Conversation("scram", (), _nothing, SCRAM),
         Conversation("features", (), _nothing, FEATURES),
         Conversation("reassignments", (), _nothing, REASSIGNMENTS),
-        Conversation("voters", (), _nothing, VOTERS),
         Conversation("tokens", ("CreateDelegationToken",), _token, TOKENS),
         Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, TELEMETRY),
         Conversation("sasl", (), _nothing, _SASL, place=STRANGER),
-        # Hostile requests to a controller may harm every broker, so they come last.
+        # Hostile requests to a controller, and about its voters, may harm every broker. So they come last.
         Conversation("management", (), _nothing, MANAGEMENT, place=CONTROLLER),
         Conversation("registered-broker", (*_QUORUM, "BrokerRegistration"), _registered, REGISTERED, place=CONTROLLER),
-        Conversation("quorum", _QUORUM, _quorum, QUORUM, place=CONTROLLER),
+        Conversation("quorum", _QUORUM, _at_controller, QUORUM, place=CONTROLLER),
+        Conversation("voters", _QUORUM, _quorum, VOTERS),
     )
 }

@@ -25,6 +25,7 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.probe.conversations import (
     BLOB_VERSION,
+    BROKER,
     CONTROLLER,
     CONVERSATIONS,
     NOBODY,
@@ -130,7 +131,8 @@ def plan(
         missing = [api for api in conversation.needs if not apis.get(api)]
         asks = [api for api in conversation.asks if apis.get(api)]
         if missing or not asks:
-            left_out[conversation.name] = f"the {place} does not offer {', '.join(missing) or 'its requests'}"
+            who = CONTROLLER if place == CONTROLLER else BROKER
+            left_out[conversation.name] = f"the {who} does not offer {', '.join(missing) or 'its requests'}"
             continue
         for api in asks:
             # Frames are taken apart before anyone looks at what is asked, so one state is enough.
