@@ -208,12 +208,14 @@ def _filled(definition: Definition, fields: tuple[Field, ...], version: int, nam
         if one.type.struct is not None:
             inner = partial(_filled, definition, definition.fields_of(one.type), version)
             given = others.get(key, EMPTY)
+            if given is EMPTY and named is others:
+                # In a struct that is given, the rest has its default.
+                continue
             if given is EMPTY:
                 made[key] = [inner(named, others)] if one.type.array else inner(named, others)
             elif given is None:
                 made[key] = None
             else:
-                # Structs that are given are complete, but for the version.
                 made[key] = [inner(each, each) for each in given] if one.type.array else inner(given, given)
         elif key in named:
             value = named[key]
