@@ -22,7 +22,7 @@ from kfuzz.vectors import default_root, load_suite
 __all__ = ["command"]
 
 # Parameters that nothing reads without --apis.
-OF_APIS: Final = ("seed", "mutants", "write_to", "health_every")
+OF_APIS: Final = (*("seed", "mutants", "cases", "write_to", "health_every", "controller", "reference", "pid", "log"),)
 
 
 @click.command()
@@ -42,6 +42,11 @@ OF_APIS: Final = ("seed", "mutants", "write_to", "health_every")
 @click.option(
     "--mutants", type=click.IntRange(0, 100_000), default=8, show_default=True, help="Mutants of each request."
 )
+@click.option("--cases", type=options.COUNT, help="At least so many requests; more mutants are made for that.")
+@click.option("--controller", metavar="HOST:PORT", help="The controller's own port, to ask it too.")
+@click.option("--reference", metavar="HOST:PORT", help="A broker to compare the answers with, such as Kafka 4.4.0.")
+@click.option("--pid", type=options.COUNT, help="The broker's process, to watch its memory and threads.")
+@click.option("--log", type=click.Path(path_type=Path), help="The broker's log, to watch for lines of level ERROR.")
 @click.option("--write-to", metavar="TOPIC", help="A topic that clients may write to.  [default: create one]")
 @click.option(
     "--health-every", type=options.COUNT, default=200, show_default=True, help="Requests between checks of health."
@@ -67,6 +72,11 @@ def command(
     apis: bool,
     seed: int,
     mutants: int,
+    cases: int | None,
+    controller: str | None,
+    reference: str | None,
+    pid: int | None,
+    log: Path | None,
     write_to: str | None,
     health_every: int,
     **others: Any,
@@ -79,11 +89,12 @@ def command(
 
     With --apis, each API that the broker offers gets hostile requests in the middle of a conversation: vectors of
     messages, mutants by --seed, poisoned bytes, wrong values, and damaged frames. GLOBs choose them by id. In between,
-    a health conversation must work: produce, fetch, join a group, commit a transaction.
+    a health conversation must work: produce, fetch, join a group, commit a transaction. With --reference, another
+    broker gets the same requests, and its answers must be the same but for ids, times and addresses.
 
     Exit code 0: every outcome is as expected; 1: some are not, or the broker is gone; 2: wrong use, or no broker.
-    With --apis, 1: the broker is gone or not well, keeps silent, or gives an answer that cannot be read; 2: also if no
-    hostile request could be sent.
+    With --apis, 1: the broker is gone or not well, keeps silent, gives an answer that cannot be read, or another one
+    than the reference; 2: also if no hostile request could be sent.
 
     \b
     Examples:
@@ -100,7 +111,18 @@ def command(
     if apis:
         if update_expected or name or expected_file or only_failures or publish:
             raise UsageError("--apis compares with no expected outcomes; leave out the options about them")
-        hostility = Hostility(seed, mutants, globs, write_to, health_every)
+        hostility = Hostility(
+            seed,
+            mutants,
+            globs,
+            topic=write_to,
+            health_every=health_every,
+            cases=cases or 0,
+            controller=Address.parse(controller) if controller else None,
+            reference=Address.parse(reference) if reference else None,
+            pid=pid,
+            log=log,
+        )
         ctx.exit(_ask_apis(settings, hostility, root, json_file, causes_shown))
     if only := [name for name in OF_APIS if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]:
         raise UsageError(f"--{only[0].replace('_', '-')} is for --apis; add --apis, or leave it out")
@@ -110,14 +132,14 @@ def command(
         raise UsageError("--update-expected needs a file; name it with --expected FILE, or with --name NAME@VERSION")
     require_reports(json_file)
     suite = root or default_root()
-    cases = cases_for_broker(load_suite(globs or "*", suite))
-    if not cases:
+    asked = cases_for_broker(load_suite(globs or "*", suite))
+    if not asked:
         raise UsageError("no vector of records matches these GLOBs; choose others")
     places = Places.beside(suite, expected_file)
     quiet = json_file == "-"
-    with progress("probe", len(cases), quiet=quiet) as set_done:
+    with progress("probe", len(asked), quiet=quiet) as set_done:
         done = probe(
-            cases,
+            asked,
             settings,
             places=places,
             name=name,
@@ -131,7 +153,7 @@ def command(
     if json_file:
         write_json(json_file, report.to_json(done.run))
     if not quiet:
-        say(*summary(done.run, len(cases)))
+        say(*summary(done.run, len(asked)))
         print_outcome(done.run, causes_shown=causes_shown, only_failures=only_failures)
     if done.ended:
         complain(done.ended)

@@ -73,6 +73,11 @@ NEWEST: Final[Mapping[str, int]] = {
     "ConsumerGroupHeartbeat": 1,
     "ShareGroupHeartbeat": 1,
     "GetTelemetrySubscriptions": 0,
+    "StreamsGroupHeartbeat": 1,
+    "CreateDelegationToken": 3,
+    "DescribeCluster": 2,
+    "DescribeQuorum": 2,
+    "BrokerRegistration": 4,
 }
 
 # Not an error of Kafka's: the connection was lost before the answer.

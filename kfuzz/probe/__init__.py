@@ -21,7 +21,8 @@
 
 Below them, ``asking`` asks about one vector, ``observed`` says what the broker did with it, and ``judging`` compares
 that with Kafka. For all APIs, ``conversations`` reaches states of a broker, ``hostile`` makes requests for them,
-``health`` checks that clients can still work, ``reactions`` says which answers are harm, and ``conversing`` asks.
+``health`` checks that clients can still work, and ``reactions`` says which answers are harm. ``sides`` is a broker with
+its connections, ``comparing`` compares two, ``machine`` watches a process and its log, and ``conversing`` asks.
 """
 
 from kfuzz.client.address import Address, Security

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,16 +24,17 @@ from kfuzz.records import Record, RecordBatch
 
 __all__ = [
     "BLOB_VERSION",
+    "BROKER",
+    "CONTROLLER",
     "CONVERSATIONS",
     "FETCH_BYTES",
     "NOBODY",
     "REBALANCE_TIMEOUT_MS",
+    "STRANGER",
     "Context",
     "Conversation",
     "assignment",
     "batch",
-    "fitted",
-    "of_topic",
     "produced",
     "subscription",
 ]
@@ -57,6 +58,19 @@ TOPIC: Final = 2
 SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1
+# The places where a conversation is held: a broker, a broker that does not know the client, the controller's port.
+BROKER: Final = "broker"
+STRANGER: Final = "stranger"
+CONTROLLER: Final = "controller"
+# The number of a broker, controller and voter that the cluster does not need.
+SPARE: Final = 9
+ENDPOINT: Final = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9, "securityProtocol": 0}
+METADATA: Final = "__cluster_metadata"
+METADATA_ID: Final = bytes(15) + b"\1"
+# Errors of brokers without delegation tokens, and of those that give none on such a connection.
+TOKENLESS: Final = (61, 64)
+# No values.
+EMPTY: Final[Mapping[str, Any]] = {}
 # A name that nobody has.
 NOBODY: Final = "kfuzz-nobody"
 # Kafka makes client ids of telemetry, and member ids of share groups, of this form.
@@ -88,34 +102,14 @@ def batch(producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, transac
     return records.encode([made])
 
 
-def fitted(definition: Definition, version: int, values: Mapping[str, Any]) -> Message:
-    """These values without the fields that the version does not have."""
-    return _fitted(definition, definition.fields, version, values)
-
-
-def _fitted(definition: Definition, fields: tuple[Field, ...], version: int, values: Mapping[str, Any]) -> Message:
-    made = {}
-    for one in fields:
-        key = key_of(one.name)
-        if version not in one.versions or key not in values:
-            continue
-        value = values[key]
-        if one.type.struct is not None and value is not None:
-            inner = definition.fields_of(one.type)
-            if one.type.array:
-                value = [_fitted(definition, inner, version, each) for each in value]
-            else:
-                value = _fitted(definition, inner, version, value)
-        made[key] = value
-    return made
+Values = Mapping[str, Any]
+# The values of a request's fields that the conversation itself does not give, by their names.
+Others = Callable[["Context"], Values]
 
 
 @dataclass
 class Context:
-    """The values of a conversation. ``prefix`` begins all its names; ``deadline`` is when it must be reached.
-
-    ``end`` leaves the state, if it was reached.
-    """
+    """The values of a conversation. ``prefix`` begins all its names; ``deadline`` is when it must be reached."""
 
     prefix: str = "kfuzz-probe"
     topic: str = "kfuzz-probe"
@@ -123,7 +117,7 @@ class Context:
     link: Link | None = None
     deadline: float = 0.0
     member_id: str = UUID
-    generation: int = 1
+    # Of a group's member, or of the quorum.
     epoch: int = 1
     producer_id: int = 1000
     producer_epoch: int = 0
@@ -131,7 +125,9 @@ class Context:
     client_instance: bytes = b"\2" * 16
     subscription_id: int = 1
     node: int = 1
-    extra: dict[str, Any] = field(default_factory=dict)
+    cluster: str = "kfuzz"
+    broker_epoch: int = 1
+    hmac: bytes = b"\3" * 32
 
     @property
     def group(self) -> str:
@@ -147,13 +143,54 @@ class Context:
         """A context with the same values but names of its own, which the broker has never seen."""
         return replace(self, prefix=f"{self.prefix}-early")
 
-    async def ask(self, api: str, values: Mapping[str, Any], *, allowed: tuple[int, ...] = ()) -> Message:
-        """The answer to a good request. ``BrokerError`` for an error that stays, other than those ``allowed``."""
+    @property
+    def connection(self) -> Link:
+        """The connection for good requests."""
         assert self.link is not None
-        version = self.link.version(api)
-        made = fitted(catalogue().find(f"{api}Request"), version, values)
+        return self.link
+
+    def named(self) -> Values:
+        """The values of fields that mean the same in all requests, by their names."""
+        return {
+            **dict.fromkeys(("groupId", "groupIds", "groups", "groupsNames", "key", "coordinatorKeys"), self.group),
+            **dict.fromkeys(("topic", "name", "topicName", "subscribedTopicNames"), self.topic),
+            **dict.fromkeys(("partition", "partitionIndex", "index", "partitions", "partitionIndexes"), 0),
+            **dict.fromkeys(("generationId", "memberEpoch", "generationIdOrMemberEpoch", "leaderEpoch"), self.epoch),
+            **dict.fromkeys(
+                ("transactionalId", "transactionalIds", "v3AndBelowTransactionalId"), self.transactional_id
+            ),
+            **dict.fromkeys(("producerId", "v3AndBelowProducerId"), self.producer_id),
+            **dict.fromkeys(("producerEpoch", "v3AndBelowProducerEpoch"), self.producer_epoch),
+            "topicId": self.topic_id,
+            "memberId": self.member_id,
+            "clusterId": self.cluster,
+            "clientInstanceId": self.client_instance,
+            "subscriptionId": self.subscription_id,
+            "brokerEpoch": self.broker_epoch,
+            "hmac": self.hmac,
+            "timeoutMs": WAIT_MS,
+            "maxWaitMs": WAIT_MS,
+            "maxBytes": FETCH_BYTES,
+            "partitionMaxBytes": FETCH_BYTES,
+            "sessionTimeoutMs": SESSION_TIMEOUT_MS,
+            "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
+            "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+        }
+
+    def good(self, api: str, version: int, others: Values) -> Message:
+        """The good request of an API: each field has its value of ``others``, or of the conversation, or its default.
+
+        Each array of structs has one element.
+        """
+        definition = catalogue().find(f"{api}Request")
+        return _filled(definition, definition.fields, version, {**self.named(), **others}, others)
+
+    async def ask(self, api: str, others: Values = EMPTY, *, allowed: tuple[int, ...] = ()) -> Message:
+        """The answer to a good request. ``BrokerError`` for an error that stays, other than those ``allowed``."""
+        version = self.connection.version(api)
+        made = self.good(api, version, others)
         while True:
-            answer = await self.link.call(api, made, version)
+            answer = await self.connection.call(api, made, version)
             code, message = first_error(answer)
             if not code or code in allowed:
                 return answer
@@ -162,345 +199,318 @@ class Context:
             await asyncio.sleep(PAUSE_S)
 
 
+def _filled(definition: Definition, fields: tuple[Field, ...], version: int, named: Values, others: Values) -> Message:
+    made: Message = {}
+    for one in fields:
+        key = key_of(one.name)
+        if version not in one.versions:
+            continue
+        if one.type.struct is not None:
+            inner = partial(_filled, definition, definition.fields_of(one.type), version)
+            given = others.get(key, EMPTY)
+            if given is EMPTY and named is others:
+                # In a struct that is given, the rest has its default.
+                continue
+            if given is EMPTY:
+                made[key] = [inner(named, others)] if one.type.array else inner(named, others)
+            elif given is None:
+                made[key] = None
+            else:
+                made[key] = [inner(each, each) for each in given] if one.type.array else inner(given, given)
+        elif key in named:
+            value = named[key]
+            made[key] = [value] if one.type.array and not isinstance(value, list | None) else value
+    return made
+
+
 Reach = Callable[[Context], Awaitable[None]]
-# The good requests of a state, by API.
-Asks = Callable[[Context], Mapping[str, Message]]
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A state of a broker. ``needs`` are the APIs that ``reach`` asks."""
+    """A state of a broker. ``needs`` are the APIs that ``reach`` asks; ``end`` leaves the state.
+
+    ``asks``: the APIs with good requests in this state, and the values in which these differ from others.
+    """
 
     name: str
     needs: tuple[str, ...]
     reach: Reach
-    asks: Asks
+    asks: Mapping[str, Others]
     end: Reach | None = None
+    place: str = BROKER
+
+    @property
+    def lasts(self) -> bool:
+        """Whether no request can change the state."""
+        return self.reach is _nothing
+
+    def good(self, context: Context, api: str, version: int) -> Message:
+        """The good request of an API in this state."""
+        return context.good(api, version, self.asks[api](context))
 
 
 async def _nothing(context: Context) -> None:
     """Every broker is in this state."""
 
 
-# -- topics
+def _with(**values: Any) -> Others:
+    return lambda context: values
 
 
-def of_topic(context: Context, **partition: Any) -> list[Message]:
-    """Partition 0 of the topic in the forms of all APIs."""
-    names = {"name": context.topic, "topic": context.topic, "topicId": context.topic_id}
-    return [{**names, "partitions": [{"partition": 0, "partitionIndex": 0, **partition}]}]
+def _plain(*apis: str) -> Mapping[str, Others]:
+    """Requests that differ in nothing."""
+    return dict.fromkeys(apis, _with())
 
 
-def _topic_asks(context: Context) -> Mapping[str, Message]:
-    named = {"name": context.topic, "topicId": context.topic_id}
-    fetched = {"fetchOffset": 0, "partitionMaxBytes": FETCH_BYTES, "currentLeaderEpoch": -1, "leaderEpoch": 0}
-    created = {"name": f"{context.prefix}-new", "numPartitions": 1, "replicationFactor": -1}
-    return {
-        "ApiVersions": {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"},
-        "Metadata": {"topics": [named], "allowAutoTopicCreation": False},
-        "DescribeTopicPartitions": {"topics": [named], "responsePartitionLimit": 100},
-        "DescribeCluster": {"endpointType": 1},
-        "FindCoordinator": {"key": context.group, "keyType": 0, "coordinatorKeys": [context.group]},
-        "ListOffsets": {"replicaId": -1, "topics": of_topic(context, timestamp=-1), "timeoutMs": WAIT_MS},
-        "OffsetForLeaderEpoch": {"replicaId": -1, "topics": of_topic(context, **fetched)},
-        "Fetch": {
-            "replicaId": -1,
-            "maxWaitMs": WAIT_MS,
-            "minBytes": 0,
-            "maxBytes": FETCH_BYTES,
-            "topics": of_topic(context, **fetched),
-        },
-        "DescribeProducers": {"topics": [{"name": context.topic, "partitionIndexes": [0]}]},
-        "DeleteRecords": {"topics": of_topic(context, offset=0), "timeoutMs": WAIT_MS},
-        "CreateTopics": {"topics": [created], "timeoutMs": WAIT_MS, "validateOnly": True},
-        "CreatePartitions": {
-            "topics": [{"name": context.topic, "count": 3}],
-            "timeoutMs": WAIT_MS,
-            "validateOnly": True,
-        },
+def _new(**values: Any) -> Others:
+    """Values about a topic that is not there."""
+    return lambda context: {
+        "name": (name := f"{context.prefix}-new"),
+        "topicNames": name,
+        "topicId": bytes(16),
+        **values,
     }
 
+
+TOPICS: Final[Mapping[str, Others]] = {
+    "ApiVersions": _with(clientSoftwareName="kfuzz", clientSoftwareVersion="1", clusterId=None),
+    "Metadata": _with(allowAutoTopicCreation=False),
+    "DescribeTopicPartitions": _with(responsePartitionLimit=100, cursor=None),
+    "DescribeCluster": _with(endpointType=1),
+    "FindCoordinator": _with(keyType=0),
+    "ListOffsets": _with(replicaId=-1, timestamp=-1),
+    "OffsetForLeaderEpoch": _with(replicaId=-1, leaderEpoch=0),
+    "Fetch": _with(replicaId=-1, clusterId=None, fetchOffset=0, forgottenTopicsData=[]),
+    **_plain("DescribeProducers", "DescribeLogDirs"),
+    "DeleteRecords": _with(offset=0),
+    "CreateTopics": _new(numPartitions=1, replicationFactor=-1, assignments=[], configs=[], validateOnly=True),
+    "CreatePartitions": _with(count=3, assignments=[], validateOnly=True),
+    "DeleteTopics": _new(),
+    "AlterReplicaLogDirs": _with(path=f"/{NOBODY}"),
+}
+REASSIGNMENTS: Final[Mapping[str, Others]] = {
+    "AlterPartitionReassignments": lambda context: {"replicas": context.node},
+    **_plain("ListPartitionReassignments"),
+    "ElectLeaders": _with(electionType=0),
+}
 
 # -- producers
 
 
-def produced(context: Context, data: bytes, transactional_id: str | None = None) -> Message:
-    """A Produce request with these record batches."""
-    partition = {"index": 0, "records": data}
-    topic = {"name": context.topic, "topicId": context.topic_id, "partitionData": [partition]}
-    return {"transactionalId": transactional_id, "acks": -1, "timeoutMs": WAIT_MS * 10, "topicData": [topic]}
+def produced(data: bytes, **values: Any) -> Values:
+    """The values of a Produce request with these record batches."""
+    return {"transactionalId": None, "acks": -1, "timeoutMs": WAIT_MS * 10, "records": data, **values}
 
 
-async def _begin_producer(context: Context, transactional_id: str | None) -> None:
-    if transactional_id is not None:
-        await _coordinator(context, transactional_id, TRANSACTIONS)
-    answer = await context.ask(
-        "InitProducerId",
-        {"transactionalId": transactional_id, "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS, "producerId": -1},
-    )
+async def _begin_producer(context: Context, **values: Any) -> None:
+    answer = await context.ask("InitProducerId", {"producerId": -1, "producerEpoch": -1, **values})
     context.producer_id, context.producer_epoch, context.sequence = answer["producerId"], answer["producerEpoch"], 0
 
 
+def _next(context: Context) -> Values:
+    return produced(batch(context.producer_id, context.producer_epoch, context.sequence))
+
+
 async def _producer(context: Context) -> None:
-    await _begin_producer(context, None)
-    await context.ask("Produce", produced(context, batch(context.producer_id, context.producer_epoch, 0)))
+    await _begin_producer(context, transactionalId=None)
+    await context.ask("Produce", _next(context))
     context.sequence = 1
 
 
-def _producer_asks(context: Context) -> Mapping[str, Message]:
-    data = batch(context.producer_id, context.producer_epoch, context.sequence)
-    return {
-        "Produce": produced(context, data),
-        "InitProducerId": {"transactionalId": None, "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
-    }
-
-
-def _transactional(context: Context) -> Message:
-    return {
-        "transactionalId": context.transactional_id,
-        "producerId": context.producer_id,
-        "producerEpoch": context.producer_epoch,
-    }
-
-
-def _added(context: Context) -> Message:
-    """The partitions of a transaction. From version 4 on, clients are refused; brokers send it in this form."""
-    topics = [{"name": context.topic, "partitions": [0]}]
-    old = {f"v3AndBelow{key[0].upper()}{key[1:]}": value for key, value in _transactional(context).items()}
-    return {**old, "v3AndBelowTopics": topics, "transactions": [{**_transactional(context), "topics": topics}]}
+def _next_in_transaction(context: Context) -> Values:
+    data = batch(context.producer_id, context.producer_epoch, context.sequence, transactional=True)
+    return produced(data, transactionalId=context.transactional_id)
 
 
 async def _transaction(context: Context) -> None:
-    await _begin_producer(context, context.transactional_id)
-    await context.ask("AddPartitionsToTxn", _added(context))
-    data = batch(context.producer_id, context.producer_epoch, 0, transactional=True)
-    await context.ask("Produce", produced(context, data, context.transactional_id))
+    await _coordinator(context, context.transactional_id, TRANSACTIONS)
+    await _begin_producer(context)
+    await context.ask("AddPartitionsToTxn")
+    await context.ask("Produce", _next_in_transaction(context))
     context.sequence = 1
 
 
 async def _commit(context: Context) -> None:
-    await context.ask("EndTxn", {**_transactional(context), "committed": True})
+    await context.ask("EndTxn", COMMITTED)
 
 
-def _transaction_asks(context: Context) -> Mapping[str, Message]:
-    data = batch(context.producer_id, context.producer_epoch, context.sequence, transactional=True)
-    offsets = of_topic(context, committedOffset=1, committedMetadata="")
-    return {
-        "AddPartitionsToTxn": _added(context),
-        "AddOffsetsToTxn": {**_transactional(context), "groupId": context.group},
-        "TxnOffsetCommit": {**_transactional(context), "groupId": context.group, "topics": offsets},
-        "Produce": produced(context, data, context.transactional_id),
-        "EndTxn": {**_transactional(context), "committed": True},
-        "InitProducerId": {**_transactional(context), "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS},
-    }
-
+COMMITTED: Final[Values] = {"committed": True}
+OFFSET: Final[Values] = {"committedOffset": 1, "committedMetadata": ""}
+TRANSACTION: Final[Mapping[str, Others]] = {
+    **_plain("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId", "DescribeTransactions"),
+    "TxnOffsetCommit": _with(**OFFSET, memberId="", generationIdOrMemberEpoch=-1, generationId=-1),
+    "Produce": _next_in_transaction,
+    "EndTxn": _with(**COMMITTED),
+    "ListTransactions": lambda context: {
+        "stateFilters": "Ongoing",
+        "producerIdFilters": context.producer_id,
+        "transactionalIdPattern": context.transactional_id,
+    },
+    "WriteTxnMarkers": _with(transactionResult=True),
+}
 
 # -- classic groups
 
 
-def _join(context: Context, data: bytes | None = None) -> Message:
-    return {
-        "groupId": context.group,
-        "sessionTimeoutMs": SESSION_TIMEOUT_MS,
-        "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
-        "memberId": context.member_id,
-        "protocolType": CONSUMER,
-        "protocols": [{"name": ASSIGNOR, "metadata": subscription(context.topic) if data is None else data}],
-    }
+def _join(context: Context) -> Values:
+    return {"protocolType": CONSUMER, "name": ASSIGNOR, "metadata": subscription(context.topic)}
 
 
-def _member(context: Context) -> Message:
-    return {
-        "groupId": context.group,
-        "generationId": context.generation,
-        "memberId": context.member_id,
-    }
-
-
-def _sync(context: Context) -> Message:
-    given = [{"memberId": context.member_id, "assignment": assignment(context.topic)}]
-    return {**_member(context), "protocolType": CONSUMER, "protocolName": ASSIGNOR, "assignments": given}
+def _sync(context: Context) -> Values:
+    return {"protocolType": CONSUMER, "protocolName": ASSIGNOR, "assignment": assignment(context.topic)}
 
 
 async def _coordinator(context: Context, key: str, kind: int = 0) -> None:
     """Wait until the broker coordinates: the first group makes it create a topic of its own."""
-    await context.ask("FindCoordinator", {"key": key, "keyType": kind, "coordinatorKeys": [key]})
+    await context.ask("FindCoordinator", {"key": key, "keyType": kind, "coordinatorKeys": key})
 
 
 async def _known(context: Context) -> None:
     await _coordinator(context, context.group)
-    context.member_id, context.generation = "", -1
+    context.member_id, context.epoch = "", -1
     answer = await context.ask("JoinGroup", _join(context), allowed=(MEMBER_ID_REQUIRED,))
     context.member_id = answer["memberId"]
 
 
-async def _joined(context: Context, data: bytes | None = None) -> None:
+async def _joined(context: Context, **values: Any) -> None:
     await _known(context)
-    answer = await context.ask("JoinGroup", _join(context, data))
-    context.member_id, context.generation = answer["memberId"], answer["generationId"]
+    answer = await context.ask("JoinGroup", {**_join(context), **values})
+    context.member_id, context.epoch = answer["memberId"], answer["generationId"]
 
 
-async def _stable(context: Context) -> None:
-    await _joined(context)
+async def _stable(context: Context, **values: Any) -> None:
+    await _joined(context, **values)
     await context.ask("SyncGroup", _sync(context))
 
 
 async def _odd_subscription(context: Context) -> None:
     """A group whose member said something that coordinators read only up to the topics."""
-    await _joined(context, subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
-    await context.ask("SyncGroup", _sync(context))
-
-
-def _left(context: Context) -> Message:
-    one = {"memberId": context.member_id}
-    return {"groupId": context.group, **one, "members": [one]}
+    await _stable(context, metadata=subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
 
 
 async def _leave(context: Context) -> None:
-    await context.ask("LeaveGroup", _left(context))
+    await context.ask("LeaveGroup")
 
 
-def _known_asks(context: Context) -> Mapping[str, Message]:
-    return {"JoinGroup": _join(context), "SyncGroup": _sync(context)}
-
-
-def _joined_asks(context: Context) -> Mapping[str, Message]:
-    return {**_known_asks(context), "Heartbeat": _member(context)}
-
-
-def _heartbeat(context: Context) -> Message:
-    return {
-        "groupId": context.group,
-        "memberId": context.member_id,
-        "memberEpoch": context.epoch,
-        "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
-        "subscribedTopicNames": [context.topic],
-        "topicPartitions": [],
-    }
-
-
-def _offsets(context: Context, epoch: int) -> Mapping[str, Message]:
-    named = {"name": context.topic, "topicId": context.topic_id, "partitionIndexes": [0]}
-    group = {"groupId": context.group, "memberId": context.member_id, "memberEpoch": epoch, "topics": [named]}
-    return {
-        "OffsetCommit": {
-            "groupId": context.group,
-            "generationIdOrMemberEpoch": epoch,
-            "memberId": context.member_id,
-            "topics": of_topic(context, committedOffset=1, committedMetadata=""),
-        },
-        "OffsetFetch": {"groupId": context.group, "topics": [named], "groups": [group]},
-    }
-
-
-def _stable_asks(context: Context) -> Mapping[str, Message]:
-    return {
-        **_joined_asks(context),
-        **_offsets(context, context.generation),
-        "LeaveGroup": _left(context),
-        "DescribeGroups": {"groups": [context.group]},
-        "DeleteGroups": {"groupsNames": [context.group]},
-        # A consumer of the newer kind joins, which makes Kafka convert the group.
-        "ConsumerGroupHeartbeat": {**_heartbeat(context), "memberId": UUID, "memberEpoch": 0},
-    }
-
-
-def _upgrade_asks(context: Context) -> Mapping[str, Message]:
-    asked = _stable_asks(context)
-    return {api: asked[api] for api in ("ConsumerGroupHeartbeat", "DescribeGroups", "JoinGroup")}
-
+OFFSETS: Final[Mapping[str, Others]] = {"OffsetCommit": _with(**OFFSET), **_plain("OffsetFetch")}
+KNOWN: Final[Mapping[str, Others]] = {"JoinGroup": _join, "SyncGroup": _sync}
+JOINED: Final[Mapping[str, Others]] = {**KNOWN, "Heartbeat": _with()}
+STABLE: Final[Mapping[str, Others]] = {
+    **JOINED,
+    **OFFSETS,
+    **_plain("LeaveGroup", "DescribeGroups", "DeleteGroups", "OffsetDelete"),
+    "ListGroups": _with(statesFilter="Stable", typesFilter="classic"),
+    # A consumer of the newer kind joins, which makes Kafka convert the group.
+    "ConsumerGroupHeartbeat": _with(memberId=UUID, memberEpoch=0, topicPartitions=[]),
+}
 
 # -- groups of the newer kinds
 
 
-async def _beat(api: str, context: Context) -> None:
+def _beat(context: Context) -> Values:
+    # A member that joins gives its topology, and owns nothing.
+    tasks = [{"subtopologyId": "0", "partitions": [0]}] if context.epoch else []
+    topology = {"epoch": 0, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [context.topic]}]}
+    owned = dict.fromkeys(("activeTasks", "standbyTasks", "warmupTasks"), tasks)
+    absent: Values = {name: [] for name in ("clientTags", "taskOffsets", "taskEndOffsets", "topicPartitions")}
+    joins = {"topology": None if context.epoch else topology, "processId": UUID, "userEndpoint": None}
+    return {**owned, **absent, **joins}
+
+
+async def _join_by(api: str, context: Context) -> None:
     """Join by the first heartbeat."""
     await _coordinator(context, context.group)
     context.member_id, context.epoch = UUID, 0
-    answer = await context.ask(api, _heartbeat(context))
+    answer = await context.ask(api, _beat(context))
     context.member_id, context.epoch = answer["memberId"] or UUID, answer["memberEpoch"]
 
 
 async def _leave_by(api: str, context: Context) -> None:
     """Leave by the last heartbeat."""
-    await context.ask(api, {**_heartbeat(context), "memberEpoch": -1})
+    await context.ask(api, {**_beat(context), "memberEpoch": -1})
 
 
-def _consumer_group_asks(context: Context) -> Mapping[str, Message]:
-    return {
-        "ConsumerGroupHeartbeat": _heartbeat(context),
-        "ConsumerGroupDescribe": {"groupIds": [context.group]},
-        **_offsets(context, context.epoch),
-        # A consumer of the classic kind joins; Kafka reads what it says of itself.
-        "JoinGroup": {**_join(context), "memberId": ""},
-    }
-
-
-def _share_group_asks(context: Context) -> Mapping[str, Message]:
-    acknowledged = {"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]}
-    topics = of_topic(context, acknowledgementBatches=[acknowledged])
-    group = {"groupId": context.group, "memberId": context.member_id, "shareSessionEpoch": 0}
-    limits = {"maxWaitMs": WAIT_MS, "minBytes": 0, "maxBytes": FETCH_BYTES, "maxRecords": 10, "batchSize": 10}
-    return {
-        "ShareGroupHeartbeat": _heartbeat(context),
-        "ShareGroupDescribe": {"groupIds": [context.group]},
-        "ShareFetch": {**group, **limits, "topics": of_topic(context)},
-        "ShareAcknowledge": {**group, "shareSessionEpoch": 1, "topics": topics},
-    }
-
+SHARE_STATE: Final[Values] = {
+    **{"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 0, "firstOffset": 0, "lastOffset": 0},
+    **{"deliveryState": 0, "deliveryCount": 1, "deliveryCompleteCount": 0},
+}
+SHARE_GROUP: Final[Mapping[str, Others]] = {
+    "ShareGroupHeartbeat": _beat,
+    **_plain("ShareGroupDescribe", "DescribeShareGroupOffsets", "DeleteShareGroupOffsets"),
+    "ShareFetch": _with(
+        shareSessionEpoch=0, maxRecords=10, batchSize=10, acknowledgementBatches=[], forgottenTopicsData=[]
+    ),
+    "ShareAcknowledge": _with(shareSessionEpoch=1, firstOffset=0, lastOffset=0, acknowledgeTypes=1),
+    "AlterShareGroupOffsets": _with(startOffset=0),
+    # Requests between brokers.
+    **{
+        f"{what}ShareGroupState{more}": _with(**SHARE_STATE)
+        for what, more in (("Initialize", ""), ("Read", ""), ("Write", ""), ("Delete", ""), ("Read", "Summary"))
+    },
+}
+STREAMS_GROUP: Final[Mapping[str, Others]] = {
+    "StreamsGroupHeartbeat": _beat,
+    **_plain("StreamsGroupDescribe"),
+    "StreamsGroupTopologyDescriptionUpdate": lambda context: {
+        **{"topologyEpoch": 0, "subtopologyId": "0", "name": "kfuzz", "nodeType": 1, "globalStores": []},
+        "sourceTopics": context.topic,
+    },
+}
 
 # -- what administrators ask
 
-
-def _config_asks(context: Context) -> Mapping[str, Message]:
-    place = {"resourceType": TOPIC, "resourceName": context.topic}
-    config = {"name": "retention.ms", "value": "-1", "configOperation": 0}
-    altered = {"resources": [{**place, "configs": [config]}], "validateOnly": True}
-    return {
-        "DescribeConfigs": {"resources": [{**place, "configurationKeys": None}]},
-        "IncrementalAlterConfigs": altered,
-        "AlterConfigs": altered,
-    }
+CONFIG: Final[Values] = {"resourceType": TOPIC, "name": "retention.ms", "value": "-1", "configOperation": 0}
+ACL: Final[Values] = {
+    **{"resourceType": TOPIC, "resourceTypeFilter": TOPIC, "resourcePatternType": 3, "patternTypeFilter": 3},
+    **{"resourceName": NOBODY, "resourceNameFilter": NOBODY, "principal": f"User:{NOBODY}", "principalFilter": None},
+    **{"host": "*", "hostFilter": None, "operation": 3, "permissionType": 3},
+}
+SECRET: Final[Values] = {"iterations": 4096, "salt": b"salt-of-kfuzz", "saltedPassword": bytes(range(32))}
 
 
-def _acl_asks(context: Context) -> Mapping[str, Message]:
-    who = {"operation": 3, "permissionType": 3}
-    named = {"resourceName": NOBODY, "principal": f"User:{NOBODY}", "host": "*"}
-    created = {"resourceType": TOPIC, "resourcePatternType": 3, **named, **who}
-    names = {"resourceNameFilter": NOBODY, "principalFilter": None, "hostFilter": None}
-    found = {"resourceTypeFilter": TOPIC, "patternTypeFilter": 3, **names, **who}
-    return {"CreateAcls": {"creations": [created]}, "DescribeAcls": found, "DeleteAcls": {"filters": [found]}}
+def _configured(context: Context) -> Values:
+    return {**CONFIG, "resourceName": context.topic, "configurationKeys": None, "validateOnly": True}
 
 
-def _quota_asks(context: Context) -> Mapping[str, Message]:
-    entity = [{"entityType": "user", "entityName": NOBODY}]
-    entry = {"entity": entity, "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]}
-    component = {"entityType": "user", "matchType": 0, "match": NOBODY}
-    return {
-        "AlterClientQuotas": {"entries": [entry], "validateOnly": True},
-        "DescribeClientQuotas": {"components": [component], "strict": False},
-    }
-
-
-def _scram_asks(context: Context) -> Mapping[str, Message]:
-    secret = {"iterations": 4096, "salt": b"salt-of-kfuzz", "saltedPassword": bytes(range(32))}
-    return {
-        "AlterUserScramCredentials": {
-            "deletions": [],
-            "upsertions": [{"name": NOBODY, "mechanism": SCRAM_SHA_256, **secret}],
-        },
-        "DescribeUserScramCredentials": {"users": [{"name": NOBODY}]},
-    }
-
-
-def _feature_asks(context: Context) -> Mapping[str, Message]:
-    update = {"feature": NOBODY, "maxVersionLevel": 1, "upgradeType": 1, "allowDowngrade": False}
-    return {"UpdateFeatures": {"timeoutMs": WAIT_MS, "featureUpdates": [update], "validateOnly": True}}
-
-
-def _sasl_asks(context: Context) -> Mapping[str, Message]:
-    words = b"\0kfuzz\0probe"
-    return {"SaslHandshake": {"mechanism": "PLAIN"}, "SaslAuthenticate": {"authBytes": words}}
+CONFIGS: Final[Mapping[str, Others]] = {
+    **dict.fromkeys(("DescribeConfigs", "IncrementalAlterConfigs", "AlterConfigs"), _configured),
+    "ListConfigResources": _with(resourceTypes=TOPIC),
+}
+ACLS: Final[Mapping[str, Others]] = dict.fromkeys(("CreateAcls", "DescribeAcls", "DeleteAcls"), _with(**ACL))
+QUOTAS: Final[Mapping[str, Others]] = {
+    "AlterClientQuotas": _with(
+        entityType="user", entityName=NOBODY, key="producer_byte_rate", value=1e9, remove=False, validateOnly=True
+    ),
+    "DescribeClientQuotas": _with(entityType="user", matchType=0, match=NOBODY, strict=False),
+}
+SCRAM: Final[Mapping[str, Others]] = {
+    "AlterUserScramCredentials": _with(deletions=[], name=NOBODY, mechanism=SCRAM_SHA_256, **SECRET),
+    "DescribeUserScramCredentials": _with(name=NOBODY),
+}
+FEATURES: Final[Mapping[str, Others]] = {
+    "UpdateFeatures": _with(feature=NOBODY, maxVersionLevel=1, upgradeType=1, allowDowngrade=False, validateOnly=True)
+}
+TOKENS: Final[Mapping[str, Others]] = {
+    "CreateDelegationToken": _with(
+        ownerPrincipalType=None, principalType="User", principalName=NOBODY, maxLifetimeMs=-1
+    ),
+    "RenewDelegationToken": _with(renewPeriodMs=-1),
+    "ExpireDelegationToken": _with(expiryTimePeriodMs=1000),
+    "DescribeDelegationToken": _with(principalType="User", principalName=NOBODY),
+}
+VOTER: Final[Values] = {"voterId": SPARE, "voterDirectoryId": b"\4" * 16, "listeners": [ENDPOINT]}
+VOTERS: Final[Mapping[str, Others]] = {
+    "DescribeQuorum": _with(topicName=METADATA),
+    "AddRaftVoter": _with(**VOTER),
+    "RemoveRaftVoter": _with(**VOTER),
+    "UnregisterController": _with(controllerId=SPARE),
+    "UnregisterBroker": _with(brokerId=SPARE),
+}
+TELEMETRY: Final[Mapping[str, Others]] = {
+    **_plain("GetTelemetrySubscriptions"),
+    "PushTelemetry": _with(terminating=False, compressionType=0, metrics=b"\x0a\x02\x08\x01"),
+}
 
 
 async def _telemetry(context: Context) -> None:
@@ -508,51 +518,146 @@ async def _telemetry(context: Context) -> None:
     context.client_instance, context.subscription_id = answer["clientInstanceId"], answer["subscriptionId"]
 
 
-def _telemetry_asks(context: Context) -> Mapping[str, Message]:
-    client = {"clientInstanceId": context.client_instance}
-    pushed = {"subscriptionId": context.subscription_id, "terminating": False, "compressionType": 0}
-    return {"GetTelemetrySubscriptions": client, "PushTelemetry": {**client, **pushed, "metrics": b"\x0a\x02\x08\x01"}}
+async def _token(context: Context) -> None:
+    answer = await context.ask("CreateDelegationToken", TOKENS["CreateDelegationToken"](context), allowed=TOKENLESS)
+    context.hmac = bytes(answer["hmac"]) or context.hmac
+
+
+# -- on the controller's port
+
+MANAGEMENT: Final[Mapping[str, Others]] = {
+    **{
+        api: TOPICS[api]
+        for api in ("ApiVersions", "DescribeCluster", "DeleteTopics", "CreateTopics", "CreatePartitions")
+    },
+    **CONFIGS,
+    **ACLS,
+    **QUOTAS,
+    **SCRAM,
+    **FEATURES,
+    **REASSIGNMENTS,
+    **TOKENS,
+    "Envelope": _with(requestData=b"\0\x12\0\0\0\0\0\1\xff\xff", clientHostAddress=b"\x7f\0\0\1"),
+}
+
+
+async def _quorum(context: Context, endpoint: int = 1) -> None:
+    context.cluster = (await context.ask("DescribeCluster", {"endpointType": endpoint}))["clusterId"]
+    answer = await context.ask("DescribeQuorum", {"topicName": METADATA})
+    partition = answer["topics"][0]["partitions"][0]
+    context.node, context.epoch = partition["leaderId"], partition["leaderEpoch"]
+
+
+async def _at_controller(context: Context) -> None:
+    await _quorum(context, 2)
+
+
+def _as_replica(context: Context) -> Values:
+    """A request of a replica of the metadata that is no voter."""
+    return {
+        **dict.fromkeys(("name", "topic", "topicName"), METADATA),
+        **dict.fromkeys(("currentLeaderEpoch", "replicaEpoch", "lastOffsetEpoch", "epoch"), context.epoch),
+        **dict.fromkeys(("voterId", "leaderId"), context.node),
+        **dict.fromkeys(("lastOffset", "endOffset"), 1),
+        **dict.fromkeys(("fetchOffset", "lastFetchedEpoch", "position"), 0),
+        **{name: [] for name in ("leaderEndpoints", "preferredCandidates", "forgottenTopicsData")},
+        "topicId": METADATA_ID,
+        "replicaId": SPARE,
+    }
+
+
+QUORUM: Final[Mapping[str, Others]] = {
+    **dict.fromkeys(("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch"), _as_replica),
+    "UpdateRaftVoter": lambda context: {**VOTER, "currentLeaderEpoch": context.epoch},
+    **VOTERS,
+}
+# Every level that a cluster may be at.
+FEATURES_KNOWN: Final = (
+    *("metadata.version", "transaction.version", "group.version", "share.version", "streams.version"),
+    *("kraft.version", "eligible.leader.replicas.version"),
+)
+DIRECTORY: Final = b"\6" * 16
+REGISTRATION: Final[Values] = {
+    "brokerId": SPARE,
+    "controllerId": SPARE,
+    "incarnationId": b"\5" * 16,
+    "listeners": [ENDPOINT],
+    "features": [
+        {"name": name, "minSupportedVersion": int(name == "metadata.version"), "maxSupportedVersion": 100}
+        for name in FEATURES_KNOWN
+    ],
+    "logDirs": DIRECTORY,
+    "previousBrokerEpoch": -1,
+}
+REGISTERED: Final[Mapping[str, Others]] = {
+    "BrokerRegistration": _with(**REGISTRATION),
+    "ControllerRegistration": _with(**REGISTRATION),
+    "BrokerHeartbeat": _with(brokerId=SPARE, currentMetadataOffset=1, wantFence=True),
+    "AllocateProducerIds": _with(brokerId=SPARE),
+    "AlterPartition": _with(brokerId=SPARE, newIsr=SPARE, leaderEpoch=0, partitionEpoch=0),
+    "AssignReplicasToDirs": _with(brokerId=SPARE, id=DIRECTORY),
+    "UnregisterBroker": _with(brokerId=SPARE),
+}
+
+
+async def _registered(context: Context) -> None:
+    """A broker that has registered, but never becomes ready."""
+    await _at_controller(context)
+    context.broker_epoch = (await context.ask("BrokerRegistration", REGISTRATION))["brokerEpoch"]
+
+
+def _group(name: str, api: str, asks: Mapping[str, Others]) -> Conversation:
+    """The conversation of a group of the newer kinds, whose members join by heartbeats."""
+    return Conversation(name, ("FindCoordinator", api), partial(_join_by, api), asks, partial(_leave_by, api))
 
 
 _CLASSIC: Final = ("FindCoordinator", "JoinGroup")
 _STABLE: Final = (*_CLASSIC, "SyncGroup")
+_TRANSACTIONAL: Final = ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
+_QUORUM: Final = ("DescribeCluster", "DescribeQuorum")
+_PRODUCER: Final[Mapping[str, Others]] = {
+    "Produce": _next,
+    "InitProducerId": _with(transactionalId=None, producerId=-1, producerEpoch=-1),
+}
+_UPGRADE: Final = {api: STABLE[api] for api in ("ConsumerGroupHeartbeat", "DescribeGroups", "JoinGroup")}
+_CONSUMER_GROUP: Final[Mapping[str, Others]] = {
+    "ConsumerGroupHeartbeat": _beat,
+    **_plain("ConsumerGroupDescribe"),
+    **OFFSETS,
+    # A consumer of the classic kind joins; Kafka reads what it says of itself.
+    "JoinGroup": lambda context: {**_join(context), "memberId": ""},
+}
+_SASL: Final[Mapping[str, Others]] = {
+    "SaslHandshake": _with(mechanism="PLAIN"),
+    "SaslAuthenticate": _with(authBytes=b"\0kfuzz\0probe"),
+}
 
 CONVERSATIONS: Final[Mapping[str, Conversation]] = {
     one.name: one
     for one in (
-        Conversation("topic", (), _nothing, _topic_asks),
-        Conversation("producer", ("InitProducerId", "Produce"), _producer, _producer_asks),
-        Conversation(
-            "transaction",
-            ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"),
-            _transaction,
-            _transaction_asks,
-            _commit,
-        ),
-        Conversation("classic-group-known", _CLASSIC, _known, _known_asks),
-        Conversation("classic-group-joined", _CLASSIC, _joined, _joined_asks),
-        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, _stable_asks, _leave),
-        Conversation("classic-group-odd", _STABLE, _odd_subscription, _upgrade_asks),
-        Conversation(
-            "consumer-group",
-            ("FindCoordinator", "ConsumerGroupHeartbeat"),
-            partial(_beat, "ConsumerGroupHeartbeat"),
-            _consumer_group_asks,
-            partial(_leave_by, "ConsumerGroupHeartbeat"),
-        ),
-        Conversation(
-            "share-group",
-            ("FindCoordinator", "ShareGroupHeartbeat"),
-            partial(_beat, "ShareGroupHeartbeat"),
-            _share_group_asks,
-            partial(_leave_by, "ShareGroupHeartbeat"),
-        ),
-        Conversation("configs", (), _nothing, _config_asks),
-        Conversation("acls", (), _nothing, _acl_asks),
-        Conversation("quotas", (), _nothing, _quota_asks),
-        Conversation("scram", (), _nothing, _scram_asks),
-        Conversation("features", (), _nothing, _feature_asks),
-        Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, _telemetry_asks),
-        Conversation("sasl", (), _nothing, _sasl_asks),
+        Conversation("topic", (), _nothing, TOPICS),
+        Conversation("producer", ("InitProducerId", "Produce"), _producer, _PRODUCER),
+        Conversation("transaction", _TRANSACTIONAL, _transaction, TRANSACTION, _commit),
+        Conversation("classic-group-known", _CLASSIC, _known, KNOWN),
+        Conversation("classic-group-joined", _CLASSIC, _joined, JOINED),
+        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, STABLE, _leave),
+        Conversation("classic-group-odd", _STABLE, _odd_subscription, _UPGRADE),
+        _group("consumer-group", "ConsumerGroupHeartbeat", _CONSUMER_GROUP),
+        _group("share-group", "ShareGroupHeartbeat", SHARE_GROUP),
+        _group("streams-group", "StreamsGroupHeartbeat", STREAMS_GROUP),
+        Conversation("configs", (), _nothing, CONFIGS),
+        Conversation("acls", (), _nothing, ACLS),
+        Conversation("quotas", (), _nothing, QUOTAS),
+        Conversation("scram", (), _nothing, SCRAM),
+        Conversation("features", (), _nothing, FEATURES),
+        Conversation("reassignments", (), _nothing, REASSIGNMENTS),
+        Conversation("tokens", ("CreateDelegationToken",), _token, TOKENS),
+        Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, TELEMETRY),
+        Conversation("sasl", (), _nothing, _SASL, place=STRANGER),
+        # Hostile requests to a controller, and about its voters, may harm every broker. So they come last.
+        Conversation("management", (), _nothing, MANAGEMENT, place=CONTROLLER),
+        Conversation("registered-broker", (*_QUORUM, "BrokerRegistration"), _registered, REGISTERED, place=CONTROLLER),
+        Conversation("quorum", _QUORUM, _at_controller, QUORUM, place=CONTROLLER),
+        Conversation("voters", _QUORUM, _quorum, VOTERS),
     )
 }

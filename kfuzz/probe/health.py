@@ -6,11 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import KfuzzError
-from kfuzz.probe.conversations import CONVERSATIONS, FETCH_BYTES, Context, batch, of_topic, produced
+from kfuzz.probe.conversations import CONVERSATIONS, Context, batch, produced
 from kfuzz.text import foreign_text
+
+if TYPE_CHECKING:
+    from kfuzz.probe.sides import Side
 
 __all__ = ["Health"]
 
@@ -19,16 +22,12 @@ class Unwell(KfuzzError):
     """A broker answers without errors, and yet not what it should."""
 
 
-# Makes a context with a connection of its own.
-Begin = Callable[[str], Awaitable[Context]]
-
-
 class Health:
-    """Parts that worked at the start and must work ever after. ``begin`` gives a context with a new connection."""
+    """Parts that worked at the start and must work ever after. ``name`` makes names for what they need."""
 
-    def __init__(self, begin: Begin, topic: Callable[[], Awaitable[tuple[str, bytes]]]) -> None:
-        self._begin = begin
-        self._topic = topic
+    def __init__(self, side: Side, name: Callable[[], str]) -> None:
+        self._side = side
+        self._name = name
         self._known: tuple[str, bytes] | None = None
         self.parts: tuple[str, ...] = ()
         self.checks = 0
@@ -53,11 +52,11 @@ class Health:
     async def _failure(self, name: str) -> str:
         context: Context | None = None
         try:
-            context = await self._begin("health")
+            context = await self._side.begin(self._name())
             if name == CONNECT:
                 return ""
             async with asyncio.timeout(context.deadline - time.monotonic()):
-                self._known = self._known or await self._topic()
+                self._known = self._known or await self._side.new_topic(self._name())
                 context.topic, context.topic_id = self._known
                 await PARTS[name](context)
         except IndexError:
@@ -75,15 +74,15 @@ class Health:
 
 async def _produce_and_fetch(context: Context) -> None:
     data = batch()
-    answer = await context.ask("Produce", {**produced(context, data), "timeoutMs": 5000})
+    answer = await context.ask("Produce", produced(data, timeoutMs=5000))
     offset = answer["responses"][0]["partitionResponses"][0]["baseOffset"]
-    wanted = of_topic(context, fetchOffset=offset, partitionMaxBytes=FETCH_BYTES, currentLeaderEpoch=-1)
     asked = {
         "replicaId": -1,
+        "fetchOffset": offset,
         "maxWaitMs": 500,
         "minBytes": 1,
-        "maxBytes": FETCH_BYTES,
-        "topics": wanted,
+        "clusterId": None,
+        "forgottenTopicsData": [],
     }
     while True:
         answer = await context.ask("Fetch", asked)

@@ -25,17 +25,19 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.probe.conversations import (
     BLOB_VERSION,
+    BROKER,
+    CONTROLLER,
     CONVERSATIONS,
     NOBODY,
+    STRANGER,
     Context,
     Conversation,
     assignment,
-    fitted,
     subscription,
 )
 from kfuzz.vectors import Vector
 
-__all__ = ["KINDS", "Case", "Shot", "plan"]
+__all__ = ["KINDS", "Case", "Shot", "not_asked", "plan"]
 
 VECTOR: Final = "vector"
 MUTANT: Final = "mutant"
@@ -66,6 +68,8 @@ class Shot(NamedTuple):
     waits: bool = True
 
 
+# The versions of each API.
+Offered = Mapping[str, Versions]
 Shape = Callable[[bytes, Callable[[], int]], Shot]
 
 
@@ -89,9 +93,13 @@ class Case:
         """The case's name, which stays the same for the same suite and version of kfuzz."""
         return f"{self.conversation}/{self.api}/{self.version}/{self.kind}/{self.index}"
 
-    def shot(self, context: Context, next_number: Callable[[], int]) -> Shot:
-        """The bytes to send."""
-        body = self.make(context)
+    @property
+    def place(self) -> str:
+        """The place where its conversation is held."""
+        return CONVERSATIONS[self.conversation].place
+
+    def shot(self, body: bytes, next_number: Callable[[], int]) -> Shot:
+        """The bytes to send for a body."""
         if self.shape is not None:
             return self.shape(body, next_number)
         number = next_number()
@@ -99,27 +107,65 @@ class Case:
 
 
 def plan(
-    offered: Mapping[str, Versions], vectors: Sequence[Vector], *, seed: int, mutants: int, left_out: dict[str, str]
+    offered: Offered,
+    vectors: Sequence[Vector],
+    *,
+    seed: int,
+    mutants: int,
+    left_out: dict[str, str],
+    controller: Offered | None = None,
 ) -> Iterator[Case]:
-    """The cases for a broker that offers these APIs, conversation by conversation.
+    """The cases for a broker that offers these APIs, and for its controller, conversation by conversation.
 
-    ``mutants``: of each request at each version. ``left_out`` gets each conversation that the broker cannot have, with
-    the reason.
+    ``mutants``: of each request at each version. ``left_out`` gets each conversation that cannot be had, with the
+    reason.
     """
     of_requests = _by_message(vectors)
-    used: set[str] = set()
+    used: set[tuple[str, str]] = set()
     for conversation in CONVERSATIONS.values():
-        missing = [api for api in conversation.needs if not offered.get(api)]
-        asks = [api for api in conversation.asks(Context()) if offered.get(api)]
+        place = conversation.place
+        apis = controller if place == CONTROLLER else offered
+        if apis is None:
+            left_out[conversation.name] = "only a controller knows it; name its port with --controller"
+            continue
+        missing = [api for api in conversation.needs if not apis.get(api)]
+        asks = [api for api in conversation.asks if apis.get(api)]
         if missing or not asks:
-            left_out[conversation.name] = f"the broker does not offer {', '.join(missing) or 'its requests'}"
+            who = CONTROLLER if place == CONTROLLER else BROKER
+            left_out[conversation.name] = f"the {who} does not offer {', '.join(missing) or 'its requests'}"
             continue
         for api in asks:
             # Frames are taken apart before anyone looks at what is asked, so one state is enough.
-            yield from _cases(conversation, api, offered[api], of_requests, seed, mutants, framed=api not in used)
-            used.add(api)
-    for api in sorted(offered.keys() - used):
-        yield from _vectors(CONVERSATIONS[ANY], api, offered[api], of_requests)
+            framed = (place, api) not in used
+            yield from _cases(conversation, api, apis[api], of_requests, seed, mutants, framed=framed)
+            used.add((place, api))
+    for name, apis in ((ANY, offered), ("management", controller or {})):
+        place = CONVERSATIONS[name].place
+        for api in sorted(apis):
+            if (place, api) not in used and (STRANGER, api) not in used:
+                yield from _vectors(CONVERSATIONS[name], api, apis[api], of_requests)
+
+
+def not_asked(cases: Iterable[Case], offered: Offered, controller: Offered | None) -> dict[str, str]:
+    """Each request of the catalogue that no case makes of a good one, with the reason."""
+    asked = {case.api for case in cases if case.kind != VECTOR}
+    every = {api for one in CONVERSATIONS.values() for api in one.asks}
+    found = {}
+    for definition in catalogue().messages.values():
+        api = definition.name.removesuffix("Request")
+        if definition.kind != "request" or api in asked:
+            continue
+        if not definition.valid_versions:
+            found[api] = "no release of Kafka that kfuzz knows has it any more"
+        elif not (offered.get(api) or (controller or {}).get(api)):
+            found[api] = "it is not offered"
+            if controller is None and "controller" in definition.listeners:
+                found[api] = "only a controller offers it, and --controller names none"
+        elif api in every:
+            found[api] = "its conversation is left out"
+        else:
+            found[api] = "only its vectors are asked"
+    return found
 
 
 def _by_message(vectors: Iterable[Vector]) -> dict[tuple[str, int], list[Vector]]:
@@ -189,7 +235,7 @@ class _Asked:
         return Dice(self.seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
 
     def values(self, context: Context) -> Message:
-        return fitted(self.definition, self.version, self.conversation.asks(context)[self.api])
+        return self.conversation.good(context, self.api, self.version)
 
     def body(self, context: Context) -> bytes:
         return encode(self.definition, self.version, self.values(context))

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kfuzz.client.link import CLOSED, SILENT
 from kfuzz.client.protocol import error_name
 from kfuzz.probe.hostile import Case
-from kfuzz.relay.frames import api_of
+from kfuzz.relay.frames import Api, api_of
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
 __all__ = [
     "ABANDONED",
     "ANSWERED",
+    "DIFFERS",
     "FOUND",
     "GONE",
     "HELD",
     "HUNG_UP",
+    "LOGGED",
     "MALFORMED",
+    "MEMORY",
+    "THREADS",
     "UNANSWERED",
     "UNFORESEEN",
     "UNHEALTHY",
     "Asked",
     "Cause",
     "Reaction",
+    "Report",
     "answered",
+    "api_asked",
     "lines",
 ]
 
@@ -44,6 +50,10 @@ ABANDONED: Final = "abandoned"
 GONE: Final = "gone"
 UNHEALTHY: Final = "unhealthy"
 MALFORMED: Final = "malformed"
+DIFFERS: Final = "differs"
+MEMORY: Final = "memory"
+THREADS: Final = "threads"
+LOGGED: Final = "logged"
 UNFORESEEN: Final = "unforeseen"
 HUNG_UP: Final = "hung up"
 HARMS: Final[Mapping[str, str]] = {
@@ -51,27 +61,36 @@ HARMS: Final[Mapping[str, str]] = {
     UNHEALTHY: "the health conversation fails",
     SILENT: "no answer",
     MALFORMED: "the answer cannot be read, or is not as Kafka writes it",
+    DIFFERS: "the reference reacts in another way, also when both are asked again",
+    MEMORY: "the broker's process takes more memory",
+    THREADS: "the broker's process takes more threads",
     UNFORESEEN: "the answer has UNKNOWN_SERVER_ERROR",
     HUNG_UP: "the broker closes the connection, although the request can be read",
+    LOGGED: "the broker logs an error",
 }
 # For these, the exit code is 1. Apache Kafka itself does the others.
-FOUND: Final = frozenset({GONE, UNHEALTHY, SILENT, MALFORMED})
+FOUND: Final = frozenset({GONE, UNHEALTHY, SILENT, MALFORMED, DIFFERS})
+# Cases of any kind are one cause, if they have the same ``about``.
+OF_ANY_KIND: Final = frozenset({DIFFERS, MEMORY, THREADS, LOGGED})
 HEX_BYTES_MAX: Final = 16 << 10
 OTHERS_MAX: Final = 10
 UNFORESEEN_CODE: Final = -1
+API_VERSIONS_KEY: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
     """``outcome``: one of the words above, or of ``kfuzz.client.link``. ``errors``: names of the answer's errors.
 
-    ``harm``: one of ``HARMS``, or empty. ``text``: what is known about it.
+    ``harm``: one of ``HARMS``, or empty. ``text``: what is known about it; ``about``: what its cause has in common.
     """
 
     outcome: str
     errors: tuple[str, ...] = ()
     harm: str = ""
     text: str = ""
+    answer: bytes = b""
+    about: str = ""
 
     @property
     def changes(self) -> bool:
@@ -79,75 +98,111 @@ class Reaction:
         return self.outcome not in (ANSWERED, CLOSED, ABANDONED) or (self.outcome == ANSWERED and not self.errors)
 
 
-def answered(key: int, version: int, data: bytes) -> Reaction:
-    """The reaction of a broker that answered these bytes, without their size, to a request of this API."""
+def api_asked(sent: bytes) -> Api | None:
+    """The API and version of a request that was sent; None if there is none."""
+    key, version = (int.from_bytes(sent[at : at + 2], "big", signed=True) for at in (4, 6))
     api = api_of(key, version)
+    # To a version that is too new, a broker answers in version 0.
+    return api_of(key, 0) if api is None and key == API_VERSIONS_KEY else api
+
+
+def answered(sent: bytes, data: bytes) -> Reaction:
+    """The reaction of a broker that answered these bytes, without their size, to a request with its size."""
+    api = api_asked(sent)
     if api is None:
-        return Reaction(ANSWERED, (), MALFORMED, "there is no such API or version, and yet an answer")
+        return Reaction(ANSWERED, (), MALFORMED, "there is no such API or version, and yet an answer", data)
     at, findings, picked = api.response.check(data)
     if at < 0 or picked is None:
         why = str(findings[-1]) if findings else "its header cannot be read"
-        return Reaction(ANSWERED, (), MALFORMED, foreign_text(why))
+        return Reaction(ANSWERED, (), MALFORMED, foreign_text(why), data)
     _, errors, _ = picked
     names = tuple(error_name(code) for code in sorted(errors) if code)
     if findings:
-        return Reaction(ANSWERED, names, MALFORMED, foreign_text(findings[0]))
-    return Reaction(ANSWERED, names, UNFORESEEN if UNFORESEEN_CODE in errors else "")
+        return Reaction(ANSWERED, names, MALFORMED, foreign_text(findings[0]), data)
+    return Reaction(ANSWERED, names, UNFORESEEN if UNFORESEEN_CODE in errors else "", answer=data)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A case with what was sent, and how the broker reacted. ``alone``: whether it did so again in a new conversation.
 
-    ``alone`` is None if that was not tried.
+    ``alone`` is None if that was not tried. ``reference``: how the reference reacted.
     """
 
     case: Case
     sent: bytes
     reaction: Reaction
     alone: bool | None = None
+    reference: Reaction | None = None
+
+    def with_harm(self, harm: str, text: str, about: str = "") -> Asked:
+        """The same case with other harm."""
+        return replace(self, reaction=replace(self.reaction, harm=harm, text=text, about=about))
 
 
 @dataclass
 class Cause:
-    """Cases of one API and kind with the same harm and the same errors."""
+    """Cases of one API and kind with the same harm and the same errors. ``smallest``: the one with the fewest bytes.
 
-    api: str
-    kind: str
-    harm: str
-    asked: list[Asked] = field(default_factory=list)
+    ``others``: ids of some of them. ``alone``: whether one did the same when it was asked alone; None if none was.
+    ``at_reference``: for how many of them the reference does the same.
+    """
+
+    smallest: Asked
+    count: int = 0
+    at_reference: int = 0
+    alone: bool | None = None
+    others: list[str] = field(default_factory=list)
 
     @property
-    def smallest(self) -> Asked:
-        """The case with the fewest bytes."""
-        return min(self.asked, key=lambda one: (len(one.sent), one.case.id))
+    def harm(self) -> str:
+        """One of ``HARMS``."""
+        return self.smallest.reaction.harm
 
-    @property
-    def alone(self) -> bool | None:
-        """Whether one of the cases did the same when it was asked alone; None if none was."""
-        tried = [one.alone for one in self.asked if one.alone is not None]
-        return any(tried) if tried else None
+    def add(self, asked: Asked) -> None:
+        """Count a case."""
+        self.count += 1
+        self.smallest = min(self.smallest, asked, key=lambda one: (len(one.sent), one.case.id))
+        self.at_reference += asked.reference is not None and asked.reference.harm == self.harm
+        if asked.alone is not None:
+            self.alone = self.alone or asked.alone
+        if len(self.others) <= OTHERS_MAX:
+            self.others.append(asked.case.id)
 
     def to_json(self) -> dict[str, Any]:
         """The cause for a report."""
-        one = self.smallest
-        said: dict[str, Any] = {
-            "api": self.api,
-            "kind": self.kind,
+        one, said = self.smallest, self.smallest.reaction
+        smallest = {"id": one.case.id, "size": len(one.sent), "text": said.text} | _hex(one.sent)
+        if one.reference is not None:
+            for who, reaction in (("answer", said), ("reference", one.reference)):
+                smallest[who] = {"outcome": reaction.outcome, "errors": list(reaction.errors)} | _hex(reaction.answer)
+        made: dict[str, Any] = {
+            "api": one.case.api,
+            "kind": one.case.kind,
             "harm": self.harm,
             "found": self.harm in FOUND,
-            "cases": len(self.asked),
-            "smallest": {"id": one.case.id, "size": len(one.sent), "text": one.reaction.text},
-            "others": [each.case.id for each in self.asked if each is not one][:OTHERS_MAX],
+            "cases": self.count,
+            "smallest": smallest,
+            "others": [id for id in self.others if id != one.case.id][:OTHERS_MAX],
+            "errors": list(said.errors),
         }
-        said["smallest"] |= {"hex": one.sent.hex()} if len(one.sent) <= HEX_BYTES_MAX else {}
-        said |= {"alone": self.alone} if self.alone is not None else {}
-        return said | {"errors": list(one.reaction.errors)}
+        made |= {"about": said.about} if said.about else {}
+        made |= {"at_reference": self.at_reference} if one.reference is not None else {}
+        return made | ({"alone": self.alone} if self.alone is not None else {})
+
+
+def _hex(data: bytes) -> dict[str, Any]:
+    return {"hex": data.hex()} if len(data) <= HEX_BYTES_MAX else {}
 
 
 @dataclass
 class Report:
-    """The result of a probe of all APIs. ``left_out``: why conversations or cases were not asked, with how many."""
+    """The result of a probe of all APIs. ``left_out``: why conversations or cases were not asked, with how many.
+
+    - ``not_asked``: why no good request of an API was made hostile, by API.
+    - ``compared``: how many cases the reference was asked too; ``once``: differences that did not come again.
+    - ``machine``: what the broker's process needed.
+    """
 
     seed: int
     total: int = 0
@@ -155,9 +210,13 @@ class Report:
     answers: Counter[str] = field(default_factory=Counter)
     by_cause: dict[tuple[str, ...], Cause] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    not_asked: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     health: tuple[str, ...] = ()
     checks: int = 0
+    compared: int = 0
+    once: int = 0
+    machine: str = ""
     ended: str = ""
 
     def add(self, asked: Asked) -> None:
@@ -168,15 +227,25 @@ class Report:
         if said.outcome == ANSWERED:
             self.answers.update(said.errors or ("NONE",))
         if said.harm:
-            case = asked.case
-            key = case.api, case.kind, said.harm, *said.errors
-            self.by_cause.setdefault(key, Cause(case.api, case.kind, said.harm)).asked.append(asked)
+            self.note(asked)
+
+    def note(self, asked: Asked) -> None:
+        """Count the harm of a case."""
+        case, said = asked.case, asked.reaction
+        key = (case.api, said.about) if said.harm in OF_ANY_KIND else (case.api, case.kind, *said.errors)
+        if said.harm in (MEMORY, THREADS) or (said.harm == LOGGED and said.outcome == CLOSED):
+            # Kafka logs the same for all requests that it cannot read.
+            key = (said.about,)
+        self.by_cause.setdefault((said.harm, *key), Cause(asked)).add(asked)
 
     @property
     def causes(self) -> list[Cause]:
         """Worst first, then those with the smallest case."""
         order = list(HARMS)
-        return sorted(self.by_cause.values(), key=lambda one: (order.index(one.harm), len(one.smallest.sent), one.api))
+        return sorted(
+            self.by_cause.values(),
+            key=lambda one: (order.index(one.harm), len(one.smallest.sent), one.smallest.case.api),
+        )
 
     @property
     def failed(self) -> bool:
@@ -194,6 +263,9 @@ class Report:
             "health": {"parts": list(self.health), "checks": self.checks},
             "causes": [one.to_json() for one in self.causes],
             "left_out": dict(sorted(self.left_out.items())),
+            "not_asked": dict(sorted(self.not_asked.items())),
+            "compared": {"cases": self.compared, "once": self.once},
+            "machine": self.machine,
             "skipped": dict(sorted(self.skipped.items())),
             "ended": self.ended,
         }
@@ -205,6 +277,13 @@ def lines(report: Report, causes_shown: int) -> Iterator[str]:
     yield f"broker    {_counts(report.outcomes)}"
     yield f"answers   {_counts(report.answers)}"
     yield f"health    {', '.join(report.health) or 'nothing works'}: checked {counted(report.checks, 'time')}"
+    if report.compared:
+        yield f"compared  {counted(report.compared, 'case')}; {report.once} differed, but not again"
+    if report.machine:
+        yield f"machine   {report.machine}"
+    for why in dict.fromkeys(report.not_asked.values()):
+        apis = (api for api, other in report.not_asked.items() if other == why)
+        yield f"not asked {why}: {', '.join(apis)}"
     for name, why in report.left_out.items():
         yield f"left out  {name}: {printable(why)}"
     for name, count in report.skipped.items():
@@ -220,10 +299,12 @@ def lines(report: Report, causes_shown: int) -> Iterator[str]:
             harm = one.harm
             yield f"{harm}: {HARMS[harm]}"
         smallest = one.smallest
+        case, said = smallest.case, smallest.reaction
         mark = "!" if one.harm in FOUND else " "
         again = {None: "", True: "; again when asked alone", False: "; not when asked alone"}[one.alone]
-        detail = f" {', '.join(smallest.reaction.errors)}" if smallest.reaction.errors else ""
-        yield f"  {mark} {one.api} {one.kind}{detail}: {counted(len(one.asked), 'case')}{again}"
+        again += f"; the reference too in {one.at_reference}" if one.at_reference else ""
+        what = (said.about,) if one.harm in OF_ANY_KIND else (case.kind, ", ".join(said.errors))
+        yield f"  {mark} {' '.join(filter(None, (case.api, *what)))}: {counted(one.count, 'case')}{again}"
         yield f"      smallest {smallest.case.id} ({counted(len(smallest.sent), 'byte')})"
         if smallest.reaction.text:
             yield f"      {printable(smallest.reaction.text)}"

@@ -6,6 +6,8 @@ The broker is `kfuzz serve` in the same process, with faults that a test gives i
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -19,13 +21,16 @@ from conftest import require_tool
 
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.messages import encode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Versions
 from kfuzz.probe import Address, Settings
+from kfuzz.probe.comparing import Own, difference
 from kfuzz.probe.conversations import CONVERSATIONS, Context
 from kfuzz.probe.conversing import Hostility, probe_apis
-from kfuzz.probe.hostile import KINDS, Case, plan
-from kfuzz.probe.reactions import Report, answered
+from kfuzz.probe.hostile import KINDS, Case, not_asked, plan
+from kfuzz.probe.machine import STEPS, Machine
+from kfuzz.probe.reactions import Reaction, Report, answered
 from kfuzz.relay.local import LocalCluster, cluster
 from kfuzz.serve import Server
 from kfuzz.serve.cluster import Answered, Caller, Held, Refused
@@ -40,6 +45,8 @@ WRONG = "classic-group/Heartbeat/4/wrong/groupId-"
 REFUSED = {
     "--apis --only-failures": "--apis compares with no expected outcomes; leave out the options about them",
     "--health-every 9": "--health-every is for --apis; add --apis, or leave it out",
+    "--apis --log nowhere": "nowhere: No such file or directory; name the file",
+    "--apis --pid 2147483647": "cannot be watched",
     "--apis nothing": "leave out GLOB to ask all",
     # Without a topic that can be written to, nothing is reached.
     f"--apis {LEADER}": "no hostile request was sent",
@@ -61,12 +68,12 @@ def offered() -> dict[str, Versions]:
 
 
 def planned(seed: int = 1) -> list[Case]:
-    return list(plan(offered(), vectors(), seed=seed, mutants=2, left_out={}))
+    return list(plan(offered(), vectors(), seed=seed, mutants=2, left_out={}, controller=offered()))
 
 
 def sent(cases: Sequence[Case], context: Context) -> dict[str, int]:
     """Hashes of the bytes of each case."""
-    made = {case.id: hash(b"|".join(case.shot(context, lambda: 7).pieces)) for case in cases}
+    made = {case.id: hash(b"|".join(case.shot(case.make(context), lambda: 7).pieces)) for case in cases}
     assert len(made) == len(cases)
     return made
 
@@ -98,6 +105,19 @@ def test_every_conversation_and_kind_is_planned_and_every_vector_of_an_offered_r
     assert len(wanted) > 500
 
 
+def test_every_request_of_the_catalogue_is_made_hostile_or_named_with_the_reason() -> None:
+    requests = {name.removesuffix("Request") for name, one in catalogue().messages.items() if one.kind == "request"}
+    gone = requests - offered().keys()
+    whole = not_asked(planned(), offered(), offered())
+    assert (set(whole), len(set(whole.values()))) == (gone, 1)
+    few = {api: versions for api, versions in offered().items() if api not in ("Vote", "Produce")}
+    cases = list(plan(few, (), seed=1, mutants=0, left_out={}))
+    left = not_asked(cases, few, None)
+    assert left.keys() | {case.api for case in cases} == requests
+    assert left["Produce"] == "it is not offered"
+    assert "--controller" in left["Vote"]
+
+
 def test_a_conversation_that_the_broker_does_not_offer_is_left_out_with_the_reason() -> None:
     few = {api: versions for api, versions in offered().items() if "Group" not in api}
     left_out: dict[str, str] = {}
@@ -118,10 +138,10 @@ def served(change: Change) -> Iterator[LocalCluster]:
         yield brokers
 
 
-def probed(glob: str, change: Change = lambda server: None, timeout_ms: int = 2000) -> Report:
+def probed(glob: str, change: Change = lambda server: None, timeout_ms: int = 2000, **more: Any) -> Report:
     with served(change) as brokers:
         settings = Settings(Address.parse(brokers.bootstrap), timeout_ms=timeout_ms)
-        return probe_apis(vectors(), settings, Hostility(globs=(glob,), topic="t"))
+        return probe_apis(vectors(), settings, Hostility(globs=(glob,), topic="t", **more))
 
 
 @pytest.mark.parametrize("glob", ["*/1[0-9]/[mw]*", pytest.param("*", marks=pytest.mark.full)])
@@ -183,6 +203,10 @@ def has_faults(server: Server) -> None:
     odd(server, "ListOffsets", closes)
 
 
+def fences_nobody(server: Server) -> None:
+    odd(server, "Heartbeat", lambda: ({"errorCode": 82}, 0), lambda values: values["groupId"] == "kfuzz-nobody")
+
+
 @pytest.mark.parametrize(
     ("change", "glob", "timeout_ms", "harm", "smallest", "alone", "text"),
     [
@@ -203,13 +227,70 @@ def test_the_harm_of_a_broker_is_a_cause_with_the_request_that_did_it(
     assert (f"since {smallest}" in report.ended) == (harm == "gone")
 
 
+def test_ids_and_addresses_and_topics_of_others_make_no_difference() -> None:
+    def met(number: int, *topics: str, error: int = 0) -> Reaction:
+        brokers = [{"nodeId": number, "host": f"h{number}", "port": number}]
+        found = [{"name": one, "topicId": bytes([number]) * 16, "errorCode": error, "partitions": []} for one in topics]
+        values = {"brokers": brokers, "clusterId": f"{number}", "controllerId": number, "topics": found}
+        return answered(sent, bytes(5) + encode("MetadataResponse", 12, values))
+
+    sent = bytes([0, 0, 0, 9, 0, 3, 0, 12])
+    own = Own("token", "p-token-1", "t")
+    assert difference(sent, met(1, "t"), met(2, "t", "p-token-2-x", "__internal"), own) is None
+    assert difference(sent, met(1, "t"), met(2, "t", "p-token-1-x"), own) is not None
+    assert difference(sent, met(1, "t"), met(2, "t", error=3), own) is not None
+
+
+def test_only_what_a_reference_does_in_another_way_is_a_difference() -> None:
+    with served(lambda server: None) as good:
+        reference = Address.parse(good.bootstrap)
+        same = probed("classic-group/Heartbeat/4/order/*", reference=reference)
+        other = probed(f"{WRONG}*", fences_nobody, reference=reference)
+    assert (same.causes, same.compared) == ([], same.total)
+    [cause] = other.causes
+    smallest = cause.to_json()["smallest"]
+    assert (cause.harm, smallest["text"]) == ("differs", "FENCED_INSTANCE_ID; the reference: UNKNOWN_MEMBER_ID")
+    assert [smallest[who]["errors"] for who in ("answer", "reference")] == [
+        ["FENCED_INSTANCE_ID"],
+        ["UNKNOWN_MEMBER_ID"],
+    ]
+    assert other.failed
+
+
+def test_errors_in_the_log_and_more_threads_are_seen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEPS, "threads", 1)
+    log = tmp_path / "log"
+    log.write_text("[t] ERROR before\n")
+    watched = Machine(os.getpid(), log)
+    assert watched.look() == []
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    with log.open("a") as file:
+        file.write(
+            "[t] WARN x\n[t] ERROR a.B - request 1\njava.lang.IllegalStateException: 1\n[t] ERROR c 2\n[t] ERROR d"
+        )
+    seen = {(one.harm, one.about) for one in watched.look()} - {("memory", "")}
+    done.set()
+    thread.join()
+    assert seen == {("logged", "java.lang.IllegalStateException"), ("logged", "[t] ERROR c …"), ("threads", "")}
+    # A new file, and more of it than is read.
+    log.write_text("panic: 1\n" + "x\n" * (1 << 20) + "panic: 2\n")
+    assert [one.text for one in watched.look()] == ["panic: 2"]
+
+
+def test_so_many_cases_are_asked_as_are_wanted() -> None:
+    assert 150 <= probed("topic/Metadata/13/*", cases=150).outcomes.total() < 155
+
+
 def test_an_answer_is_malformed_if_a_strict_reader_refuses_it() -> None:
-    assert answered(12, 0, bytes(4) + b"\0\x19").errors == ("UNKNOWN_MEMBER_ID",)
-    assert answered(12, 0, bytes(6)).harm == ""
-    assert answered(12, 0, bytes(4) + b"\xff\xff").harm == "unforeseen"
-    assert {answered(*asked).harm for asked in ((12, 0, bytes(5)), (12, 0, bytes(7)), (999, 0, bytes(6)))} == {
-        "malformed"
-    }
+    def judged(api: int, data: bytes) -> Reaction:
+        return answered(bytes([0, 0, 0, 9, api >> 8, api & 255, 0, 0]), data)
+
+    assert judged(12, bytes(4) + b"\0\x19").errors == ("UNKNOWN_MEMBER_ID",)
+    assert judged(12, bytes(6)).harm == ""
+    assert judged(12, bytes(4) + b"\xff\xff").harm == "unforeseen"
+    assert {judged(*asked).harm for asked in ((12, bytes(5)), (12, bytes(7)), (999, bytes(6)))} == {"malformed"}
 
 
 def test_the_command_prints_causes_the_worst_first_and_refuses_what_cannot_be_asked(tmp_path: Path) -> None:
