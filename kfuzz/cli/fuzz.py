@@ -129,16 +129,16 @@ def command(
         return _list(as_json)
     if client is not None:
         others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
-        if any(one is not None for one in others) or jobs > 1:
+        if any(one is not None for one in others):
             raise UsageError(
-                "--client takes --bootstrap, --seconds, --count, --seed, --out, --reproduce and --json; "
+                "--client takes --bootstrap, --seconds, --count, --seed, --jobs, --out, --reproduce and --json; "
                 "leave out the others"
             )
         reads = Topic(bootstrap=str(bootstrap)) if bootstrap else OWN
         fuzzed_client = named_client(client)
         if file is not None:
             return _reproduce_conversation(fuzzed_client, file, reads, as_json)
-        return _fuzz_client(client, Campaign(fuzzed_client, seed, out, topic=reads), seconds, count, as_json)
+        return _fuzz_client(client, Campaign(fuzzed_client, seed, out, topic=reads), seconds, count, jobs, as_json)
     if bootstrap is not None:
         raise UsageError("--bootstrap is about --client; add it, or leave --bootstrap out")
     sanitizer = cast("Sanitizer | None", sanitize)
@@ -187,10 +187,10 @@ def command(
     return int(any(result.causes for result in results))
 
 
-def _fuzz_client(named: str, campaign: Campaign, seconds: int, count: int | None, as_json: bool) -> int:
+def _fuzz_client(named: str, campaign: Campaign, seconds: int, count: int | None, jobs: int, as_json: bool) -> int:
     campaign.out = require_writable(campaign.out, directory=True)
     with live_table(CLIENT_COLUMNS, quiet=as_json) as show:
-        campaign.run(seconds, count, lambda one: show([_client_cells(one)], ["  ".join(_client_cells(one))]))
+        campaign.run(seconds, count, lambda one: show([_client_cells(one)], ["  ".join(_client_cells(one))]), jobs)
     if as_json:
         echo_json(campaign.to_json())
     else:

@@ -114,8 +114,8 @@ public final class Drive {
 
     private void open(JsonNode line) {
         partition = new TopicPartition(line.get("topic").asText(), 0);
-        consumer =
-                new KafkaConsumer<>(
+        Map<String, Object> config =
+                new HashMap<>(
                         Map.of(
                                 ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, line.get("address").asText(),
                                 ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
@@ -127,6 +127,12 @@ public final class Drive {
                                 BACKOFF_MAX_MS, 1L,
                                 ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class,
                                 ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class));
+        if (line.has("request_timeout_ms")) {
+            config.put(ConsumerConfig.REQUEST_TIMEOUT_MS_CONFIG, line.get("request_timeout_ms").asInt());
+            config.put(ConsumerConfig.RECONNECT_BACKOFF_MS_CONFIG, 1L);
+            config.put(ConsumerConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, 1L);
+        }
+        consumer = new KafkaConsumer<>(config);
         consumer.assign(List.of(partition));
         consumer.seek(partition, line.get("offset").asLong());
     }
