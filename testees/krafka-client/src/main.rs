@@ -72,7 +72,7 @@ async fn consume(asked: Open, inbox: &Inbox, stopped: oneshot::Receiver<()>) -> 
     let isolation = if asked.read_committed { IsolationLevel::ReadCommitted } else { IsolationLevel::ReadUncommitted };
     let mut builder = Kafka::builder(asked.address);
     if let Some(limit) = asked.request_timeout {
-        builder = builder.request_timeout(limit);
+        builder = builder.connect_timeout(limit).request_timeout(limit);
     }
     let kafka = builder.connect().await?;
     let consumer = kafka

@@ -92,22 +92,30 @@ public final class Drive {
         StringWriter text = new StringWriter();
         try (JsonGenerator out = MAPPER.createGenerator(text)) {
             out.writeStartObject();
-            switch (line.get("do").asText()) {
-                case "open":
-                    open(line);
-                    break;
-                case "poll":
-                    poll(Duration.ofMillis(line.get("timeout_ms").asLong()), out);
-                    break;
-                case "close":
-                    consumer.close();
-                    break;
-                default:
-                    produce(line, out);
+            try {
+                done(line, out);
+            } catch (RuntimeException | Error error) {
+                refused(error, out);
             }
             out.writeEndObject();
         }
         return text.toString();
+    }
+
+    private void done(JsonNode line, JsonGenerator out) throws IOException {
+        switch (line.get("do").asText()) {
+            case "open":
+                open(line);
+                break;
+            case "poll":
+                poll(Duration.ofMillis(line.get("timeout_ms").asLong()), out);
+                break;
+            case "close":
+                consumer.close();
+                break;
+            default:
+                produce(line, out);
+        }
     }
 
     // --- reading
