@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
+from kfuzz.client.protocol import FENCED, LOST, RETRIABLE
 from kfuzz.conformance.judge.harm import HANGS, LOSES, PANICS
 from kfuzz.documents import load_json
 from kfuzz.errors import DecodeError, UsageError
@@ -73,30 +74,13 @@ HANDLED: Final = (
     "INCONSISTENT_TOPIC_ID",
     "REBOOTSTRAP_REQUIRED",
 )
-# The same of producers. After the first ones a producer sends the same batch again, and a broker knows it.
-SAFE: Final = (
-    "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_OR_FOLLOWER",
-    "REQUEST_TIMED_OUT",
-    "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-)
+# The same of producers.
+SENT_AGAIN: Final = RETRIABLE - {LOST}
 HANDLED_BY_PRODUCERS: Final = (
-    *SAFE,
     "CORRUPT_MESSAGE",
-    "UNKNOWN_TOPIC_OR_PARTITION",
-    "KAFKA_STORAGE_ERROR",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "NOT_COORDINATOR",
-    "DUPLICATE_SEQUENCE_NUMBER",
     "OUT_OF_ORDER_SEQUENCE_NUMBER",
-    "UNKNOWN_PRODUCER_ID",
-    "INVALID_PRODUCER_EPOCH",
-    "INVALID_PRODUCER_ID_MAPPING",
-    "INVALID_TXN_STATE",
-    "CONCURRENT_TRANSACTIONS",
-    "PRODUCER_FENCED",
-    "TRANSACTION_ABORTABLE",
+    "DUPLICATE_SEQUENCE_NUMBER",
+    *(ERROR_NAMES[code] for code in sorted(SENT_AGAIN | FENCED)),
 )
 NEW_ERRORS: Final = (-32768, -2, 1000, 32767)
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
@@ -436,7 +420,7 @@ class _Reading:
         end = self.topic.end
         if any(one[0] == end - 1 for one in new):
             return True
-        if self.broker is None:
+        if self.broker is None or new:
             return False
         asked = self.broker.line(topic=self.topic.name)
         return int(asked["fetch_offset"]) >= end and asked["times"] >= AT_END
@@ -495,7 +479,7 @@ def _is_safe(one: Applied) -> bool:
         is_same = one.after.body() == one.before.body()
     except (DecodeError, UsageError):
         return False
-    return is_same or bool(one.after.errors and set(one.after.errors) <= {ERROR_CODES[name] for name in SAFE})
+    return is_same or bool(one.after.errors and SENT_AGAIN.issuperset(one.after.errors))
 
 
 def _changes_records(one: Applied) -> bool:
@@ -522,15 +506,15 @@ def _records_of(fetch: Seen) -> list[bytes]:
 
 
 def _moves(one: Applied) -> bool:
-    """Whether a client may continue at another offset."""
+    """Whether a client may continue at another offset, or with other partitions."""
     if one.after.api != "Fetch":
-        return one.after.api in POSITIONS
+        return one.after.api in POSITIONS or _may_end(one)
     try:
         partitions = _partitions(one.after)
     except (DecodeError, UsageError):
         return False
     return any(
-        part["errorCode"] == OUT_OF_RANGE or part.get("divergingEpoch", {}).get("endOffset", -1) >= 0
+        part["errorCode"] == OUT_OF_RANGE or max(part.get("divergingEpoch", {}).values(), default=-1) >= 0
         for part in partitions
     )
 

@@ -24,6 +24,8 @@ __all__ = ["Bounds", "Driver", "Ended", "ended_as", "named_client"]
 # The module that runs a driver as a testee. The testee's name, its language and the driver's command follow it.
 KIT: Final = "kfuzz_serving.py"
 WORDS_BEFORE: Final = 2
+# To look at a process tree takes longer than most lines.
+LOOK_S: Final = 0.05
 LINE_BYTES_MAX: Final = 64 << 20
 ERROR_CHARACTERS_MAX: Final = 2000
 
@@ -111,7 +113,7 @@ class Driver:
         """Start the process if there is none."""
         if self._session is not None:
             return
-        session = self._session = Session(self._client.argv, cwd=self._client.folder)
+        session = self._session = Session(self._client.argv, cwd=self._client.folder, look_s=LOOK_S)
         self.starts += 1
         try:
             limits = Limits(memory_bytes=self.bounds.memory_bytes, start_ms=self.bounds.start_ms)
