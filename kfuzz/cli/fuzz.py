@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import click
 
-from kfuzz.cli import options
+from kfuzz.cli import options, probe
 from kfuzz.cli.completion import complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word, echo_json, say
 from kfuzz.client.address import Address
@@ -80,6 +80,12 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
     type=Word("host:port", Address.parse),
     help="A broker on this machine whose topic kfuzz the client of --client reads.  [default: a broker of kfuzz's own]",
 )
+@click.option(
+    "--against-broker",
+    "against",
+    type=Word("host:port", Address.parse),
+    help="Send hostile requests to this broker instead, as `kfuzz probe --apis` does.",
+)
 @click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
@@ -89,7 +95,10 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
 )
 @click.option("--targets", "as_list", is_flag=True, help="Only list the targets.")
 @options.as_json
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     targets: tuple[str, ...],
     seconds: int,
     jobs: int,
@@ -102,6 +111,7 @@ def command(
     truth: str | None,
     client: str | None,
     bootstrap: Address | None,
+    against: Address | None,
     stop_at_first: bool,
     file: Path | None,
     replay: bool,
@@ -123,12 +133,21 @@ def command(
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
       kfuzz fuzz --peer aiokafka --seconds 600
-      kfuzz fuzz --client kafka-python-client --seconds 600
+      kfuzz fuzz --client kafka-python-client --seconds 600 --jobs 4
+      kfuzz fuzz --against-broker 127.0.0.1:9092 --seconds 600
     """
     if as_list:
         return _list(as_json)
+    others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
+    if against is not None:
+        if any(one is not None for one in (*others, client, bootstrap, file)) or jobs > 1:
+            raise UsageError(
+                "--against-broker takes --seconds, --count, --seed and --json; `kfuzz probe --apis` has more options"
+            )
+        named = {"broker": str(against), "apis": True, "duration_s": float(seconds), "seed": seed}
+        cases = {} if count is None else {"cases": count}
+        return cast("int", ctx.invoke(probe.command, json_file="-" if as_json else None, **named, **cases))
     if client is not None:
-        others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
         if any(one is not None for one in others):
             raise UsageError(
                 "--client takes --bootstrap, --seconds, --count, --seed, --jobs, --out, --reproduce and --json; "

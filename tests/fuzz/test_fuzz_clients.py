@@ -175,6 +175,8 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
         (("--client", "echo hello"), "--client echo: the driver's line is not JSON"),
         (("--client", "echo {}", "record-batch"), "--client takes --bootstrap"),
         (("--bootstrap", "127.0.0.1:9092"), "--bootstrap is about --client"),
+        (("--against-broker", "127.0.0.1:1"), "127.0.0.1:1 cannot be reached"),
+        (("--against-broker", "127.0.0.1:1", "--client", "x"), "--against-broker takes --seconds"),
     ],
 )
 def test_a_driver_that_is_none_and_a_decoder_are_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
@@ -185,13 +187,14 @@ def test_a_driver_that_is_none_and_a_decoder_are_refused(words: tuple[str, ...],
 
 @pytest.mark.full
 def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(tmp_path: Path) -> None:
-    campaign = Campaign(named_client(FAULTY), 1, tmp_path, QUICK)
+    campaign = Campaign(named_client(FAULTY), 7, tmp_path, QUICK)
     campaign.run(120, COUNT, jobs=3)
     found = list(campaign.found.values())
     assert {one.deviation.error.partition(", after")[0] for one in found} == set(FAULTS.values())
     assert (campaign.conversations, campaign.unconfirmed) == (COUNT, 0)
     assert sum(one.count for one in found) == sum(campaign.ends[harm.name] for harm in (KILLS, HANGS, LOSES))
-    assert max(len(one.conversation.rules) for one in found) == 1
+    # What a mutation does depends on the connection's number, so a change before it may be needed.
+    assert max(len(one.conversation.rules) for one in found) <= 2
     file = next(path for path, one in campaign.found.items() if one.deviation.harm == LOSES.name)
     code, text, _ = outcome("fuzz", "--client", FAULTY, "--reproduce", file)
     assert (code, "loses or changes data: hands out" in text) == (1, True)
@@ -200,7 +203,7 @@ def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(tmp_p
 
 @pytest.mark.full
 def test_a_campaign_finds_nothing_in_the_mended_toy(tmp_path: Path) -> None:
-    code, text, _ = outcome("fuzz", "--client", TOY, "--count", str(COUNT), "--out", tmp_path, "--json")
+    code, text, _ = outcome("fuzz", "--client", TOY, "--count", str(COUNT), "--jobs", "3", "--out", tmp_path, "--json")
     said = json.loads(text)
     assert (code, said["conversations"], said["causes"]) == (0, COUNT, [])
     assert said["changed"] > 100

@@ -172,7 +172,9 @@ class Producer(Consumer):
         if self.stream is None:
             self.connect()
         if self.producer_id is None:
-            self.producer_id = self.ask("InitProducerId", {"transactionTimeoutMs": 1000})["producerId"]
+            self.producer_id = self.ask("InitProducerId", {"transactionalId": None, "transactionTimeoutMs": 1000})[
+                "producerId"
+            ]
         batch = RecordBatch(0, 0, [Record(0, 1, None, value)])
         batch.producer_id, batch.producer_epoch, batch.base_sequence = self.producer_id, 0, self.sequence
         partition = {"index": 0, "records": records.encode_batch(batch)}
