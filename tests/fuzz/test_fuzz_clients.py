@@ -131,7 +131,7 @@ def test_a_producer_that_sends_again_or_reports_an_error_is_no_find(mended: Driv
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("forgets", "reports 12 records as sent, and the broker has 4 of them"),
+        ("forgets", "reports 12 records as sent, and the broker has 3 of them"),
         ("doubles", "sends a record twice, although it is idempotent"),
         ("swaps", "sends records in another order"),
     ],

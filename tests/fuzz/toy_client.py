@@ -145,59 +145,55 @@ class Consumer:
 
 
 class Producer(Consumer):
-    """It sends one record at a time, and a batch again after an error."""
+    """It sends one record at a time, and the same batch again after an error."""
 
-    def send(self, values: list[bytes]) -> dict[str, Any]:
-        if self.failures and "forgets" in FAULTS:
-            return {"offsets": []}
-        for value in values:
-            for _ in range(TRIES_MAX):
-                try:
-                    error = self.produce(value)
-                except (OSError, DecodeError, struct.error):
-                    error = -1
-                    self.close()
-                if not error:
-                    break
-                self.failures += 1
-                self.sequence += "doubles" in FAULTS
-                if error > 0 and error not in RETRIABLE:
-                    return {"outcome": "rejected", "error": f"error {error}"}
-            else:
-                return {"outcome": "rejected", "error": "gives up"}
-            self.sequence += 1
-        return {"offsets": []}
+    producer_id: int | None = None
+    sequence = 0
+
+    def send(self, value: bytes) -> None:
+        for _ in range(TRIES_MAX):
+            try:
+                error = self.produce(value)
+            except (OSError, DecodeError, struct.error):
+                error = -1
+                self.close()
+            if not error:
+                self.sequence += 1
+                return
+            self.failures += 1
+            self.sequence += "doubles" in FAULTS
+            if error > 0 and error not in RETRIABLE:
+                break
+        raise Refused(f"error {error}")
 
     def produce(self, value: bytes) -> int:
         if self.stream is None:
             self.connect()
         if self.producer_id is None:
-            self.producer_id = self.ask("InitProducerId", {"transactionalId": None, "transactionTimeoutMs": 1000})[
-                "producerId"
-            ]
+            asked = {"transactionalId": None, "transactionTimeoutMs": 1000}
+            self.producer_id = self.ask("InitProducerId", asked)["producerId"]
         batch = RecordBatch(0, 0, [Record(0, 1, None, value)])
         batch.producer_id, batch.producer_epoch, batch.base_sequence = self.producer_id, 0, self.sequence
-        partition = {"index": 0, "records": records.encode_batch(batch)}
-        topics = [{"name": self.topic, "partitionData": [partition]}]
+        topics = [{"name": self.topic, "partitionData": [{"index": 0, "records": records.encode_batch(batch)}]}]
         answer = self.ask("Produce", {"acks": -1, "timeoutMs": 1000, "topicData": topics})
         errors = [one["errorCode"] for topic in answer["responses"] for one in topic["partitionResponses"]]
         return int(errors[0]) if len(errors) == 1 else -1
 
-    producer_id: int | None = None
-    sequence = 0
-
 
 def produced(asked: dict[str, Any]) -> dict[str, Any]:
-    producer = Producer(asked["address"], asked["topic"], 0)
     values = iter(bytes.fromhex(one["value"]) for one in asked["records"])
-    sends = [list(islice(values, count)) for count in asked["sends"]]
-    try:
-        answers: list[dict[str, Any]] = []
-        for send in sends:
-            answers.append(producer.send(send[::-1] if producer.failures and "swaps" in FAULTS else send))
-        return {"sends": answers}
-    finally:
-        producer.close()
+    answers: list[dict[str, Any]] = []
+    with contextlib.closing(Producer(asked["address"], asked["topic"], 0)) as producer:
+        for count in asked["sends"]:
+            given = list(islice(values, count))
+            answers.append({"offsets": []})
+            try:
+                for value in given[::-1] if producer.failures and "swaps" in FAULTS else given:
+                    if not producer.failures or "forgets" not in FAULTS:
+                        producer.send(value)
+            except Refused as error:
+                answers[-1] = {"outcome": "rejected", "error": str(error)}
+    return {"sends": answers}
 
 
 def main() -> None:
