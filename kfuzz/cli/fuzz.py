@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import click
 
-from kfuzz.cli import options
+from kfuzz.cli import options, probe
 from kfuzz.cli.completion import complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word, echo_json, say
 from kfuzz.client.address import Address
@@ -80,6 +80,12 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
     type=Word("host:port", Address.parse),
     help="A broker on this machine whose topic kfuzz the client of --client reads.  [default: a broker of kfuzz's own]",
 )
+@click.option(
+    "--against-broker",
+    "against",
+    type=Word("host:port", Address.parse),
+    help="Send hostile requests to this broker instead, as `kfuzz probe --apis` does.",
+)
 @click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
@@ -89,7 +95,10 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
 )
 @click.option("--targets", "as_list", is_flag=True, help="Only list the targets.")
 @options.as_json
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     targets: tuple[str, ...],
     seconds: int,
     jobs: int,
@@ -102,6 +111,7 @@ def command(
     truth: str | None,
     client: str | None,
     bootstrap: Address | None,
+    against: Address | None,
     stop_at_first: bool,
     file: Path | None,
     replay: bool,
@@ -123,22 +133,31 @@ def command(
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
       kfuzz fuzz --peer aiokafka --seconds 600
-      kfuzz fuzz --client kafka-python-client --seconds 600
+      kfuzz fuzz --client kafka-python-client --seconds 600 --jobs 4
+      kfuzz fuzz --against-broker 127.0.0.1:9092 --seconds 600
     """
     if as_list:
         return _list(as_json)
-    if client is not None:
-        others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
-        if any(one is not None for one in others) or jobs > 1:
+    others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
+    if against is not None:
+        if any(one is not None for one in (*others, client, bootstrap, file)) or jobs > 1:
             raise UsageError(
-                "--client takes --bootstrap, --seconds, --count, --seed, --out, --reproduce and --json; "
+                "--against-broker takes --seconds, --count, --seed and --json; `kfuzz probe --apis` has more options"
+            )
+        named = {"broker": str(against), "apis": True, "duration_s": float(seconds), "seed": seed}
+        cases = {} if count is None else {"cases": count}
+        return cast("int", ctx.invoke(probe.command, json_file="-" if as_json else None, **named, **cases))
+    if client is not None:
+        if any(one is not None for one in others):
+            raise UsageError(
+                "--client takes --bootstrap, --seconds, --count, --seed, --jobs, --out, --reproduce and --json; "
                 "leave out the others"
             )
         reads = Topic(bootstrap=str(bootstrap)) if bootstrap else OWN
         fuzzed_client = named_client(client)
         if file is not None:
             return _reproduce_conversation(fuzzed_client, file, reads, as_json)
-        return _fuzz_client(client, Campaign(fuzzed_client, seed, out, topic=reads), seconds, count, as_json)
+        return _fuzz_client(client, Campaign(fuzzed_client, seed, out, topic=reads), seconds, count, jobs, as_json)
     if bootstrap is not None:
         raise UsageError("--bootstrap is about --client; add it, or leave --bootstrap out")
     sanitizer = cast("Sanitizer | None", sanitize)
@@ -187,10 +206,10 @@ def command(
     return int(any(result.causes for result in results))
 
 
-def _fuzz_client(named: str, campaign: Campaign, seconds: int, count: int | None, as_json: bool) -> int:
+def _fuzz_client(named: str, campaign: Campaign, seconds: int, count: int | None, jobs: int, as_json: bool) -> int:
     campaign.out = require_writable(campaign.out, directory=True)
     with live_table(CLIENT_COLUMNS, quiet=as_json) as show:
-        campaign.run(seconds, count, lambda one: show([_client_cells(one)], ["  ".join(_client_cells(one))]))
+        campaign.run(seconds, count, lambda one: show([_client_cells(one)], ["  ".join(_client_cells(one))]), jobs)
     if as_json:
         echo_json(campaign.to_json())
     else:

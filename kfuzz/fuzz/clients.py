@@ -6,28 +6,33 @@ changes are left out as long as it still does. Other conversations that end so a
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.judge.causes import Cause, Deviation, Key, masked
-from kfuzz.conformance.judge.harm import RANK
+from kfuzz.conformance.judge.harm import PANICS, RANK
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.fuzz.causes import file_name
-from kfuzz.fuzz.conversations import OWN, Conversation, Held, Topic, conversation, hold, plain
+from kfuzz.fuzz.conversations import OWN, READS, Conversation, Held, Topic, conversation, hold, plain, writes
 from kfuzz.fuzz.driver import Bounds, Driver, Ended
 from kfuzz.text import file_name as safe_name
 
 __all__ = ["Campaign", "Found", "repeat"]
 
-# A client that waits for a request's time limit, which is usually 30 s, comes back after it.
-PATIENCE: Final = 4
+# A client that waits for a request's time limit comes back after it. This is usually 30 s, and some set none of ours.
+PATIENCE: Final = 10
+CALL_PATIENCE: Final = 3
 # So many conversations are held again for a cause that does not show itself again.
 CONFIRMATIONS_MAX: Final = 3
 # The first conversation of a process loads most of a client's code, which takes long on a busy machine.
@@ -90,26 +95,52 @@ class Campaign:
     # The causes of conversations that were not made smaller, by the words of their end.
     _aliases: dict[Key, Key] = field(default_factory=dict)
     _doubts: Counter[Key] = field(default_factory=Counter)
+    # How many have ended so while the first one is held again.
+    _pending: Counter[Key] = field(default_factory=Counter)
+    # For all fields above.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def conversations(self) -> int:
         """How many were held."""
         return self.ends.total()
 
-    def run(self, seconds: float, count: int | None, watch: Callable[[Campaign], object] = lambda one: None) -> None:
-        """Hold conversations for so long, and at most ``count``. ``watch`` is called after each.
+    def run(
+        self,
+        seconds: float,
+        count: int | None,
+        watch: Callable[[Campaign], object] = lambda one: None,
+        jobs: int = 1,
+    ) -> None:
+        """Hold conversations for so long, and at most ``count``, in ``jobs`` processes. ``watch`` is called after each.
 
         ``UsageError`` if the client does not start, or does not read from a broker as it is.
         """
         began_s = time.monotonic()
-        with Driver(self.client, self.bounds) as driver:
-            apis, self.topic = _ready(driver, self.bounds, self.topic)
-            self.implementation = f"{self.client.name}@{driver.version}"
+        numbers = itertools.count(1) if count is None else iter(range(1, count + 1))
+        with contextlib.ExitStack() as stack:
+            drivers = [stack.enter_context(Driver(self.client, self.bounds)) for _ in range(jobs)]
+            reads, self.topic = _ready(drivers[0], self.bounds, self.topic)
+            apis = {READS: reads} | writes(drivers[0], self.bounds, self.topic)
+            self.implementation = f"{self.client.name}@{drivers[0].version}"
+
+            def work(driver: Driver) -> None:
+                while time.monotonic() - began_s < seconds and (number := next(numbers, None)):
+                    self._next(driver, conversation(self.seed, number, apis))
+                    with self._lock:
+                        self.seconds = time.monotonic() - began_s
+                        self.starts = sum(one.starts for one in drivers)
+                        watch(self)
+
             try:
-                while self.conversations != count and time.monotonic() - began_s < seconds:
-                    self._next(driver, conversation(self.seed, self.conversations + 1, apis))
-                    self.seconds, self.starts = time.monotonic() - began_s, driver.starts
-                    watch(self)
+                with ThreadPoolExecutor(jobs) as pool:
+                    try:
+                        for one in as_completed([pool.submit(work, driver) for driver in drivers]):
+                            one.result()
+                    except BaseException:
+                        for driver in drivers:
+                            driver.is_cancelled = True
+                        raise
             except KeyboardInterrupt:
                 self.interrupted = True
             finally:
@@ -118,23 +149,33 @@ class Campaign:
     def _next(self, driver: Driver, made: Conversation) -> None:
         held = self._held(driver, made, self.bounds)
         ended = held.ended
-        self.changed += bool(held.applied)
-        self.ends[ended.harm or (REJECTED if ended.error else READ)] += 1
-        if not ended.harm:
-            return
-        key = self._deviation(made, ended).key
-        if key in self._aliases:
-            self.causes[self._aliases[key]].count += 1
-        elif self._doubts[key] >= CONFIRMATIONS_MAX or (found := self._confirmed(driver, made, ended)) is None:
-            self._doubts[key] += 1
-            self.unconfirmed += 1
-        else:
+        with self._lock:
+            self.changed += bool(held.applied)
+            self.ends[ended.harm or (REJECTED if ended.error else READ)] += 1
+            if not ended.harm:
+                return
+            key = self._deviation(made, ended).key
+            if key in self._aliases:
+                self.causes[self._aliases[key]].count += 1
+                return
+            if self._doubts[key] >= CONFIRMATIONS_MAX:
+                self.unconfirmed += 1
+                return
+            self._pending[key] += 1
+            if self._pending[key] > 1:
+                return
+        found = self._confirmed(driver, made, ended)
+        with self._lock:
+            count = self._pending.pop(key)
+            if found is None:
+                self._doubts[key] += 1
+                self.unconfirmed += count
+                return
             final = self._aliases[key] = found.deviation.key
             known = self.causes.setdefault(final, found)
-            if known is not found:
-                known.count += 1
-                if len(found.conversation.rules) < len(known.conversation.rules):
-                    known.deviation, known.conversation = found.deviation, found.conversation
+            known.count += count - (known is found)
+            if len(found.conversation.rules) < len(known.conversation.rules):
+                known.deviation, known.conversation = found.deviation, found.conversation
 
     def _held(self, driver: Driver, made: Conversation, bounds: Bounds) -> Held:
         """Hold a conversation, in a new process if there is none."""
@@ -146,12 +187,13 @@ class Campaign:
         """The find with as few rules as possible; None if the conversation ends otherwise when it is held again."""
 
         def again(one: Conversation, bounds: Bounds) -> Held | None:
-            driver.stop()
+            # An exception with its line shows itself in any process, and some take seconds to start.
+            if ended.harm != PANICS.name:
+                driver.stop()
             held = self._held(driver, one, bounds)
             return held if _is_same(held.ended, ended) else None
 
-        patient = replace(self.bounds, recover_ms=PATIENCE * self.bounds.recover_ms)
-        if (held := again(made, patient)) is None:
+        if (held := again(made, _patient(self.bounds))) is None:
             return None
         applied = {one.rule for one in held.applied}
         smallest = made
@@ -225,7 +267,11 @@ def repeat(client: Testee, made: Conversation, bounds: Bounds, topic: Topic = OW
     """Hold one conversation, in a new process and with more time. ``UsageError`` as for a campaign."""
     with Driver(client, bounds) as driver:
         _, topic = _ready(driver, bounds, topic)
-        return hold(driver, made, replace(bounds, recover_ms=PATIENCE * bounds.recover_ms), topic)
+        return hold(driver, made, _patient(bounds), topic)
+
+
+def _patient(bounds: Bounds) -> Bounds:
+    return replace(bounds, recover_ms=PATIENCE * bounds.recover_ms, call_ms=CALL_PATIENCE * bounds.call_ms)
 
 
 def _is_same(one: Ended, other: Ended) -> bool:

@@ -1,7 +1,8 @@
 """Conversations of a whole client with a broker, through a proxy that changes some frames after version negotiation.
 
-A conversation is made from a seed and its number. Each frame that is changed is a rule of its own, so that rules can be
-left out. After them, the proxy passes everything on unchanged, and the client must come back or report an error.
+A conversation is made from a seed and its number: a consumer reads a topic, or a producer sends to one. Each frame that
+is changed is a rule of its own, so that rules can be left out. After them, the proxy passes everything on unchanged,
+and the client must come back or report an error. After an error, a fresh consumer must read the topic.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.broker_errors import ERROR_CODES
-from kfuzz.conformance.judge.harm import HANGS, LOSES
+from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
+from kfuzz.client.protocol import FENCED, LOST, RETRIABLE
+from kfuzz.conformance.judge.harm import HANGS, LOSES, PANICS
 from kfuzz.documents import load_json
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.files import read_small
 from kfuzz.forms import ListOf, Object, Wrong, choice, integer
-from kfuzz.fuzz.driver import Bounds, Driver, Ended
+from kfuzz.fuzz.driver import Bounds, Driver, Ended, ended_as
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay.changes import number_paths
 from kfuzz.relay.local import Applied, LocalCluster, LocalProxy, Seen, cluster, proxy
 from kfuzz.relay.rule import RULE, SEED_MAX, Rule
 
-__all__ = ["OWN", "Conversation", "Held", "Topic", "conversation", "hold", "load", "plain"]
+__all__ = ["OWN", "READS", "Conversation", "Held", "Topic", "conversation", "hold", "load", "plain", "writes"]
 
 # The topic's records come in so many fetches, with so many records in each.
 STEPS: Final = 5
@@ -36,9 +38,9 @@ RULES_MAX: Final = 4
 # most conversations. Heartbeats depend on time.
 UNTOUCHED: Final = ("ApiVersions", "Heartbeat")
 FIRST_METADATA_SHARE: Final = 0.25
-FETCHES_MAX: Final = 2 * STEPS
+MAIN_MAX: Final = 2 * STEPS
 OTHERS_MAX: Final = 3
-FETCH_SHARE: Final = 0.5
+MAIN_SHARE: Final = 0.5
 # How a frame is changed. Cut and lost frames are left out: a client waits for them longer than a campaign does.
 MUTATE_SHARE: Final = 0.45
 SET_SHARE: Final = 0.5
@@ -72,11 +74,32 @@ HANDLED: Final = (
     "INCONSISTENT_TOPIC_ID",
     "REBOOTSTRAP_REQUIRED",
 )
+# The same of producers.
+SENT_AGAIN: Final = RETRIABLE - {LOST}
+HANDLED_BY_PRODUCERS: Final = (
+    "CORRUPT_MESSAGE",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "DUPLICATE_SEQUENCE_NUMBER",
+    *(ERROR_NAMES[code] for code in sorted(SENT_AGAIN | FENCED)),
+)
 NEW_ERRORS: Final = (-32768, -2, 1000, 32767)
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+# What a conversation is about: reading, or a producer of this kind, with its word in a driver's handshake.
+READS: Final = "reads"
+WRITES: Final = {"sends": "sends", "sends-idempotent": "idempotent", "sends-transactional": "transactions"}
+WRITES_SHARE: Final = 0.25
+# The API that a conversation is about.
+MAIN: Final = {READS: "Fetch"} | dict.fromkeys(WRITES, "Produce")
+# The sends of a producer, one after the other, each with so many records.
+SENDS: Final = 6
+RECORDS_OF_SEND: Final = 2
+WRITTEN: Final = "written"
 POLL_MS: Final = 20
+# From this look on without anything new, each takes longer.
+LOOKS_QUICK: Final = 10
+SLOW_POLL_MS: Final = 100
 # On a busy machine time passes in which nobody works.
-LOOKS_MIN: Final = 50
+LOOKS_MIN: Final = 20
 # A conversation takes at most so many times what a client may take to come back: rules of others may change all frames.
 IDLES_MAX: Final = 10
 # A client has read a topic if it has asked for the offset after the last record so often.
@@ -93,12 +116,14 @@ OUT_OF_RANGE: Final = ERROR_CODES["OFFSET_OUT_OF_RANGE"]
 # Responses that decide which partitions a client reads. After a change it may have none.
 ASSIGNMENTS: Final = ("JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat")
 NOTHING_MORE: Final = "hands out nothing more"
+UNWELL: Final = "another consumer of the process does not read a topic after"
 FILE_BYTES_MAX: Final = 1 << 20
 FILE: Final = Object(
     {
         "seed": integer(0, SEED_MAX),
         "number": integer(0, SEED_MAX),
         "isolation": choice(*ISOLATIONS),
+        "kind": choice(READS, *WRITES),
         "rules": ListOf(RULE, "give at least one rule", least=1),
     },
     ("seed", "number", "isolation", "rules"),
@@ -117,10 +142,11 @@ class Conversation:
     number: int
     isolation: str = ISOLATIONS[0]
     rules: tuple[Mapping[str, Any], ...] = ()
+    kind: str = READS
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, for JSON; :func:`load` takes them."""
-        return {"seed": self.seed, "number": self.number, "isolation": self.isolation, "rules": list(self.rules)}
+        return {name: getattr(self, name) for name in FILE.keys} | {"rules": list(self.rules)}
 
     @property
     def lines(self) -> list[str]:
@@ -147,31 +173,34 @@ def load(path: Path) -> Conversation:
     except Wrong as wrong:
         raise UsageError(wrong.sentence(str(path))) from None
     rules = tuple(Rule(one, f"{path}: rules[{at}]").to_json() for at, one in enumerate(document["rules"]))
-    return Conversation(document["seed"], document["number"], document["isolation"], rules)
+    return Conversation(**document | {"rules": rules})
 
 
 # --- what is changed --------------------------------------------------------------------------------------------------
 
 
-def conversation(seed: int, number: int, apis: Mapping[str, int]) -> Conversation:
-    """The conversation of this number, for a client that gets responses of these APIs, in these versions."""
+def conversation(seed: int, number: int, apis: Mapping[str, Mapping[str, int]]) -> Conversation:
+    """The conversation of this number. ``apis``: those whose responses the client gets, and their versions, by kind."""
     dice = Dice(seed, number)
-    others = sorted(set(apis) - {"Fetch", *UNTOUCHED}) or ["Fetch"]
-    chosen = ("Fetch" if dice.chance(FETCH_SHARE) else dice.pick(others) for _ in range(RULES_MAX))
-    rules = (_rule(dice, api, apis[api]) for api in chosen)
+    kinds = sorted(apis.keys() - {READS})
+    kind = dice.pick(kinds) if kinds and dice.chance(WRITES_SHARE) else READS
+    versions, main = apis[kind], MAIN[kind]
+    others = sorted(set(versions) - {main, *UNTOUCHED}) or [main]
+    chosen = (main if dice.chance(MAIN_SHARE) else dice.pick(others) for _ in range(RULES_MAX))
+    rules = (_rule(dice, api, versions[api], kind) for api in chosen)
     made = {(one["api"], one["nth"]): one for one in rules}
     kept = tuple(made.values())[: 1 + dice.below(RULES_MAX)]
-    return Conversation(seed, number, dice.pick(ISOLATIONS), kept)
+    return Conversation(seed, number, dice.pick(ISOLATIONS), kept, kind)
 
 
-def _rule(dice: Dice, api: str, version: int) -> dict[str, Any]:
-    nth = 1 + dice.below(FETCHES_MAX if api == "Fetch" else OTHERS_MAX)
+def _rule(dice: Dice, api: str, version: int, kind: str) -> dict[str, Any]:
+    nth = 1 + dice.below(MAIN_MAX if api == MAIN[kind] else OTHERS_MAX)
     if api == "Metadata" and nth == 1 and not dice.chance(FIRST_METADATA_SHARE):
         nth = 2
-    return {"api": api, "nth": nth} | _action(dice, api, version)
+    return {"api": api, "nth": nth} | _action(dice, api, version, HANDLED if kind == READS else HANDLED_BY_PRODUCERS)
 
 
-def _action(dice: Dice, api: str, version: int) -> dict[str, Any]:
+def _action(dice: Dice, api: str, version: int, handled: Sequence[str]) -> dict[str, Any]:
     if dice.chance(MUTATE_SHARE):
         return {"mutate": True}
     if dice.chance(SET_SHARE) and (paths := number_paths(f"{api}Response", version)):
@@ -180,7 +209,7 @@ def _action(dice: Dice, api: str, version: int) -> dict[str, Any]:
         return {"set": {path: dice.pick((-1, 0, 1, 2, 3, dice.below(128), top - 1, -top))}}
     if not dice.chance(ERROR_SHARE):
         return dice.pick(({"disconnect": "before"}, {"disconnect": "after"}, {"duplicate": True}))
-    known = HANDLED if dice.chance(HANDLED_SHARE) else ERRORS
+    known = handled if dice.chance(HANDLED_SHARE) else ERRORS
     error = dice.pick(NEW_ERRORS if dice.chance(NEW_ERROR_SHARE) else known)
     try:
         Rule({"api": api, "error": error})
@@ -208,6 +237,11 @@ def _batch(step: Sequence[Handed]) -> str:
 
 
 BATCHES: Final = [_batch(step) for step in _steps()]
+# What a producer sends: the value of each record is its number.
+VALUES: Final = [f"{number:02x}" for number in range(SENDS * RECORDS_OF_SEND)]
+GIVEN: Final[list[dict[str, Any]]] = [
+    {"timestamp": "1700000000000", "key": None, "value": value, "headers": []} for value in VALUES
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +267,28 @@ OWN: Final = Topic(records=frozenset((at, key or None, value or None) for step i
 # --- holding one ------------------------------------------------------------------------------------------------------
 
 
+def writes(driver: Driver, bounds: Bounds, topic: Topic) -> dict[str, dict[str, int]]:
+    """Let the client send, if its driver can do that. By the kind of its producer, the APIs as in :func:`plain`.
+
+    ``UsageError`` if that fails.
+    """
+    found: dict[str, dict[str, int]] = {}
+    can_send = {"sends", *driver.produces} if not topic.bootstrap and "sends" in driver.produces else set()
+    for kind in (kind for kind, word in WRITES.items() if word in can_send):
+        held = _held(driver, Conversation(1, 0, kind=kind), bounds, topic)
+        if held.ended != Ended():
+            raise UsageError(f"the client does not send to a broker as it is: {held.ended.error}; correct its driver")
+        found[kind] = held.apis
+    return found
+
+
 def plain(driver: Driver, bounds: Bounds, topic: Topic = OWN) -> tuple[dict[str, int], Topic]:
     """Hold a conversation without a change. The APIs whose responses the client gets with their versions, and the
     topic with its records.
 
     ``UsageError`` if it does not read the topic.
     """
-    held = hold(driver, Conversation(1, 0), bounds, topic)
+    held = _held(driver, Conversation(1, 0), bounds, topic)
     handed = frozenset(held.handed)
     wanted = handed if topic.records is None else topic.records
     if held.ended != Ended() or handed != wanted or not handed:
@@ -252,30 +301,75 @@ def plain(driver: Driver, bounds: Bounds, topic: Topic = OWN) -> tuple[dict[str,
 
 
 def hold(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic = OWN) -> Held:
-    """Hold a conversation, with a fresh consumer and a proxy of its own, and a broker of its own if it is kfuzz's."""
+    """Hold a conversation. If it ends with an error, a fresh consumer of the same process must read the topic."""
+    held = _held(driver, made, bounds, topic)
+    ended = held.ended
+    if ended.harm not in ("", PANICS.name):
+        driver.stop()
+    elif ended.error and driver.runs:
+        try:
+            plain(driver, bounds, topic)
+        except UsageError:
+            held.ended = ended if ended.harm else Ended(HANGS.name, f"{UNWELL} {ended.error}")
+            driver.stop()
+    if held.ended.harm and held.applied:
+        held.ended = held.ended._replace(after=held.applied[-1].after.api)
+    return held
+
+
+def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> Held:
+    """Hold a conversation, with a fresh client and a proxy of its own, and a broker of its own if it is kfuzz's."""
     driver.start()
+    driver.bounds = bounds
     held = Held(Ended())
     seed = int.from_bytes(Dice(made.seed, made.number).octets(7), "big")
     with contextlib.ExitStack() as stack:
         broker = None if topic.bootstrap else stack.enter_context(cluster())
         if broker is not None:
             broker.line(topic=topic.name, steps=BATCHES)
+            broker.line(topic=WRITTEN, produce=True)
         address = topic.bootstrap if broker is None else broker.bootstrap
         between = stack.enter_context(proxy(address, rules=made.rules, seed=seed, tell=lambda sentence: None))
-        held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.handed)
-        if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
-            held.ended = closed
+        if broker is not None and made.kind != READS:
+            held.ended = _sent(driver, made, broker, between)
+        else:
+            held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.handed)
+            if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
+                held.ended = closed
     held.applied = between.applied()
     held.apis = {one.api: one.version for one in between.frames(direction="response")}
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
-    if held.ended == Ended() and (wrong := _wrong_data(held, topic.records)):
+    if made.kind == READS and held.ended == Ended() and (wrong := _wrong_data(held, topic.records)):
         held.ended = Ended(LOSES.name, wrong)
-    if held.ended.harm:
-        driver.stop()
-        if held.applied:
-            held.ended = held.ended._replace(after=held.applied[-1].after.api)
     return held
+
+
+def _sent(driver: Driver, made: Conversation, broker: LocalCluster, between: LocalProxy) -> Ended:
+    """Let a producer send everything, and judge what the broker holds."""
+    said = driver.ask(
+        do="produce",
+        address=between.bootstrap,
+        topic=WRITTEN,
+        records=GIVEN,
+        compression="none",
+        idempotent=made.kind != "sends",
+        transactional_id="kfuzz" if made.kind == "sends-transactional" else None,
+        sends=[RECORDS_OF_SEND] * SENDS,
+    )
+    if isinstance(said, Ended):
+        return said
+    try:
+        ends = [ended_as(one) if "outcome" in one else Ended() for one in said["sends"]]
+    except (TypeError, LookupError):
+        ends = []
+    if len(ends) != SENDS:
+        raise UsageError("the driver does not say how its sends ended; testees/README.md has the form")
+    taken = [number for number, one in enumerate(GIVEN) if ends[number // RECORDS_OF_SEND] == Ended()]
+    produced = broker.line(topic=WRITTEN)["produced"]
+    if wrong := _wrong_log(made, taken, produced, between.applied()):
+        return Ended(LOSES.name, wrong)
+    return max(ends, key=lambda one: (bool(one.harm), bool(one.error)), default=Ended())
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,17 +387,20 @@ class _Reading:
     def end(self, handed: list[Handed]) -> Ended:
         """Let it read to the end. Appends to ``handed`` what it hands out."""
         address, isolation = self.between.bootstrap, self.made.isolation
-        said = self.driver.ask(do="open", address=address, topic=self.topic.name, isolation=isolation, offset="0")
+        where = {"address": address, "topic": self.topic.name, "isolation": isolation, "offset": "0"}
+        said = self.driver.ask(do="open", request_timeout_ms=self.bounds.request_timeout_ms, **where)
         since_s = began_s = time.monotonic()
         looks, applied, is_last = 0, 0, False
         most = RECORDS_MAX if self.topic.records is None else AGAIN_MAX * len(self.topic.records)
         while not isinstance(said, Ended):
-            said = self.driver.ask(do="poll", timeout_ms=POLL_MS)
+            said = self.driver.ask(do="poll", timeout_ms=POLL_MS if looks < LOOKS_QUICK else SLOW_POLL_MS)
             if isinstance(said, Ended):
                 break
             new = [_handed(one) for one in said.get("records", ())]
             handed += new
-            if said.get("end") or (is_last and not new):
+            # A changed high watermark may be lower, so that the end is not yet the last one.
+            is_end = said.get("end") and (self.topic.records is None or self.topic.records <= set(handed))
+            if is_end or (is_last and not new):
                 return Ended()
             if len(handed) > most:
                 return self._too_many()
@@ -325,7 +422,7 @@ class _Reading:
         end = self.topic.end
         if any(one[0] == end - 1 for one in new):
             return True
-        if self.broker is None:
+        if self.broker is None or new:
             return False
         asked = self.broker.line(topic=self.topic.name)
         return int(asked["fetch_offset"]) >= end and asked["times"] >= AT_END
@@ -358,6 +455,36 @@ def _wrong_data(held: Held, wanted: frozenset[Handed] | None) -> str:
     return f"hands out {len(wanted) - missing} of {len(wanted)} records, without an error"
 
 
+def _wrong_log(made: Conversation, taken: Sequence[int], produced: Sequence[Any], applied: Sequence[Applied]) -> str:
+    """The fault of a producer that reports these numbers of records as sent; "" if there is none, or nobody can say."""
+    # A batch that came again has its first offset, and the broker keeps the first.
+    batches = {int(one["base_offset"]): one["hex"] for one in reversed(produced) if not one["error"]}
+    stored = (batch for _, data in sorted(batches.items()) for batch in records.decode(bytes.fromhex(data)))
+    log = [bytes(one.value or b"").hex() for batch in stored for one in batch.records]
+    if strange := set(log).difference(VALUES):
+        return f"sends a record that it was not given, with the value {min(strange)}"
+    first = [log.index(VALUES[number]) for number in taken if VALUES[number] in log]
+    answers = [one for one in applied if one.after.api == "Produce"]
+    # A producer gives the sequence of a batch that is refused for good to the next one.
+    if len(first) < len(taken) and not any(one.before.errors or set(one.after.errors) - SENT_AGAIN for one in answers):
+        return f"reports {len(taken)} records as sent, and the broker has {len(first)} of them"
+    if sorted(first) != first:
+        return "sends records in another order"
+    is_safe = all(map(_is_safe, answers)) and all(one.after.api != "InitProducerId" for one in applied)
+    if made.kind != "sends" and len(log) > len(set(log)) and is_safe:
+        return "sends a record twice, although it is idempotent"
+    return ""
+
+
+def _is_safe(one: Applied) -> bool:
+    """Whether an idempotent producer must not send a batch as another one after this response to Produce."""
+    try:
+        is_same = one.after.body() == one.before.body()
+    except (DecodeError, UsageError):
+        return False
+    return is_same or bool(one.after.errors and SENT_AGAIN.issuperset(one.after.errors))
+
+
 def _changes_records(one: Applied) -> bool:
     """Whether a client may get other records, rather than fewer in one response."""
     if one.after.api != "Fetch":
@@ -382,15 +509,15 @@ def _records_of(fetch: Seen) -> list[bytes]:
 
 
 def _moves(one: Applied) -> bool:
-    """Whether a client may continue at another offset."""
+    """Whether a client may continue at another offset, or with other partitions."""
     if one.after.api != "Fetch":
-        return one.after.api in POSITIONS
+        return one.after.api in POSITIONS or _may_end(one)
     try:
         partitions = _partitions(one.after)
     except (DecodeError, UsageError):
         return False
     return any(
-        part["errorCode"] == OUT_OF_RANGE or part.get("divergingEpoch", {}).get("endOffset", -1) >= 0
+        part["errorCode"] == OUT_OF_RANGE or max(part.get("divergingEpoch", {}).values(), default=-1) >= 0
         for part in partitions
     )
 

@@ -6,6 +6,7 @@ The program is a process with budgets. It serves one consumer after the other, a
 from __future__ import annotations
 
 import json
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,22 +19,28 @@ from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text
 
-__all__ = ["Bounds", "Driver", "Ended", "named_client"]
+__all__ = ["Bounds", "Driver", "Ended", "ended_as", "named_client"]
 
 # The module that runs a driver as a testee. The testee's name, its language and the driver's command follow it.
 KIT: Final = "kfuzz_serving.py"
 WORDS_BEFORE: Final = 2
+# To look at a process tree takes longer than most lines.
+LOOK_S: Final = 0.05
 LINE_BYTES_MAX: Final = 64 << 20
 ERROR_CHARACTERS_MAX: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a client: for one call; and ``recover_ms``, until it hands out something again."""
+    """The bounds of a client: for one call; and ``recover_ms``, until it hands out something again.
+
+    ``request_timeout_ms`` is the time limit of a request that the driver sets, if its library can do that.
+    """
 
     cpu_ms: int = 5000
     call_ms: int = 10_000
-    recover_ms: int = 10_000
+    recover_ms: int = 3000
+    request_timeout_ms: int = 1000
     memory_bytes: int = 1 << 30
     start_ms: int = 60_000
 
@@ -81,10 +88,15 @@ class Driver:
 
     def __init__(self, client: Testee, bounds: Bounds) -> None:
         self._client = client
-        self._bounds = bounds
+        # Those of the next question.
+        self.bounds = bounds
         self._session: Session | None = None
         self.version = client.version
+        # What the library's producers can do, in the words of the handshake.
+        self.produces: frozenset[str] = frozenset()
         self.starts = 0
+        # Another thread sets this; then the next question raises ``CancelledError``.
+        self.is_cancelled = False
 
     def __enter__(self) -> Driver:
         return self
@@ -101,12 +113,13 @@ class Driver:
         """Start the process if there is none."""
         if self._session is not None:
             return
-        session = self._session = Session(self._client.argv, cwd=self._client.folder)
+        session = self._session = Session(self._client.argv, cwd=self._client.folder, look_s=LOOK_S)
         self.starts += 1
         try:
-            limits = Limits(memory_bytes=self._bounds.memory_bytes, start_ms=self._bounds.start_ms)
+            limits = Limits(memory_bytes=self.bounds.memory_bytes, start_ms=self.bounds.start_ms)
             hello = _object(session.begin(limits))
             self.version = foreign_text(str(hello.get("version", "")), bytes_max=100)
+            self.produces = frozenset(map(str, hello.get("produces") or ()))
         except (NoHandshake, UsageError) as error:
             raise self._wrong(error) from None
 
@@ -123,10 +136,12 @@ class Driver:
 
     def ask(self, **line: Any) -> dict[str, Any] | Ended:
         """The answer to a line; or how the process or the consumer has ended. Then there may be no process any more."""
+        if self.is_cancelled:
+            raise CancelledError
         session = self._session
         assert session is not None
         session.send(json.dumps(line).encode() + b"\n")
-        got = session.next_line(self._bounds.call)
+        got = session.next_line(self.bounds.call)
         if isinstance(got, Trouble):
             ended = self._ended(session, got, line["do"])
             self.stop()
@@ -135,11 +150,7 @@ class Driver:
             said = _object(got)
         except UsageError as error:
             raise self._wrong(error) from None
-        if "outcome" not in said:
-            return said
-        harm = HARM_OF.get(str(said["outcome"]), "")
-        text, at = (foreign_text(str(said.get(name, "")), bytes_max=ERROR_CHARACTERS_MAX) for name in ("error", "at"))
-        return Ended(harm, text or str(said["outcome"])[:100], at)
+        return ended_as(said) if "outcome" in said else said
 
     def _ended(self, session: Session, trouble: Trouble, do: str) -> Ended:
         harm = HARM_OF[trouble.outcome]
@@ -150,6 +161,13 @@ class Driver:
             at = library_line(session.standard_error(), self._client.of)
             return Ended(harm, foreign_text(f"{trouble.text}: {words}"), at)
         return Ended(harm, trouble.text, trouble.at)
+
+
+def ended_as(said: dict[str, Any]) -> Ended:
+    """How a consumer or a send has ended, by an answer with an ``outcome``."""
+    harm = HARM_OF.get(str(said["outcome"]), "")
+    text, at = (foreign_text(str(said.get(name, "")), bytes_max=ERROR_CHARACTERS_MAX) for name in ("error", "at"))
+    return Ended(harm, text or str(said["outcome"])[:100], at)
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -32,12 +32,13 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
-    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
+    def __init__(self, address: str, topic: str, isolation: str, offset: int, request_timeout_ms: int | None) -> None:
         self.partition = TopicPartition(topic, 0)
         self.is_committed = isolation == "read_committed"
-        run(self._start(address, isolation, offset))
+        hurry = {} if request_timeout_ms is None else {"request_timeout_ms": request_timeout_ms}
+        run(self._start(address, isolation, offset, hurry))
 
-    async def _start(self, address: str, isolation: str, offset: int) -> None:
+    async def _start(self, address: str, isolation: str, offset: int, hurry: dict[str, int]) -> None:
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=address,
             enable_auto_commit=False,
@@ -45,6 +46,7 @@ class Consumer:
             isolation_level=isolation,
             fetch_max_wait_ms=1,
             retry_backoff_ms=1,
+            **hurry,
         )
         await self.consumer.start()
         self.consumer.assign([self.partition])

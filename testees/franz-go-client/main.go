@@ -51,7 +51,8 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	client, err := kgo.NewClient(append(hurry(opening.Address),
 		kgo.ConsumePartitions(from),
 		kgo.FetchIsolationLevel(isolation),
-		kgo.FetchMaxWait(10*time.Millisecond), // the least that the library takes
+		kgo.RequestTimeoutOverhead(opening.RequestTimeout(10*time.Second)), // the library's own
+		kgo.FetchMaxWait(10*time.Millisecond),                              // the least that the library takes
 	)...)
 	if err != nil {
 		return nil, err

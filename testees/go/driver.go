@@ -12,12 +12,23 @@ import (
 	"time"
 )
 
-// Opening says what a fresh consumer reads: partition 0 of a topic, from an offset on.
+// Opening says what a fresh consumer reads: partition 0 of a topic, from an offset on. RequestTimeoutMs is 0 if a request
+// has the library's own time limit.
 type Opening struct {
 	Address   string `json:"address"`
 	Topic     string `json:"topic"`
 	Isolation string `json:"isolation"`
 	Offset    int64  `json:"offset,string"`
+
+	RequestTimeoutMs int64 `json:"request_timeout_ms"`
+}
+
+// RequestTimeout is the time limit of a request, or otherwise if none is given.
+func (o Opening) RequestTimeout(otherwise time.Duration) time.Duration {
+	if o.RequestTimeoutMs == 0 {
+		return otherwise
+	}
+	return time.Duration(o.RequestTimeoutMs) * time.Millisecond
 }
 
 // IsCommitted is whether the consumer shows only what has been committed.

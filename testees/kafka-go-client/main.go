@@ -37,12 +37,16 @@ func main() {
 
 type consumer struct{ *kafka.Reader }
 
-// open leaves the waits for records as they are: after one that is over, the Reader forgets what it has skipped.
+// open leaves the waits for records as they are if no time limit is given: after one that is over, the Reader forgets what
+// it has skipped.
 func open(opening testee.Opening) (testee.Consumer, error) {
 	config := kafka.ReaderConfig{
 		Brokers: []string{opening.Address}, Topic: opening.Topic, Partition: 0, ReadLagInterval: -1,
 	}
 	hurry(&config)
+	if opening.RequestTimeoutMs > 0 {
+		config.MaxWait = opening.RequestTimeout(0)
+	}
 	if opening.IsCommitted() {
 		config.IsolationLevel = kafka.ReadCommitted
 	}

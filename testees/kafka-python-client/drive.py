@@ -27,14 +27,16 @@ except ImportError as error:
 # The first versions have no headers, idempotent producers or transactions.
 HAS_HEADERS = "headers" in inspect.signature(KafkaProducer.send).parameters
 SETTINGS = getattr(KafkaProducer, "DEFAULT_CONFIG", None) or KafkaProducer._DEFAULT_CONFIG
+RECONNECT = {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 1}
 HAS_TRANSACTIONS = "transactional_id" in SETTINGS
 
 
 class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
-    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
+    def __init__(self, address: str, topic: str, isolation: str, offset: int, request_timeout_ms: int | None) -> None:
         self.partition = TopicPartition(topic, 0)
+        hurry = {} if request_timeout_ms is None else {**RECONNECT, "request_timeout_ms": request_timeout_ms}
         self.consumer = KafkaConsumer(
             bootstrap_servers=address,
             enable_auto_commit=False,
@@ -43,6 +45,7 @@ class Consumer:
             **({"isolation_level": isolation} if "isolation_level" in KafkaConsumer.DEFAULT_CONFIG else {}),
             fetch_max_wait_ms=1,
             retry_backoff_ms=1,
+            **hurry,
         )
         self.consumer.assign([self.partition])
         self.consumer.seek(self.partition, offset)

@@ -29,12 +29,12 @@ const COMMITTED_OFFSET = '1'
 // option forbids that: otherwise the consumers of all refused questions would fetch until the driver ends.
 const RETRY = { initialRetryTime: 1, maxRetryTime: 1, restartOnFailure: async () => false }
 
-function client(address) {
-  return new Kafka({ clientId: 'kfuzz', brokers: [address], logLevel: logLevel.NOTHING, retry: RETRY })
+function client(address, requestTimeout) {
+  return new Kafka({ clientId: 'kfuzz', brokers: [address], logLevel: logLevel.NOTHING, retry: RETRY, requestTimeout })
 }
 
-async function open({ address, topic, isolation, offset }, inbox) {
-  const consumer = client(address).consumer({
+async function open({ address, topic, isolation, offset, request_timeout_ms: requestTimeout }, inbox) {
+  const consumer = client(address, requestTimeout).consumer({
     groupId: topic,
     maxWaitTimeInMs: WAIT_MS,
     readUncommitted: isolation === 'read_uncommitted'

@@ -36,12 +36,13 @@ M_ARENA_MAX = -8
 RECORDS_MAX = 1000
 # 1.2.0; before that, a consumer sees everything.
 HAS_ISOLATION = 0x01020000
+RECONNECT = {"reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 1}
 
 
 class Consumer:
     """A consumer that assigns its partition by itself."""
 
-    def __init__(self, address: str, topic: str, isolation: str, offset: int) -> None:
+    def __init__(self, address: str, topic: str, isolation: str, offset: int, request_timeout_ms: int | None) -> None:
         self.waiting: list[confluent_kafka.Message] = []
         self.partition = TopicPartition(topic, 0, offset)
         settings = {
@@ -59,6 +60,8 @@ class Consumer:
         }
         if confluent_kafka.libversion()[1] < HAS_ISOLATION:
             del settings["isolation.level"]
+        if request_timeout_ms is not None:
+            settings.update(RECONNECT, **{"socket.timeout.ms": request_timeout_ms})
         self.consumer = confluent_kafka.Consumer(settings)
         self.consumer.assign([self.partition])
 

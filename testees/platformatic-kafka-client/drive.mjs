@@ -29,9 +29,9 @@ function options(address) {
   return { clientId: 'kfuzz', bootstrapBrokers: [address], retryDelay: 1 }
 }
 
-async function open({ address, topic, isolation, offset }, inbox) {
+async function open({ address, topic, isolation, offset, request_timeout_ms: limit }, inbox) {
   const deserializers = { headerKey: stringDeserializer }
-  const consumer = new Consumer({ ...options(address), groupId: topic, deserializers })
+  const consumer = new Consumer({ ...options(address), ...(limit && { requestTimeout: limit }), groupId: topic, deserializers })
   const stream = await consumer.consume({
     topics: [topic],
     mode: MessagesStreamModes.MANUAL,

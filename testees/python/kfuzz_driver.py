@@ -60,7 +60,8 @@ class Ended(Exception):
 class Consumer(Protocol):
     """A consumer of partition 0 of a topic.
 
-    It is made with the broker's address, the topic, the isolation level and the first offset.
+    It is made with the broker's address, the topic, the isolation level, the first offset, and the time limit of a request
+    in milliseconds, or None for the library's own.
     """
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
@@ -118,7 +119,7 @@ COMMITTED_OFFSET = 1
 
 def drive(
     hello: dict[str, Any],
-    consumer: Callable[[str, str, str, int], Consumer],
+    consumer: Callable[[str, str, str, int, int | None], Consumer],
     producer: Callable[..., AbstractContextManager[Send]] | None = None,
     *,
     rejections: tuple[type[BaseException], ...],
@@ -139,7 +140,8 @@ def drive(
     def answer(line: dict[str, Any]) -> Answer:
         do = line["do"]
         if do == "open":
-            open_one[:] = [consumer(line["address"], line["topic"], line["isolation"], int(line["offset"]))]
+            where = line["address"], line["topic"], line["isolation"], int(line["offset"])
+            open_one[:] = [consumer(*where, line.get("request_timeout_ms"))]
         elif do == "poll":
             try:
                 answer = {"records": open_one[0].poll(line["timeout_ms"] / 1000)}

@@ -41,6 +41,7 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	if opening.IsCommitted() {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
+	config.Net.ReadTimeout = opening.RequestTimeout(config.Net.ReadTimeout)
 	whole, err := sarama.NewConsumer([]string{opening.Address}, &config)
 	if err != nil {
 		return nil, err

@@ -119,13 +119,17 @@ class Use:
 class Session:
     """A running testee. Use it in a ``with`` block, which kills all that it started at its end, whatever happens.
 
-    Only one thread may use a session.
+    Only one thread may use a session. ``look_s``: the use is not looked at more often, except while an answer is late.
     """
 
-    def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, java_budget_bytes: int | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str], *, cwd: Path | None = None, java_budget_bytes: int | None = None, look_s: float = 0
+    ) -> None:
         self.argv = list(argv)
         self.cwd = cwd
         self._java_budget_bytes = java_budget_bytes
+        self._look_s = look_s
+        self._looked_s = 0.0
         self._scratch: Path | None = None
         self.handshake: Handshake
         self._process: subprocess.Popen[bytes]
@@ -258,8 +262,8 @@ class Session:
             if not moved and self._process.poll() is not None:
                 # A descendant that still runs may keep the pipe open forever.
                 self._ended = True
-            if self._lines or self._ended or now >= next_poll:
-                next_poll = now + POLL_S
+            if self._ended or now >= next_poll or (self._lines and now >= self._looked_s + self._look_s):
+                next_poll, self._looked_s = now + POLL_S, now
                 if trouble := self._over_budget(budget, now - start):
                     return trouble
             if self._lines:

@@ -70,7 +70,11 @@ impl Client for Driver {
 
 async fn consume(asked: Open, inbox: &Inbox, stopped: oneshot::Receiver<()>) -> Result<()> {
     let isolation = if asked.read_committed { IsolationLevel::ReadCommitted } else { IsolationLevel::ReadUncommitted };
-    let kafka = Kafka::builder(asked.address).connect().await?;
+    let mut builder = Kafka::builder(asked.address);
+    if let Some(limit) = asked.request_timeout {
+        builder = builder.connect_timeout(limit).request_timeout(limit);
+    }
+    let kafka = builder.connect().await?;
     let consumer = kafka
         .consumer_without_group()
         .enable_auto_commit(false)

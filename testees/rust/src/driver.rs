@@ -34,6 +34,8 @@ pub struct Open {
     pub topic: String,
     pub read_committed: bool,
     pub offset: i64,
+    /// The time limit of a request; None for the library's own.
+    pub request_timeout: Option<Duration>,
 }
 
 /// Records to send to partition 0: the topic and the records of each send. Their offsets are 0.
@@ -142,6 +144,7 @@ fn opened(request: &Request) -> Result<Open, BadRequest> {
         topic: text(request, "topic")?.into(),
         read_committed: text(request, "isolation")? == "read_committed",
         offset: text(request, "offset")?.parse().map_err(|_| BadRequest("offset must be a number".into()))?,
+        request_timeout: request.get("request_timeout_ms").and_then(Value::as_u64).map(Duration::from_millis),
     })
 }
 

@@ -92,30 +92,38 @@ public final class Drive {
         StringWriter text = new StringWriter();
         try (JsonGenerator out = MAPPER.createGenerator(text)) {
             out.writeStartObject();
-            switch (line.get("do").asText()) {
-                case "open":
-                    open(line);
-                    break;
-                case "poll":
-                    poll(Duration.ofMillis(line.get("timeout_ms").asLong()), out);
-                    break;
-                case "close":
-                    consumer.close();
-                    break;
-                default:
-                    produce(line, out);
+            try {
+                done(line, out);
+            } catch (RuntimeException | Error error) {
+                refused(error, out);
             }
             out.writeEndObject();
         }
         return text.toString();
     }
 
+    private void done(JsonNode line, JsonGenerator out) throws IOException {
+        switch (line.get("do").asText()) {
+            case "open":
+                open(line);
+                break;
+            case "poll":
+                poll(Duration.ofMillis(line.get("timeout_ms").asLong()), out);
+                break;
+            case "close":
+                consumer.close();
+                break;
+            default:
+                produce(line, out);
+        }
+    }
+
     // --- reading
 
     private void open(JsonNode line) {
         partition = new TopicPartition(line.get("topic").asText(), 0);
-        consumer =
-                new KafkaConsumer<>(
+        Map<String, Object> config =
+                new HashMap<>(
                         Map.of(
                                 ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, line.get("address").asText(),
                                 ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
@@ -127,6 +135,12 @@ public final class Drive {
                                 BACKOFF_MAX_MS, 1L,
                                 ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class,
                                 ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class));
+        if (line.has("request_timeout_ms")) {
+            config.put(ConsumerConfig.REQUEST_TIMEOUT_MS_CONFIG, line.get("request_timeout_ms").asInt());
+            config.put(ConsumerConfig.RECONNECT_BACKOFF_MS_CONFIG, 1L);
+            config.put(ConsumerConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, 1L);
+        }
+        consumer = new KafkaConsumer<>(config);
         consumer.assign(List.of(partition));
         consumer.seek(partition, line.get("offset").asLong());
     }
