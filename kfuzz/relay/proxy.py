@@ -177,7 +177,6 @@ class Proxy:
         if self.recorder is not None:
             self.recorder.end()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.buffers.close()
 
     def _close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -331,15 +330,6 @@ class Proxy:
             return True
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
-
-    def takes(self, direction: Direction, exchange: Exchange) -> bool:
-        """Whether a frame that begins may be changed by a rule, or is recorded."""
-        return self.recorder is not None or self.rules.may_match(direction, exchange)
-
-    @property
-    def reads_records(self) -> bool:
-        """Whether somebody looks at the record batches of frames that nobody takes."""
-        return self.settings.batches or self.on_frame is not None
 
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
