@@ -47,6 +47,10 @@ REQUEST_ID: Final = slice(8, 12)
 RESPONSE_ID: Final = slice(4, 8)
 AFTER_RESPONSE_ID: Final = slice(8, None)
 SMALL_WAITING_MAX: Final = 64
+# Frames that are held until they are whole, because the kernel moves them in one piece then. Larger ones are passed on
+# as they come.
+WHOLE_MIN: Final = 64 << 10
+WHOLE_MAX: Final = 2 << 20
 
 
 class Connection:
@@ -254,7 +258,7 @@ class Side:
         # Small frames that came before it are paired first.
         self.proxy.settle()
         self.connection.small.clear()
-        return self._holds(self._pair(head))
+        return self._holds(self._pair(head)) or WHOLE_MIN <= size <= WHOLE_MAX
 
     def _pair(self, head: memoryview) -> Exchange | None:
         """The exchange of a frame that begins; None if no request waits for it."""

@@ -3,6 +3,9 @@
 A frame that nobody may change is passed on as its bytes come, and looked at afterwards. So watching costs no latency.
 A frame that may be changed is held until it is whole.
 
+Large frames are copied once, for those who look at them: if they are passed on as they are, the kernel moves its own
+bytes from one socket to the other.
+
 Sockets are used within asyncio's loop without its transports, which would copy what a full socket does not take.
 """
 
@@ -10,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import mmap
+import os
 import socket
 import ssl
 import struct
@@ -61,6 +66,12 @@ SPARE_BYTES_MAX: Final = 64 << 20
 # many bytes at least.
 OUT_BYTES_MAX: Final = 1 << 20
 PART_BYTES: Final = 256
+# The kernel keeps a held frame too if so much of it is missing. One of its pipes holds this much at most.
+MIRRORED_BYTES_MIN: Final = 64 << 10
+KERNEL_BYTES: Final = 1 << 20
+KERNEL_PIPES_MAX: Final = 16
+# The flags of splice: move pages, do not wait.
+SPLICE_FLAGS: Final = 3
 # How many times in a row one pipe may receive before others get their turn.
 TURNS_MAX: Final = 4
 # A socket that has nothing, or takes nothing, at the moment.
@@ -140,6 +151,8 @@ class Buffers:
         self.bytes = 0
         self._spare: dict[int, list[memoryview]] = {}
         self._spare_bytes = 0
+        # Pipes of the kernel that are empty: the ends to read and to write.
+        self.kernel_pipes: list[tuple[int, int]] = []
         # Where small frames are received. They leave it at once, so all pipes share it.
         self.small = memoryview(bytearray(SMALL_FRAME_BYTES))
 
@@ -163,6 +176,23 @@ class Buffers:
                 made.madvise(mmap.MADV_HUGEPAGE)
         return memoryview(made)
 
+    def mirror(self, start: int) -> Mirror | None:
+        """An empty mirror; None if the system has no handles left, or cannot do it."""
+        if not self.kernel_pipes:
+            try:
+                ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                return None
+            self.kernel_pipes.append(ends)
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, KERNEL_BYTES)
+        return Mirror(self, self.kernel_pipes.pop(), start)
+
+    def close(self) -> None:
+        """Close the pipes of the kernel."""
+        while self.kernel_pipes:
+            _close(self.kernel_pipes.pop())
+
     def give(self, view: memoryview) -> None:
         """Take memory back."""
         size = len(view)
@@ -170,6 +200,52 @@ class Buffers:
         if self._spare_bytes + size <= SPARE_BYTES_MAX:
             self._spare_bytes += size
             self._spare.setdefault(size, []).append(view)
+
+
+def _close(ends: tuple[int, int]) -> None:
+    for one in ends:
+        os.close(one)
+
+
+class Mirror:
+    """A part of a held frame as the kernel has it. It is sent without a copy.
+
+    ``start``: where it begins in the frame, with the frame's size; ``size``: its bytes that are not sent.
+    """
+
+    __slots__ = ("_buffers", "_ends", "_is_full", "size", "start")
+
+    def __init__(self, buffers: Buffers, ends: tuple[int, int], start: int) -> None:
+        self._buffers = buffers
+        self._ends = ends
+        self.start = start
+        self.size = 0
+        self._is_full = False
+
+    def receive(self, source: Socket, room: memoryview) -> int:
+        """As ``source.recv_into``. What follows once the kernel's pipe is full is not in the mirror."""
+        if not self._is_full and (count := source.recv_into(room, 0, socket.MSG_PEEK)):
+            try:
+                count = os.splice(source.fileno(), self._ends[1], count, flags=SPLICE_FLAGS)
+            except BlockingIOError:
+                self._is_full = True
+            else:
+                self.size += count
+                return count
+        return source.recv_into(room)
+
+    def send(self, target: Socket) -> None:
+        """Send all of it, and close it. ``BlockingIOError`` if something is left."""
+        while self.size:
+            self.size -= os.splice(self._ends[0], target.fileno(), self.size, flags=SPLICE_FLAGS)
+        self.close()
+
+    def close(self) -> None:
+        """Forget its bytes."""
+        if self.size or len(self._buffers.kernel_pipes) >= KERNEL_PIPES_MAX:
+            _close(self._ends)
+        else:
+            self._buffers.kernel_pipes.append(self._ends)
 
 
 class Pipe:
@@ -185,6 +261,9 @@ class Pipe:
         self._buffers = buffers or Buffers()
         self._loop = asyncio.get_running_loop()
         self._is_tls = isinstance(source, ssl.SSLSocket)
+        self._may_mirror = hasattr(os, "splice") and not self._is_tls and not isinstance(target, ssl.SSLSocket)
+        # Of the current frame.
+        self._mirror: Mirror | None = None
         self._view = NOTHING
         # Whether ``_view`` is from ``_buffers``.
         self._is_lent = False
@@ -246,6 +325,10 @@ class Pipe:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for step in self._out:
+            if isinstance(step, Mirror):
+                step.close()
+        self._no_mirror()
         self._out.clear()
         self._later.clear()
         self._out_bytes = 0
@@ -289,7 +372,7 @@ class Pipe:
             if not self._is_reading:
                 break
             try:
-                count = source.recv_into(room)
+                count = self._mirror.receive(source, room) if self._mirror else source.recv_into(room)
             except BLOCKED:
                 break
             except ssl.SSLZeroReturnError:
@@ -310,6 +393,9 @@ class Pipe:
             # While a held frame is not whole, there is nothing to do.
             if not self._holds or self._end - self._start >= self._size:
                 self._take()
+                if self._holds and self._may_mirror and self._left() >= MIRRORED_BYTES_MIN:
+                    self._mirror = self._buffers.mirror(self._end - self._start)
+                    continue
             # There may be more in the socket only if the room is full. TLS gives one of its records at a time.
             if not self._is_reading or (count < len(room) and not self._is_tls):
                 break
@@ -339,7 +425,7 @@ class Pipe:
         if self._end + left > len(self._view) or self._end == len(self._view):
             self._make_room()
             left = self._left()
-        count = left if left > LARGE_BYTES else RECEIVE_BYTES
+        count = left if left > LARGE_BYTES or self._mirror else RECEIVE_BYTES
         return self._view[self._end : self._end + min(count, RECEIVE_BYTES)]
 
     def _left(self) -> int:
@@ -365,6 +451,7 @@ class Pipe:
 
     def _skip(self) -> bool:
         """Pass on the current frame unread, because there is no memory for it. Whether all that came of it is sent."""
+        self._no_mirror()
         self._unread = self._left()
         self._size = -1
         self._flush(self._end, [])
@@ -437,10 +524,28 @@ class Pipe:
         self._flush(self._end if is_known else self._start, seen)
 
     def _take_held(self, data: memoryview, whole: int) -> None:
-        if (steps := self.taker.held(data)) is not None:
+        steps = self.taker.held(data)
+        mirror, self._mirror = self._mirror, None
+        if steps is not None:
+            if mirror:
+                mirror.close()
             self._flush(self._start, [])
             self._passed = whole
             self.put(steps)
+        elif mirror:
+            at = self._start + mirror.start
+            self._flush(at, [])
+            self._passed = at + mirror.size
+            # Nothing is received while it waits.
+            self._shares = True
+            self._append(mirror, 0)
+            if not self._is_writing:
+                self._write()
+
+    def _no_mirror(self) -> None:
+        if self._mirror:
+            self._mirror.close()
+            self._mirror = None
 
     def _stops(self) -> bool:
         """Whether nothing is passed on any more. Then what came is thrown away."""
@@ -497,6 +602,7 @@ class Pipe:
     def _source_ended(self, why: str) -> None:
         self._is_reading = False
         self._unwatch()
+        self._no_mirror()
         left = self._end - self._start
         if not why and (left or self._unread > 0):
             why = f"{left} bytes of a frame came, and then the end" if left else "a frame ended too early"
@@ -586,6 +692,10 @@ class Pipe:
                 self.halt()
                 return
             try:
+                if isinstance(first, Mirror):
+                    first.send(self.target)
+                    self._sent(0)
+                    continue
                 sent = self.target.send(first)
             except BLOCKED:
                 self._set_writing(True)

@@ -177,6 +177,7 @@ class Proxy:
         if self.recorder is not None:
             self.recorder.end()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.buffers.close()
 
     def _close(self) -> None:
         loop = asyncio.get_running_loop()
