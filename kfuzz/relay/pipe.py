@@ -223,7 +223,7 @@ class Mirror:
         self._is_full = False
 
     def receive(self, source: Socket, room: memoryview) -> int:
-        """As ``source.recv_into``. What follows once the kernel's pipe is full is not in the mirror."""
+        """As ``source.recv_into``. Once the kernel's pipe is full, nothing more comes into the mirror."""
         if not self._is_full and (count := source.recv_into(room, 0, socket.MSG_PEEK)):
             try:
                 count = os.splice(source.fileno(), self._ends[1], count, flags=SPLICE_FLAGS)
