@@ -395,7 +395,6 @@ class Pipe:
                 self._take()
                 if self._holds and self._may_mirror and self._left() >= MIRRORED_BYTES_MIN:
                     self._mirror = self._buffers.mirror(self._end - self._start)
-                    continue
             # There may be more in the socket only if the room is full. TLS gives one of its records at a time.
             if not self._is_reading or (count < len(room) and not self._is_tls):
                 break
