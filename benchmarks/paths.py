@@ -307,6 +307,16 @@ def _batches(conversation: proxy_work.Conversation, setup: _Setup) -> _Meeting:
     return _Meeting(jobs, contests, conversation.census, len(conversation.answer))
 
 
+def _recording(conversation: proxy_work.Conversation, setup: _Setup) -> _Meeting:
+    """The proxy that records, beside the one that only watches."""
+    jobs: dict[str, Job] = {
+        "kfuzz": partial(proxy_work.Relayed, conversation, "kfuzz --record"),
+        "kfuzz watching": partial(proxy_work.Relayed, conversation, "kfuzz"),
+    }
+    contests = [Contest("kfuzz", "watching", ("kfuzz watching",))]
+    return _Meeting(jobs, contests, conversation.census, len(conversation.answer))
+
+
 # --- the table ------------------------------------------------------------------------------------------------------
 
 _Path = Callable[[_Setup], _Meeting]
@@ -385,6 +395,7 @@ FILE_PATHS: Final[Mapping[str, _Path]] = {
     "arrow-batches": partial(_arrow, "generated", "batches", None),
     **{f"proxy-fetch-{version}": partial(_through, proxy_work.Relayed, fetch) for version, fetch in _FETCH.items()},
     "proxy-batches": partial(_batches, _FETCH[17]),
+    "proxy-record": partial(_recording, _FETCH[17]),
     **{f"proxy-{name}": partial(_through, proxy_work.Delay, ping) for name, ping in _PINGS.items()},
 }
 PATHS: Final[Mapping[str, _Path]] = {**RECORD_PATHS, **MESSAGE_PATHS, **FILE_PATHS}

@@ -34,7 +34,7 @@ from kfuzz.errors import KfuzzError
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 
-Through = Literal["kfuzz", "kfuzz --check-batches", "socat", "toxiproxy", "nothing"]
+Through = Literal["kfuzz", "kfuzz --check-batches", "kfuzz --record", "socat", "toxiproxy", "nothing"]
 
 TOXIPROXY: Final = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
 BUILT: Final = ROOT / "build/toxiproxy/server"
@@ -50,6 +50,8 @@ EXCHANGES: Final = 16
 PINGS: Final = 100
 # A shorter delay cannot be told from none.
 RESOLUTION_NS: Final = 1000
+# A recording never reaches it while it is timed.
+RECORD_MAX: Final = "1TiB"
 START_S_MAX: Final = 20.0
 POLL_S: Final = 0.01
 # The processors of this process, if the system says so.
@@ -158,7 +160,10 @@ class _Between:
     def _put(self, through: Through) -> None:
         if through.startswith("kfuzz"):
             argv = [sys.executable, "-m", "kfuzz", "proxy", "127.0.0.1:0", f"127.0.0.1:{self.broker}", "--json"]
-            proxy = self._start([*argv, *through.split()[1:]])
+            options = through.split()[1:]
+            if options == ["--record"]:
+                options += [f"{self._folder()}/conversation", "--record-max", RECORD_MAX]
+            proxy = self._start([*argv, *options])
             [place] = json.loads(self._line(proxy))["brokers"].values()
             self.port = int(place.rpartition(":")[2])
         else:
@@ -173,9 +178,12 @@ class _Between:
 
     def _toxics(self) -> str:
         one = {"name": "broker", "listen": f"127.0.0.1:{self.port}", "upstream": f"127.0.0.1:{self.broker}"}
-        file = Path(self._stack.enter_context(TemporaryDirectory(prefix="kfuzz-bench-"))) / "toxiproxy.json"
+        file = self._folder() / "toxiproxy.json"
         file.write_text(json.dumps([one | {"enabled": True}]))
         return str(file)
+
+    def _folder(self) -> Path:
+        return Path(self._stack.enter_context(TemporaryDirectory(prefix="kfuzz-bench-")))
 
     def _start(self, argv: Sequence[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

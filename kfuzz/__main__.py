@@ -1,6 +1,18 @@
-"""``python -m kfuzz`` runs the command ``kfuzz``."""
+"""The command ``kfuzz``, also as ``python -m kfuzz``."""
 
-from kfuzz.cli.main import main
+import sys
+
+
+def main() -> None:
+    """Run it. Ctrl-C is one sentence while it is still imported, too."""
+    try:
+        from kfuzz.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("kfuzz: interrupted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -47,8 +47,8 @@ REQUEST_ID: Final = slice(8, 12)
 RESPONSE_ID: Final = slice(4, 8)
 AFTER_RESPONSE_ID: Final = slice(8, None)
 SMALL_WAITING_MAX: Final = 64
-# Frames with record batches that are held until they are whole: for each piece that came, the kernel would be asked
-# again. Larger ones are passed on as they come.
+# Frames that are held until they are whole, because the kernel moves them in one piece then. Larger ones are passed on
+# as they come.
 WHOLE_MIN: Final = 64 << 10
 WHOLE_MAX: Final = 2 << 20
 
@@ -258,13 +258,7 @@ class Side:
         # Small frames that came before it are paired first.
         self.proxy.settle()
         self.connection.small.clear()
-        exchange = self._pair(head)
-        return self._holds(exchange) or self._is_batched(exchange, size)
-
-    def _is_batched(self, exchange: Exchange | None, size: int) -> bool:
-        """Whether a frame has so many record batches that the kernel moves them in one piece once they are there."""
-        api = None if exchange is None else exchange.api
-        return api is not None and WHOLE_MIN <= size <= WHOLE_MAX and bool(api.form(self.direction).records)
+        return self._holds(self._pair(head)) or WHOLE_MIN <= size <= WHOLE_MAX
 
     def _pair(self, head: memoryview) -> Exchange | None:
         """The exchange of a frame that begins; None if no request waits for it."""
@@ -297,28 +291,6 @@ class Side:
         """Note something about a frame; None if it belongs to no request."""
         exchange = exchange or Exchange(self.connection.number, 0, 0, -1, -1, -1)
         self.proxy.watch.note(code, self.direction, exchange, sentence)
-
-    def opaque(self, data: memoryview) -> tuple[int, bool]:
-        """Where the record batches end that are cut at the end of these bytes, and whether anybody reads them."""
-        exchange = self._begun[-1]
-        if exchange is None or exchange.api is None or self.proxy.takes(self.direction, exchange):
-            return 0, False
-        return exchange.api.form(self.direction).records_end(data), self.proxy.reads_records
-
-    def passes(self, data: memoryview) -> bool:
-        """A held frame without its record batches: whether it is passed on as it is."""
-        connection = self.connection
-        exchange = self._begun[0]
-        if exchange is None or connection.is_half_open or connection.holds(self.direction):
-            return False
-        frame = Frame(exchange, self.direction, data)
-        frame.check()
-        # The batches are not checked yet.
-        doubts = self.proxy.settings.strict and (frame.findings or self.proxy.settings.batches)
-        if frame.has_hosts or exchange.is_copy or doubts:
-            return False
-        self._seen(data, time.monotonic_ns())
-        return True
 
     def _seen(self, data: memoryview, now_ns: int) -> Frame | None:
         """Take note of a frame that was whole then."""

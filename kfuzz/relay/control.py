@@ -56,6 +56,7 @@ VERBS: Final[dict[str, tuple[Form, Callable[[Proxy, Any], Any]]]] = {
     "summary": (ON, lambda proxy, _: proxy.to_json()),
     "places": (ON, lambda proxy, _: proxy.to_json()["brokers"]),
     "end": (ON, lambda proxy, value: value),
+    "end_with_me": (ON, lambda proxy, value: value),
 }
 
 
@@ -79,7 +80,8 @@ def answer(proxy: Proxy, line: bytes) -> dict[str, Any]:
 class Control:
     """The control port of ``proxy``. Use it in an ``async with`` block in the proxy's loop; :attr:`port` is its number.
 
-    ``end`` is called for the request ``end``. Entering the block raises ``UsageError`` if ``port`` cannot be opened.
+    ``end`` is called for the request ``end``, and when a connection ends that asked for ``end_with_me``. Entering the
+    block raises ``UsageError`` if ``port`` cannot be opened.
     """
 
     def __init__(self, proxy: Proxy, port: int, end: Callable[[], None]) -> None:
@@ -114,13 +116,16 @@ class Control:
                 await _say(writer, {"error": f"there are {CONNECTIONS_MAX} control connections already; close one"})
                 return
             self._open.add(task)
+            seen: set[str] = set()
             try:
-                await self._answer_all(reader, writer)
+                await self._answer_all(reader, writer, seen)
             finally:
                 self._open.discard(task)
+                if seen & {"end", "end_with_me"}:
+                    self._end()
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
+    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: set[str]) -> None:
+        while "end" not in seen:
             try:
                 line = await reader.readline()
             except ValueError:
@@ -138,9 +143,7 @@ class Control:
             except UsageError as error:
                 said = {"error": foreign_text(error)}
             await _say(writer, said)
-            if "end" in said:
-                self._end()
-                return
+            seen.update(said)
 
 
 async def _say(writer: asyncio.StreamWriter, value: dict[str, Any]) -> None:

@@ -112,17 +112,6 @@ class Form:
             found.append(from_message_note(self.definition.name, note, "strict"))
         return at, found, picked
 
-    def records_end(self, data: memoryview) -> int:
-        """Where the record batches end that are cut at the end of these first bytes of a frame; 0 if none are."""
-        at, _ = self.header.check(data)
-        if at < 0:
-            return 0
-        _, notes = self.body.check(data[at:])
-        for code, _, size, left, steps in notes:
-            if code == "length-exceeds-message" and steps and steps[-1][0] in self.records:
-                return len(data) - left + size
-        return 0
-
     def decode(self, body: Buffer) -> dict[str, Any]:
         """The values of a body. ``MessageError`` if Kafka refuses it."""
         return decode(self.definition, self.version, bytes(body), elements_max=ELEMENTS_MAX)

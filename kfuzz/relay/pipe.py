@@ -3,8 +3,8 @@
 A frame that nobody may change is passed on as its bytes come, and looked at afterwards. So watching costs no latency.
 A frame that may be changed is held until it is whole.
 
-The kernel moves large parts of a frame that nobody changes, such as record batches, from one socket to the other. If
-nobody looks at them either, they never come into this process, and its view of the frame has a gap there.
+Large frames are copied once, for those who look at them: if they are passed on as they are, the kernel moves its own
+bytes from one socket to the other.
 
 Sockets are used within asyncio's loop without its transports, which would copy what a full socket does not take.
 """
@@ -19,7 +19,6 @@ import os
 import socket
 import ssl
 import struct
-import termios
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,20 +66,17 @@ SPARE_BYTES_MAX: Final = 64 << 20
 # many bytes at least.
 OUT_BYTES_MAX: Final = 1 << 20
 PART_BYTES: Final = 256
-# Parts that nobody looks at are left to the kernel from this size on. One of its pipes holds this much at most.
-GAP_BYTES_MIN: Final = 128 << 10
+# The kernel keeps a held frame too if so much of it is missing. One of its pipes holds this much at most.
+MIRRORED_BYTES_MIN: Final = 64 << 10
 KERNEL_BYTES: Final = 1 << 20
-# The most that is received first, if frames may have such parts.
-FIRST_BYTES: Final = 32 << 10
-SPARE_KERNEL_PIPES_MAX: Final = 16
+KERNEL_PIPES_MAX: Final = 16
+# The flags of splice: move pages, do not wait.
+SPLICE_FLAGS: Final = 3
 # How many times in a row one pipe may receive before others get their turn.
 TURNS_MAX: Final = 4
 # A socket that has nothing, or takes nothing, at the moment.
 BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 NOTHING: Final = memoryview(b"")
-# The flags of splice: move pages, do not wait.
-SPLICE_FLAGS: Final = 3
-HAS_SPLICE: Final = hasattr(os, "splice")
 
 Socket = socket.socket
 
@@ -129,19 +125,6 @@ class Taker(Protocol):
         It may be overwritten after this call.
         """
 
-    def opaque(self, data: memoryview) -> tuple[int, bool]:
-        """These are the first bytes of the frame that began last: where the part ends that is cut here.
-
-        0 if this part may be changed. Also whether its bytes are looked at. If not, the part has any bytes when other
-        calls get the frame.
-        """
-
-    def passes(self, data: memoryview) -> bool:
-        """A frame with such a part is whole and was not passed on. Whether it is passed on as it is.
-
-        If not, :meth:`held` gets it with all its bytes.
-        """
-
     def skipped(self, why: str) -> None:
         """The frame that began last is passed on unread. ``why`` is a sentence."""
 
@@ -168,8 +151,8 @@ class Buffers:
         self.bytes = 0
         self._spare: dict[int, list[memoryview]] = {}
         self._spare_bytes = 0
-        self.kernel_pipes_made = 0
-        self._kernel_pipes: list[tuple[int, int]] = []
+        # Pipes of the kernel that are empty: the ends to read and to write.
+        self.kernel_pipes: list[tuple[int, int]] = []
         # Where small frames are received. They leave it at once, so all pipes share it.
         self.small = memoryview(bytearray(SMALL_FRAME_BYTES))
 
@@ -193,32 +176,22 @@ class Buffers:
                 made.madvise(mmap.MADV_HUGEPAGE)
         return memoryview(made)
 
-    def kernel_pipe(self) -> tuple[int, int] | None:
-        """A pipe of the kernel, its ends to read and to write; None if there is none to be had."""
-        if self._kernel_pipes:
-            return self._kernel_pipes.pop()
-        try:
-            ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        self.kernel_pipes_made += 1
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, KERNEL_BYTES)
-        return ends
-
-    def give_kernel_pipe(self, ends: tuple[int, int], *, is_empty: bool) -> None:
-        """Take such a pipe back."""
-        if is_empty and len(self._kernel_pipes) < SPARE_KERNEL_PIPES_MAX:
-            self._kernel_pipes.append(ends)
-        else:
-            _close(ends)
+    def mirror(self, start: int) -> Mirror | None:
+        """An empty mirror; None if the system has no handles left, or cannot do it."""
+        if not self.kernel_pipes:
+            try:
+                ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                return None
+            self.kernel_pipes.append(ends)
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, KERNEL_BYTES)
+        return Mirror(self, self.kernel_pipes.pop(), start)
 
     def close(self) -> None:
-        """Give everything back that is spare."""
-        self._spare.clear()
-        self._spare_bytes = 0
-        while self._kernel_pipes:
-            _close(self._kernel_pipes.pop())
+        """Close the pipes of the kernel."""
+        while self.kernel_pipes:
+            _close(self.kernel_pipes.pop())
 
     def give(self, view: memoryview) -> None:
         """Take memory back."""
@@ -229,33 +202,50 @@ class Buffers:
             self._spare.setdefault(size, []).append(view)
 
 
-def _has_bytes(source: Socket) -> bool:
-    """Whether something has come that is not received yet."""
-    if isinstance(source, ssl.SSLSocket) and source.pending():
-        return True
-    return fcntl.ioctl(source.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
-
-
 def _close(ends: tuple[int, int]) -> None:
     for one in ends:
         os.close(one)
 
 
-class _Gap:
-    """A part of the current frame that the kernel moves: from ``start`` to ``end`` in the view of its pipe.
+class Mirror:
+    """A part of a held frame as the kernel has it. It is sent without a copy.
 
-    ``inside``: how many bytes are in the kernel's pipe. As a step it means to send these. ``is_read``: the view gets a
-    copy of them.
+    ``start``: where it begins in the frame, with the frame's size; ``size``: its bytes that are not sent.
     """
 
-    __slots__ = ("end", "ends", "inside", "is_read", "start")
+    __slots__ = ("_buffers", "_ends", "_is_full", "size", "start")
 
-    def __init__(self, ends: tuple[int, int], start: int, end: int, *, is_read: bool) -> None:
-        self.ends = ends
-        self.is_read = is_read
+    def __init__(self, buffers: Buffers, ends: tuple[int, int], start: int) -> None:
+        self._buffers = buffers
+        self._ends = ends
         self.start = start
-        self.end = end
-        self.inside = 0
+        self.size = 0
+        self._is_full = False
+
+    def receive(self, source: Socket, room: memoryview) -> int:
+        """As ``source.recv_into``. Once the kernel's pipe is full, nothing more comes into the mirror."""
+        if not self._is_full and (count := source.recv_into(room, 0, socket.MSG_PEEK)):
+            try:
+                count = os.splice(source.fileno(), self._ends[1], count, flags=SPLICE_FLAGS)
+            except BlockingIOError:
+                self._is_full = True
+            else:
+                self.size += count
+                return count
+        return source.recv_into(room)
+
+    def send(self, target: Socket) -> None:
+        """Send all of it, and close it. ``BlockingIOError`` if something is left."""
+        while self.size:
+            self.size -= os.splice(self._ends[0], target.fileno(), self.size, flags=SPLICE_FLAGS)
+        self.close()
+
+    def close(self) -> None:
+        """Forget its bytes."""
+        if self.size or len(self._buffers.kernel_pipes) >= KERNEL_PIPES_MAX:
+            _close(self._ends)
+        else:
+            self._buffers.kernel_pipes.append(self._ends)
 
 
 class Pipe:
@@ -271,10 +261,9 @@ class Pipe:
         self._buffers = buffers or Buffers()
         self._loop = asyncio.get_running_loop()
         self._is_tls = isinstance(source, ssl.SSLSocket)
-        # Whether the kernel may move parts of frames, whether this was asked for the current frame, and that part.
-        self._may_leave = HAS_SPLICE and not self._is_tls and not isinstance(target, ssl.SSLSocket)
-        self._is_asked = False
-        self._gap: _Gap | None = None
+        self._may_mirror = hasattr(os, "splice") and not self._is_tls and not isinstance(target, ssl.SSLSocket)
+        # Of the current frame.
+        self._mirror: Mirror | None = None
         self._view = NOTHING
         # Whether ``_view`` is from ``_buffers``.
         self._is_lent = False
@@ -337,9 +326,9 @@ class Pipe:
             self._timer.cancel()
             self._timer = None
         for step in self._out:
-            if isinstance(step, _Gap) and step is not self._gap:
-                self._buffers.give_kernel_pipe(step.ends, is_empty=False)
-        self._end_gap()
+            if isinstance(step, Mirror):
+                step.close()
+        self._no_mirror()
         self._out.clear()
         self._later.clear()
         self._out_bytes = 0
@@ -377,17 +366,13 @@ class Pipe:
 
     def _receive(self) -> None:
         source = self.source
-        for turn in range(TURNS_MAX):
-            if self._gap is not None and self._end < self._gap.end:
-                if not self._receive_gap(self._gap):
-                    break
-                continue
+        for _ in range(TURNS_MAX):
             may_be_small = self._view is NOTHING and not (self._out or self._later or self._unread or self._is_stopped)
             room = self._buffers.small if may_be_small else self._room()
             if not self._is_reading:
                 break
             try:
-                count = source.recv_into(room)
+                count = self._mirror.receive(source, room) if self._mirror else source.recv_into(room)
             except BLOCKED:
                 break
             except ssl.SSLZeroReturnError:
@@ -408,16 +393,13 @@ class Pipe:
             # While a held frame is not whole, there is nothing to do.
             if not self._holds or self._end - self._start >= self._size:
                 self._take()
-            if not self._is_asked and self._may_leave and self._left() >= GAP_BYTES_MIN:
-                self._leave_gap()
-                if self._gap is not None:
-                    continue
+                if self._holds and self._may_mirror and self._left() >= MIRRORED_BYTES_MIN:
+                    self._mirror = self._buffers.mirror(self._end - self._start)
             # There may be more in the socket only if the room is full. TLS gives one of its records at a time.
-            has_more = self._is_reading and self._is_tls and _has_bytes(source)
-            if not self._is_reading or (count < len(room) and not has_more):
+            if not self._is_reading or (count < len(room) and not self._is_tls):
                 break
-            if has_more and turn == TURNS_MAX - 1:
-                self._loop.call_soon(self._readable)
+        else:
+            self._set_reading(True)
         self._release()
 
     def _pass_small(self, room: memoryview, count: int) -> bool:
@@ -442,7 +424,7 @@ class Pipe:
         if self._end + left > len(self._view) or self._end == len(self._view):
             self._make_room()
             left = self._left()
-        count = left if left > LARGE_BYTES else FIRST_BYTES if self._may_leave else RECEIVE_BYTES
+        count = left if left > LARGE_BYTES or self._mirror else RECEIVE_BYTES
         return self._view[self._end : self._end + min(count, RECEIVE_BYTES)]
 
     def _left(self) -> int:
@@ -468,8 +450,7 @@ class Pipe:
 
     def _skip(self) -> bool:
         """Pass on the current frame unread, because there is no memory for it. Whether all that came of it is sent."""
-        if self._gap is not None:
-            self._fill_gap(self._gap)
+        self._no_mirror()
         self._unread = self._left()
         self._size = -1
         self._flush(self._end, [])
@@ -488,7 +469,7 @@ class Pipe:
             if not self._skip():
                 return
             left = 0
-        if left <= KEPT_BYTES and self._gap is None:
+        if left <= KEPT_BYTES:
             kept = memoryview(bytearray(self._view[self._start : self._end])) if left else NOTHING
             self._give()
             self._view = kept
@@ -530,7 +511,6 @@ class Pipe:
                 self._take_held(data, whole)
                 self._start = whole
             else:
-                self._end_gap()
                 seen.append(data)
                 self._start = whole
                 self._put_later(seen)
@@ -543,15 +523,28 @@ class Pipe:
         self._flush(self._end if is_known else self._start, seen)
 
     def _take_held(self, data: memoryview, whole: int) -> None:
-        if (gap := self._gap) is not None:
-            if self.taker.passes(data):
-                self._send_gap(gap, whole)
-                return
-            self._fill_gap(gap)
-        if (steps := self.taker.held(data)) is not None:
+        steps = self.taker.held(data)
+        mirror, self._mirror = self._mirror, None
+        if steps is not None:
+            if mirror:
+                mirror.close()
             self._flush(self._start, [])
             self._passed = whole
             self.put(steps)
+        elif mirror:
+            at = self._start + mirror.start
+            self._flush(at, [])
+            self._passed = at + mirror.size
+            # Nothing is received while it waits.
+            self._shares = True
+            self._append(mirror, 0)
+            if not self._is_writing:
+                self._write()
+
+    def _no_mirror(self) -> None:
+        if self._mirror:
+            self._mirror.close()
+            self._mirror = None
 
     def _stops(self) -> bool:
         """Whether nothing is passed on any more. Then what came is thrown away."""
@@ -584,7 +577,6 @@ class Pipe:
         if self._is_stopped:
             return False
         self._holds = holds
-        self._is_asked = False
         self._size = SIZE.size + size
         return True
 
@@ -609,8 +601,7 @@ class Pipe:
     def _source_ended(self, why: str) -> None:
         self._is_reading = False
         self._unwatch()
-        if self._gap is not None:
-            self._fill_gap(self._gap)
+        self._no_mirror()
         left = self._end - self._start
         if not why and (left or self._unread > 0):
             why = f"{left} bytes of a frame came, and then the end" if left else "a frame ended too early"
@@ -621,85 +612,6 @@ class Pipe:
         self.taker.ended(why)
         if not self._out and not self._is_over:
             self.taker.drained()
-
-    # -- parts that the kernel moves
-
-    def _leave_gap(self) -> None:
-        """If the current frame is in a part that nobody looks at, leave the rest of this part to the kernel."""
-        self._is_asked = True
-        start = self._start
-        if self._out or self._is_stopped or start + self._size > len(self._view):
-            return
-        end, is_read = self.taker.opaque(self._view[start + SIZE.size : self._end])
-        end += start + SIZE.size
-        if self._end + GAP_BYTES_MIN <= end <= start + self._size:
-            ends = self._buffers.kernel_pipe()
-            self._gap = ends and _Gap(ends, self._end, end, is_read=is_read)
-
-    def _receive_gap(self, gap: _Gap) -> bool:
-        """Receive into the kernel's pipe. Whether there may be more to receive now."""
-        if self._is_stopped:
-            self._end_gap()
-            self._start = self._passed = self._end
-            return True
-        try:
-            count = gap.end - self._end
-            if gap.is_read:
-                count = self.source.recv_into(self._view[self._end : gap.end], count, socket.MSG_PEEK)
-            if count:
-                count = os.splice(self.source.fileno(), gap.ends[1], count, flags=SPLICE_FLAGS)
-        except BlockingIOError:
-            if not gap.inside or not _has_bytes(self.source):
-                return False
-            # The kernel's pipe is full.
-            self._fill_gap(gap)
-            return True
-        except OSError as error:
-            self._source_ended(why(error))
-            return False
-        if not count:
-            self._source_ended("")
-            return False
-        self._end += count
-        gap.inside += count
-        if not self._holds:
-            self._passed = self._end
-            self._append_gap(gap)
-            self._write()
-        # The rest has not come yet; the loop says when it has.
-        return self._is_reading and self._end == gap.end
-
-    def _append_gap(self, gap: _Gap) -> None:
-        self._append(gap, 0)
-        # Nothing is received while something waits in the kernel's pipe.
-        self._shares = True
-        self._balance()
-
-    def _send_gap(self, gap: _Gap, whole: int) -> None:
-        """Send a held frame with a gap, as it is."""
-        self._flush(gap.start, [])
-        if self._is_stopped:
-            return
-        self._gap = None
-        self._append_gap(gap)
-        self._passed = gap.end
-        if not self._is_writing:
-            self._write()
-        self._flush(whole, [])
-
-    def _fill_gap(self, gap: _Gap) -> None:
-        """Read the bytes back from the kernel's pipe, so that the frame has no gap any more."""
-        at = gap.start
-        while gap.inside:
-            count = os.readv(gap.ends[0], [self._view[at : at + gap.inside]])
-            at += count
-            gap.inside -= count
-        self._end_gap()
-
-    def _end_gap(self) -> None:
-        if self._gap is not None:
-            self._buffers.give_kernel_pipe(self._gap.ends, is_empty=not self._gap.inside)
-            self._gap = None
 
     # -- sending
 
@@ -779,8 +691,9 @@ class Pipe:
                 self.halt()
                 return
             try:
-                if isinstance(first, _Gap):
-                    self._write_gap(first)
+                if isinstance(first, Mirror):
+                    first.send(self.target)
+                    self._sent(0)
                     continue
                 sent = self.target.send(first)
             except BLOCKED:
@@ -802,13 +715,6 @@ class Pipe:
             if self._is_finished:
                 self.taker.drained()
         self._balance()
-
-    def _write_gap(self, gap: _Gap) -> None:
-        while gap.inside:
-            gap.inside -= os.splice(gap.ends[0], self.target.fileno(), gap.inside, flags=SPLICE_FLAGS)
-        self._sent(0)
-        if gap is not self._gap:
-            self._buffers.give_kernel_pipe(gap.ends, is_empty=True)
 
     def _sent(self, size: int) -> None:
         self._out.popleft()

@@ -332,15 +332,6 @@ class Proxy:
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
 
-    def takes(self, direction: Direction, exchange: Exchange) -> bool:
-        """Whether a frame that begins may be changed by a rule, or is recorded."""
-        return self.recorder is not None or self.rules.may_match(direction, exchange)
-
-    @property
-    def reads_records(self) -> bool:
-        """Whether somebody looks at the record batches of frames that nobody takes."""
-        return self.settings.batches or self.on_frame is not None
-
     def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
         size = SIZE.size + len(memoryview(frame.data))

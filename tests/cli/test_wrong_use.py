@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -318,3 +319,12 @@ def test_a_wrong_command_is_refused_in_one_sentence_and_leaves_nothing(row: str,
     assert not sentence or re.fullmatch(f"kfuzz: {wanted}", last), last
     assert sorted(place.rglob("*")) == before
     assert os.getcwd() == str(place)
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_sentence() -> None:
+    script = (
+        "import sys\nclass Interrupted:\n    def find_spec(*_):\n        raise KeyboardInterrupt\n"
+        "from kfuzz.__main__ import main\nsys.meta_path.insert(0, Interrupted)\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "kfuzz: interrupted\n")

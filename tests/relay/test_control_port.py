@@ -79,7 +79,8 @@ WRONG = {
     b'{"list": true, "clear": true}': f'the line is {{"list": true, "clear": true}}; {NO_REQUEST}',
     b'{"lst": true}': 'the line has "lst", which is no request; did you mean list?',
     b'{"rules": true}': (
-        'the line has "rules", which is no request; the keys are add, remove, clear, list, summary, places, end'
+        'the line has "rules", which is no request; '
+        "the keys are add, remove, clear, list, summary, places, end, end_with_me"
     ),
     b'{"list": false}': "the line.list is false; give true",
     b'{"remove": true}': "the line.remove is true; give a whole number from 1 to 2147483647",
@@ -180,6 +181,18 @@ def test_the_end_is_answered_before_it_comes() -> None:
     async def scenario(port: Control, client: Client) -> None:
         assert await client.say({"end": True}) == {"end": True}
         assert await client.reader.read() == b""
+
+    assert run(scenario) == [True]
+
+
+def test_the_proxy_ends_with_the_connection_that_asks_for_it() -> None:
+    async def scenario(port: Control, client: Client) -> None:
+        assert await client.say({"end_with_me": True}) == {"end_with_me": True}
+        async with Client(port.port) as other:
+            assert await other.say({"places": True})
+        client.writer.close()
+        while port._open:
+            await asyncio.sleep(0)
 
     assert run(scenario) == [True]
 

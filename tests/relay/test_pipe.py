@@ -58,12 +58,6 @@ class Scripted:
         self.seen.append(("held", bytes(data)))
         return self.script(bytes(data))
 
-    def opaque(self, data: memoryview) -> tuple[int, bool]:
-        return 0, False
-
-    def passes(self, data: memoryview) -> bool:
-        raise AssertionError("no frame has a gap")
-
     def skipped(self, why: str) -> None:
         self.seen.append(("skipped", why))
 
@@ -270,29 +264,7 @@ async def test_a_small_frame_waits_for_a_socket_that_takes_a_part() -> None:
         assert await rig.receive(54 + 64) == frame(SMALL, 50) + frame(SMALL, 60)
 
 
-# --- parts that the kernel moves
-
-
-class Leaving(Scripted):
-    """Leaves all of a frame to the kernel but its last 100 bytes; ``passing`` frames that it holds pass as they are."""
-
-    def __init__(self, *, passing: bool = True, reading: bool = False) -> None:
-        super().__init__()
-        self.passing = passing
-        self.reading = reading
-        self.size = 0
-
-    def began(self, head: memoryview, size: int) -> bool:
-        self.size = size
-        return super().began(head, size)
-
-    def opaque(self, data: memoryview) -> tuple[int, bool]:
-        return self.size - 100, self.reading
-
-    def passes(self, data: memoryview) -> bool:
-        if self.passing:
-            self.seen.append(("passes", bytes(data)))
-        return self.passing
+# --- frames that the kernel moves
 
 
 @contextmanager
@@ -307,45 +279,44 @@ def no_leaks(buffers: Buffers) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("tcp", "kernel_bytes"), [(False, 1 << 20), (True, 1 << 20), (True, 4096)])
-@pytest.mark.parametrize(("kind", "passing"), [(PASSED, True), (HELD, True), (HELD, False)])
-@pytest.mark.parametrize("reading", [True, False])
+@pytest.mark.parametrize("change", [None, b"else"])
 @in_loop
-async def test_a_frame_with_a_part_for_the_kernel_comes_whole(
-    kind: bytes, passing: bool, tcp: bool, reading: bool, kernel_bytes: int, monkeypatch: pytest.MonkeyPatch
+async def test_a_large_held_frame_is_seen_whole_and_comes_from_the_kernel(
+    change: bytes | None, tcp: bool, kernel_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipes, "KERNEL_BYTES", kernel_bytes)
     if tcp:
         monkeypatch.setattr(f"{__name__}._pair", tcp_pair)
-    first, second, third = (frame(kind, size) for size in (200_000, 1_064_000, (2 << 20) - 4))
-    sent = [frame(PASSED, 10), first, frame(HELD, 20), second, third, frame(HELD, 9)]
-    buffers, taker = Buffers(), Leaving(passing=passing, reading=reading)
+    sent = [frame(kind, size) for size in (9, 200_000, 1_064_000, (2 << 20) - 4) for kind in (PASSED, HELD)]
+    taker = Scripted(lambda data: None if change is None else [change])
+    expected = b"".join(one if change is None or one[4:5] == PASSED else change for one in sent)
+    buffers = Buffers()
     with no_leaks(buffers), rigged(taker, buffers) as rig:
         for _ in range(2):
-            await rig.passes(b"".join(sent))
-        # With a small pipe of the kernel, a held frame cannot stay there.
-        is_left = passing and kernel_bytes == 1 << 20
-        is_whole = reading or (kind == HELD and not is_left)
-        for (_, what), one in zip(taker.seen, sent * 2, strict=True):
-            assert what == one[4:] if is_whole else (what[:1000], what[-100:]) == (one[4:1004], one[4:][-100:])
-        assert ("passed" if kind == PASSED else "passes" if is_left else "held") in taker.hows
-        assert buffers.kernel_pipes_made > 0
+            sending = asyncio.create_task(rig.send(b"".join(sent)))
+            await settled()
+            assert await rig.receive(len(expected)) == expected
+            await sending
+        assert taker.frames == [one[4:] for one in sent * 2]
+        # A pipe of the kernel is used again once it is empty.
+        assert len(buffers.kernel_pipes) == (change is None)
         assert buffers.bytes == 0
 
 
-@pytest.mark.parametrize("kind", [HELD, PASSED])
+@pytest.mark.parametrize("size", [1_000_000, 300_000])
 @pytest.mark.parametrize("how", ["end", "close", "halt", "lost"])
 @in_loop
-async def test_an_end_within_such_a_part_loses_and_leaks_nothing(kind: bytes, how: str) -> None:
-    buffers, taker = Buffers(), Leaving()
+async def test_an_end_within_such_a_frame_or_while_it_waits_loses_and_leaks_nothing(size: int, how: str) -> None:
+    buffers, taker = Buffers(), Scripted()
     with no_leaks(buffers), rigged(taker, buffers) as rig:
-        part = frame(kind, 1_000_000)[:300_000]
+        part = frame(HELD, size)[:300_004]
         sending = asyncio.create_task(rig.send(part, ends=how == "end"))
         await settled()
-        assert buffers.kernel_pipes_made == 1
         if how == "end":
             assert await rig.receive(len(part)) == part
             await sending
-            assert taker.seen[-1] == ("ended", "300000 bytes of a frame came, and then the end")
+            cut = "" if size == 300_000 else "300004 bytes of a frame came, and then the end"
+            assert taker.seen[-1] == ("ended", cut)
         elif how == "close":
             rig.pipe.close()
         elif how == "halt":
@@ -367,7 +338,7 @@ async def test_without_handles_for_the_kernel_a_frame_comes_as_others(monkeypatc
         raise OSError(24, "too many")
 
     monkeypatch.setattr(os, "pipe2", refused)
-    with rigged(Leaving()) as rig:
+    with rigged(Scripted()) as rig:
         await rig.passes(frame(HELD, 1_000_000))
         assert rig.taker.frames == [frame(HELD, 1_000_000)[4:]]
 
