@@ -84,7 +84,7 @@ HANDLED_BY_PRODUCERS: Final = (
 )
 NEW_ERRORS: Final = (-32768, -2, 1000, 32767)
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-# What a conversation is about: reading, or a producer of this kind, with its word in a driver's handshake.
+# A conversation is about reading, or a producer of this kind, with its word in a driver's handshake.
 READS: Final = "reads"
 WRITES: Final = {"sends": "sends", "sends-idempotent": "idempotent", "sends-transactional": "transactions"}
 WRITES_SHARE: Final = 0.25
@@ -237,7 +237,7 @@ def _batch(step: Sequence[Handed]) -> str:
 
 
 BATCHES: Final = [_batch(step) for step in _steps()]
-# What a producer sends: the value of each record is its number.
+# The value of each record that a producer sends is its number.
 VALUES: Final = [f"{number:02x}" for number in range(SENDS * RECORDS_OF_SEND)]
 GIVEN: Final[list[dict[str, Any]]] = [
     {"timestamp": "1700000000000", "key": None, "value": value, "headers": []} for value in VALUES

@@ -92,7 +92,7 @@ class Driver:
         self.bounds = bounds
         self._session: Session | None = None
         self.version = client.version
-        # What the library's producers can do, in the words of the handshake.
+        # The abilities of the library's producers, in the words of the handshake.
         self.produces: frozenset[str] = frozenset()
         self.starts = 0
         # Another thread sets this; then the next question raises ``CancelledError``.

@@ -24,8 +24,8 @@ LINE_BYTES_MAX: Final = 300
 ERROR: Final = re.compile(
     rb"^(?:.{0,100}[\s\[])?(?:ERROR|FATAL|level=ERROR)[\s\]:]|^panic: |^fatal error: |panicked at ", re.M
 )
-# Words that differ between two lines about the same thing.
-VARIABLE: Final = re.compile(r"[\w.-]*\d[\w.-]*")
+# Words with a digit differ between two lines about the same thing.
+WORD: Final = re.compile(r"[\w.-]+")
 
 
 class Seen(NamedTuple):
@@ -103,7 +103,7 @@ def _seen(data: bytes) -> Seen:
     """A line of level ERROR with what follows it. The exception says most, if there is one."""
     line, after, *_ = [one.decode("utf-8", "replace") for one in (*data[: 4 * LINE_BYTES_MAX].split(b"\n"), b"")]
     trouble = TROUBLE.match(after)
-    about = trouble[0] if trouble else VARIABLE.sub("…", line)
+    about = trouble[0] if trouble else WORD.sub(lambda word: "…" if any(map(str.isdigit, word[0])) else word[0], line)
     return Seen(LOGGED, *(foreign_text(one, bytes_max=LINE_BYTES_MAX) for one in (line, about)))
 
 

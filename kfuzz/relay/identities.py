@@ -122,10 +122,11 @@ class Identities:
     """Finds the fresh ids for recorded ones.
 
     ``of_client``: only what a client chooses may differ, which is its member id and the times of records.
+    ``masks_times``: the times of records may differ in any case.
     """
 
-    def __init__(self, *, of_client: bool = False) -> None:
-        self._of_client = of_client
+    def __init__(self, *, of_client: bool = False, masks_times: bool = False) -> None:
+        self._masks_times = of_client or masks_times
         self._kinds = {name: kind for name, kind in KINDS.items() if kind is MEMBER or not of_client}
         # The fresh addresses of recorded ones, which are texts.
         self.addresses: dict[str, Address] = {}
@@ -262,7 +263,7 @@ class Identities:
         reading = records.read(data)
         if reading.fatal is not None:
             return data
-        return [_batch(one, masks_time=self._of_client) for one in reading.batches]
+        return [_batch(one, masks_time=self._masks_times) for one in reading.batches]
 
 
 def _place(broker: Mapping[str, Any]) -> str:

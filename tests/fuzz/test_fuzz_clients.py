@@ -193,7 +193,7 @@ def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(tmp_p
     assert {one.deviation.error.partition(", after")[0] for one in found} == set(FAULTS.values())
     assert (campaign.conversations, campaign.unconfirmed) == (COUNT, 0)
     assert sum(one.count for one in found) == sum(campaign.ends[harm.name] for harm in (KILLS, HANGS, LOSES))
-    # What a mutation does depends on the connection's number, so a change before it may be needed.
+    # A mutation depends on the connection's number, so a change before it may be needed.
     assert max(len(one.conversation.rules) for one in found) <= 2
     file = next(path for path, one in campaign.found.items() if one.deviation.harm == LOSES.name)
     code, text, _ = outcome("fuzz", "--client", FAULTY, "--reproduce", file)
