@@ -12,9 +12,9 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Place, Word, json_line, say
 from kfuzz.client.address import Address, Security
-from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.control import Control
 from kfuzz.relay.loop import run
+from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 

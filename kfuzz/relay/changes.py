@@ -6,7 +6,6 @@ message at once. Nothing here knows sockets.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -23,7 +22,7 @@ from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.frames import Form, Frame
-from kfuzz.relay.paths import EACH, Each, PathStep, Steps, fields, slots
+from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, slots, steps_of
 
 __all__ = [
     "Change",
@@ -45,8 +44,6 @@ __all__ = [
 Change = Callable[[Frame, Dice], Frame | None]
 
 
-_PART: Final = re.compile(r"([A-Za-z_]\w{0,99})(?:\[(\d{1,9}|\*)\])?", re.ASCII)
-PATH_CHARACTERS_MAX: Final = 500
 # With this probability, mutation of a frame that has record batches changes those instead of its other fields.
 RECORDS_SHARE: Final = 0.5
 RECORDS_REPAIR: Final = 0.95
@@ -130,22 +127,6 @@ def has_field(form: Form, name: str) -> bool:
     return any(key_of(one.name) == name and form.version in one.versions for one in form.definition.fields)
 
 
-# --- fields by their paths ------------------------------------------------------------------------------------------
-
-
-def _parsed(path: str) -> Steps:
-    """The steps of a path such as ``responses[0].partitions[*].highWatermark``. ``Wrong`` for another text."""
-    steps: list[PathStep] = []
-    for part in path.split(".") if len(path) <= PATH_CHARACTERS_MAX else [""]:
-        match = _PART.fullmatch(part)
-        if match is None:
-            raise Wrong("is not the path of a field", 'give one such as "responses[0].partitions[*].errorCode"')
-        steps.append(match[1])
-        if match[2]:
-            steps.append(EACH if match[2] == "*" else int(match[2]))
-    return tuple(steps)
-
-
 def error_code(given: int | str) -> int:
     """The number of an error that is given by its number or its name. ``Wrong`` for an unknown name."""
     if isinstance(given, int):
@@ -173,7 +154,7 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
     made: dict[int, list[tuple[Steps, Any]]] = {form.version: [] for form in forms}
     for path, given in values.items():
         try:
-            steps = _parsed(path)
+            steps = steps_of(path)
             is_error = _is_error(str(steps[-1])) and isinstance(given, str)
             value = error_code(given) if is_error else given
             why, is_known = "", False

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from kfuzz.forms import Wrong
 from kfuzz.messages.model import Definition, Field, key_of
 
-__all__ = ["EACH", "Each", "PathStep", "Steps", "fields", "slots"]
+__all__ = ["EACH", "PATH_CHARACTERS_MAX", "Each", "PathStep", "Steps", "fields", "slots", "steps_of"]
+
+_PART: Final = re.compile(r"([A-Za-z_]\w{0,99})(?:\[(\d{1,9}|\*)\])?", re.ASCII)
+PATH_CHARACTERS_MAX: Final = 500
 
 
 class Each:
@@ -51,3 +56,16 @@ def slots(value: Any, steps: Steps) -> Iterator[tuple[Any, Any]]:
             yield from slots(value[key], rest)
         else:
             yield value, key
+
+
+def steps_of(path: str) -> Steps:
+    """The steps of a path such as ``responses[0].partitions[*].highWatermark``. ``Wrong`` for another text."""
+    steps: list[PathStep] = []
+    for part in path.split(".") if len(path) <= PATH_CHARACTERS_MAX else [""]:
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise Wrong("is not the path of a field", 'give one such as "responses[0].partitions[*].errorCode"')
+        steps.append(match[1])
+        if match[2]:
+            steps.append(EACH if match[2] == "*" else int(match[2]))
+    return tuple(steps)

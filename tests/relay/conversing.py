@@ -12,7 +12,7 @@ from serve.asking import SECONDS_MAX, Client
 
 from kfuzz import records
 from kfuzz.client.address import Address
-from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.feeding import done

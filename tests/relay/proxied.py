@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, Self
 from serve.asking import SECONDS_MAX, Client, topics
 
 from kfuzz.client.address import Address
-from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.loop import run
+from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import parse_rule
 from kfuzz.serve import Server
 from kfuzz.serve import Settings as ServerSettings

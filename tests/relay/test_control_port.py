@@ -18,8 +18,9 @@ from relay.proxied import Ends
 from serve.asking import SECONDS_MAX
 
 from kfuzz.client.address import Address
-from kfuzz.relay import Proxy, Settings, control
+from kfuzz.relay import control
 from kfuzz.relay.control import Control
+from kfuzz.relay.proxy import Proxy, Settings
 
 RULE = {"api": "EndTxn", "error": "INVALID_TXN_STATE", "times": 1}
 BROKER = Address("127.0.0.1", 9)

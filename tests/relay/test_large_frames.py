@@ -13,8 +13,9 @@ from serve.asking import request
 
 from kfuzz import records
 from kfuzz.client.address import Address
-from kfuzz.relay import Proxy, Settings, frames
+from kfuzz.relay import frames
 from kfuzz.relay.pipe import framed
+from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import parse_rule
 
 # The size of a frame that is never read.

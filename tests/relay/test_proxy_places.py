@@ -10,7 +10,7 @@ from relay.proxied import asking, codes, in_loop
 
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
-from kfuzz.relay import Proxy, Settings
+from kfuzz.relay.proxy import Proxy, Settings
 
 BROKER = Address("127.0.0.1", 9)
 

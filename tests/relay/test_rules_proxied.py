@@ -9,10 +9,10 @@ import pytest
 from relay.proxied import before, codes, counts, through
 from serve.asking import MINIMAL, Client, fetch_of, request, response, topics
 
-from kfuzz.relay import Proxy
 from kfuzz.relay import connection as connections
 from kfuzz.relay.frames import api_key
 from kfuzz.relay.pipe import framed
+from kfuzz.relay.proxy import Proxy
 from kfuzz.serve.answers import released
 from kfuzz.serve.feeding import done
 from kfuzz.vectors import find_vector

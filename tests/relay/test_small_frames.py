@@ -10,10 +10,10 @@ import pytest
 from relay.proxied import before, codes, counts, through
 from serve.asking import Client, request, response
 
-from kfuzz.relay import Proxy
 from kfuzz.relay import proxy as proxies
 from kfuzz.relay.loop import run, unwatch, watch
 from kfuzz.relay.pipe import framed
+from kfuzz.relay.proxy import Proxy
 from kfuzz.relay.rule import parse_rule
 
 HEARTBEAT = {"groupId": "g", "generationId": 1, "memberId": "m"}

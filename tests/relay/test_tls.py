@@ -28,9 +28,9 @@ import kfuzz
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.client.tls import secured
 from kfuzz.errors import UsageError
-from kfuzz.relay import Proxy, Settings
 from kfuzz.relay.local import proxy
 from kfuzz.relay.pipe import Buffers, framed
+from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import parse_rule
 
 LARGE_BYTES = 1 << 20
