@@ -174,7 +174,8 @@ class Fetching:
             epoch, end = partition.end_of_epoch(last_epoch)
             if epoch < last_epoch or end < offset:
                 diverging = {"epoch": epoch, "endOffset": end}
-        if offset < partition.start or (diverging and diverging["endOffset"] < 0):
+        is_beyond = diverging is None and partition.has_epochs and offset > partition.end
+        if offset < partition.start or is_beyond or (diverging and diverging["endOffset"] < 0):
             return answer | {"errorCode": ERROR_CODES["OFFSET_OUT_OF_RANGE"]}
         committed = asked.values["isolationLevel"] == READ_COMMITTED
         limit = max(min(room, wanted["partitionMaxBytes"]), 0)

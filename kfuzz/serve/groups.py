@@ -6,6 +6,7 @@ a new consumer begins at the start.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +20,8 @@ __all__ = ["Groups"]
 
 # How often members of the newer kind of group send a heartbeat.
 HEARTBEAT_MS: Final = 1000
+# A member whose connection is lost is gone if it does not come back within this time.
+RETURN_S_MAX: Final = 0.5
 # The type of groups whose members write messages of Kafka's consumer protocol for each other.
 CONSUMERS: Final = "consumer"
 
@@ -112,10 +115,16 @@ class _Group:
     def drop(self, gone: Iterable[str]) -> None:
         """Remove members; the others have to join again."""
         found = [member_id for member_id in gone if self.members.pop(member_id, None)]
-        if not self.members:
-            self.offsets.clear()
-        elif found:
+        if found and self.members:
             self.rejoin()
+
+    def of(self, caller: Caller) -> list[str]:
+        """The members that were last seen on a connection."""
+        return [member_id for member_id, member in self.members.items() if member.caller is caller]
+
+    def lose(self, caller: Caller) -> None:
+        """Remove the members that were last seen on a connection."""
+        self.drop(self.of(caller))
 
     def expire(self) -> None:
         """Remove the members that have not joined again in time."""
@@ -130,12 +139,12 @@ class Groups:
         self._groups: dict[str, _Group] = {}
 
     def gone(self, caller: Caller) -> None:
-        """Remove the members that joined on a connection which is closed now."""
+        """Remove the members of a connection that is closed now, unless they come back on another one."""
         for name, group in self._groups.items():
             # A client leaves a coordinator that has moved, but not its group.
-            if self.cluster.coordinator(name) != caller.node_id:
+            if self.cluster.coordinator(name) != caller.node_id or not group.of(caller):
                 continue
-            group.drop([member_id for member_id, member in group.members.items() if member.caller is caller])
+            asyncio.get_running_loop().call_later(RETURN_S_MAX, group.lose, caller)
 
     def _group(self, asked: Asked, name: str) -> tuple[_Group, int]:
         error = ERROR_CODES["NOT_COORDINATOR"] if self.cluster.is_elsewhere(asked, name) else NO_ERROR
@@ -161,6 +170,9 @@ class Groups:
         if error:
             return {"errorCode": error, "memberId": member_id}, 0
         if not member_id:
+            # A client has one member; an earlier one will not come back.
+            for former in group.of(asked.caller):
+                del group.members[former]
             member_id = group.new_id(asked)
         group.protocol_type = values["protocolType"]
         self._look_at(group, "ConsumerProtocolSubscription", *(one["metadata"] for one in protocols))
@@ -273,7 +285,7 @@ class Groups:
             for each in one["partitions"]:
                 if not error and group.members and name in self.cluster.topics.by_name:
                     place = name, each["partitionIndex"]
-                    group.offsets[place] = each["committedOffset"], each["committedMetadata"] or ""
+                    remember(group.offsets, place, (each["committedOffset"], each["committedMetadata"] or ""))
             topics.append(_acknowledged(one, error) | {"topicId": one["topicId"]})
         return {"topics": topics}, 0
 

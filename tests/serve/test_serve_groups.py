@@ -178,7 +178,7 @@ def test_members_leave_one_by_one_or_several_at_a_time() -> None:
     assert [asked(broker, "LeaveGroup", 2, one)["errorCode"] for _ in range(2)] == [0, 25]
 
 
-def test_commits_are_kept_while_the_group_has_members() -> None:
+def test_commits_are_kept_when_the_members_have_left() -> None:
     broker = Broker(Topics())
     fed(broker.cluster, {"topic": "t", "hex": ""})
     values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
@@ -196,8 +196,8 @@ def test_commits_are_kept_while_the_group_has_members() -> None:
     assert committed() == [7, -1]
     stale = asked(broker, "OffsetCommit", 7, commit | {"generationIdOrMemberEpoch": 9, "topics": topics})
     assert stale["topics"][0]["partitions"][0]["errorCode"] == 22
-    broker.gone(HERE)
-    assert committed() == [-1, -1]
+    asked(broker, "LeaveGroup", 1, {"groupId": "g", "memberId": joined["memberId"]})
+    assert committed() == [7, -1]
 
 
 def test_groups_and_transactional_ids_of_a_hostile_client_are_bounded() -> None:
