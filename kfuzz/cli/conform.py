@@ -18,6 +18,7 @@ from kfuzz.conformance.protocol.testees import CHOSEN, Testee, chosen
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.vectors import KINDS, default_root, load_suite
+from kfuzz.vectors.kinds import CONVERSATION
 
 # Reports are imported where they are used, so that a wrong GLOB fails without delay.
 
@@ -100,6 +101,7 @@ def command(
       kfuzz conform
       kfuzz conform --testee aiokafka --html out/aiokafka.html
       kfuzz conform --testee librdkafka --all
+      kfuzz conform --testee librdkafka "conversation/*"
       kfuzz conform --testee kafkajs@1.12.0 --testee kafkajs@2.2.4 --json versions.json
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
@@ -114,7 +116,9 @@ def command(
     if update_expected and not whole:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB and --role")
     suite = root or default_root()
-    cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
+    # A conversation takes a client up to some seconds, so only those are held that are named.
+    kinds = KINDS if globs else KINDS.keys() - {CONVERSATION}
+    cases = cases_of(load_suite(globs or "*", suite, kinds=kinds), roles or ALL_ROLES)
     if not cases:
         raise UsageError("no vector matches these GLOBs and roles; choose others")
     testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)

@@ -17,6 +17,7 @@ from kfuzz.files import local_path
 from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
+from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.wire.records.framing import next_frame
 
 if TYPE_CHECKING:
@@ -113,6 +114,16 @@ def vector_of(name: str) -> Vector | None:
         return find_vector(name)
     except UsageError as error:
         raise UsageError(f"{name} is not a file, and {error}") from None
+
+
+def conversation_of(name: str) -> Vector | None:
+    """The golden conversation with this id; None if it is something else."""
+    from kfuzz.vectors import find_vector, has_vector
+
+    if local_path(name).exists() or not has_vector(name):
+        return None
+    vector = find_vector(name)
+    return vector if vector.kind == CONVERSATION else None
 
 
 def message_of(name: str | None, version: int | None, source: str) -> tuple[Definition, int] | None:

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from pathlib import Path
+from typing import Final
 
 import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Word, echo_json, json_line, say
+from kfuzz.cli.opening import conversation_of
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.errors import UsageError
 from kfuzz.relay.playback import Outcome, RecordedBroker, play_clients
 from kfuzz.relay.recording import Recording
+from kfuzz.replay import Settings as ReplaySettings
+from kfuzz.replay.giving import give
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.server import shown_address, stopped_by
 
 __all__ = ["command"]
 
+# The topic of a golden conversation, in its frames.
+TOPIC: Final = re.compile(rb"kfuzz-conversation(-\d+)?")
+
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=PATH)
+@click.argument("name", metavar="DIR|ID", type=PATH)
 @click.option(
     "--bootstrap", type=Word("host:port", Address.parse), help="A broker of the cluster to play the clients to."
 )
@@ -34,7 +42,7 @@ __all__ = ["command"]
 @options.yes
 @options.as_json
 def command(
-    directory: Path,
+    name: Path,
     bootstrap: Address | None,
     listen: tuple[str, int] | None,
     timeout_ms: int,
@@ -43,6 +51,9 @@ def command(
     as_json: bool,
 ) -> int:
     """Play one side of a conversation that `kfuzz proxy --record DIR` has recorded, and compare the other side.
+
+    With the id of a golden conversation, Kafka's own client or a real broker is played (docs/vectors.md). With
+    --bootstrap, its topic is made first.
 
     With --bootstrap, the recorded requests go to a fresh broker, each after the responses that came before it. Its ids,
     epochs and offsets replace the recorded ones.
@@ -58,16 +69,20 @@ def command(
     Examples:
       kfuzz play out/conversation --bootstrap 127.0.0.1:9092
       kfuzz play out/conversation --listen 127.0.0.1:19092
+      kfuzz play conversation/groups/joined --bootstrap 127.0.0.1:9092
     """
     if (bootstrap is None) == (listen is None):
         raise UsageError(
             "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers"
         )
-    recording = Recording(directory)
+    recording = Recording.opened(name)
     if recording.flaw:
         say(recording.flaw, err=True)
     if bootstrap is not None:
         access = Access(bootstrap, security, timeout_ms=timeout_ms)
+        if (vector := conversation_of(str(name))) is not None and (topic := TOPIC.search(vector.data)) is not None:
+            given = [bytes.fromhex(one) for one in vector.options.get("given", ())]
+            give(ReplaySettings(bootstrap, security, timeout_ms=timeout_ms), topic[0].decode(), given)
         outcome = asyncio.run(play_clients(recording, access, open_to_others=yes))
     else:
         assert listen is not None

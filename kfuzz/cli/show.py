@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import mmap
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ from kfuzz.cli.console import (
     terminal_width,
     write_lines,
 )
-from kfuzz.cli.opening import named, require_consumer
+from kfuzz.cli.opening import conversation_of, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
@@ -38,10 +39,12 @@ from kfuzz.kafka import Role
 from kfuzz.records import Limits
 from kfuzz.text import printable
 from kfuzz.units import counted
+from kfuzz.vectors.kinds import CLIENT
 
 if TYPE_CHECKING:
     from kfuzz.fuzz.kept import KeptInput
     from kfuzz.logs.stored import Stored
+    from kfuzz.vectors import Vector
 
 # A dump shows at most this many batches, unless --batches says more.
 DUMPED_BATCHES = 20
@@ -213,6 +216,8 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.responses is not None:
         raise UsageError("--responses needs --frames; FILE then has the requests of the same connection")
     what = named(name, asked.message, asked.version, asked.source)
+    if conversation_of(name) is not None:
+        return connection(name, asked, as_json=as_json)
     if what.message is not None:
         require_consumer(asked.role)
         if asked.choices:
@@ -278,7 +283,7 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.choices or asked.message is not None:
         option = asked.choices[0] if asked.choices else "--message"
         raise UsageError(f"{option} and --frames exclude each other; --frame N opens a frame")
-    if name != "-" and Path(name).is_dir():
+    if name != "-" and (Path(name).is_dir() or conversation_of(name)):
         yield from recording(name, asked, as_json)
         return
     sent = open_buffer(name)
@@ -299,7 +304,10 @@ def recording(name: str, asked: Asked, as_json: bool) -> Iterator[str]:
 
     if asked.responses is not None:
         raise UsageError(f"{name} is a folder that has the responses; leave out --responses")
-    recorded = Recording(Path(name))
+    recorded = Recording.opened(name)
+    vector = conversation_of(name)
+    if vector is not None and asked.frame is None and not as_json:
+        yield from question_lines(vector)
     found = recorded.frames(asked.profile)
     if asked.frame is not None:
         number, frame = next((one for one in found if one[1].number == asked.frame and not one[1].is_stray), (0, None))
@@ -311,6 +319,20 @@ def recording(name: str, asked: Asked, as_json: bool) -> Iterator[str]:
     yield from frame_list(f"{printable(name)}: {counted(connections, 'connection')}", found, facts, as_json)
     if recorded.flaw and not as_json:
         yield printable(recorded.flaw)
+
+
+def question_lines(vector: Vector) -> Iterator[str]:
+    """The question of a conversation: the acts of the application, the rules, and the requests that must follow."""
+    from kfuzz.relay.rule import Rule
+
+    yield vector.summary
+    expected = vector.expect[CLIENT]
+    for done, gets in zip(vector.options["application"], expected["acts"], strict=True):
+        how = " ".join(f"{key}={json.dumps(value)}" for key, value in done.items() if key != "do")
+        yield f"  the application does {done['do']} {how}".rstrip() + f": {json.dumps(gets)}"
+    yield from (f"  rule: {Rule(one)}" for one in vector.options.get("rules", ()))
+    yield from (f"  then follows {json.dumps(one)}" for one in expected.get("follows", ()))
+    yield ""
 
 
 def frame_list(

@@ -122,9 +122,9 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: Path | None) -
 
         files = _filled(files, confirmation.confirm(vectors, progress=progress))
     if broker:
-        from kfuzz.conformance.broker import judge
+        from kfuzz.conformance.broker import judge, talk
 
-        files = _filled(files, judge(vectors))
+        files = _filled(_filled(files, judge(vectors)), talk(vectors))
     build.write(place, files)
     pages.write(place)
     click.echo(f"{total} vectors in {len(files)} files")

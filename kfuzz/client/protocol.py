@@ -58,6 +58,7 @@ NEWEST: Final[Mapping[str, int]] = {
     "InitProducerId": 4,
     "Metadata": 12,
     "CreateTopics": 7,
+    "UpdateFeatures": 1,
     "DeleteTopics": 5,
     "DescribeConfigs": 4,
     "SaslHandshake": 1,

@@ -29,6 +29,7 @@ from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.relay.frames import Direction, Exchange
 from kfuzz.relay.pipe import SIZE
 from kfuzz.units import show_size
+from kfuzz.vectors import find_vector, has_vector, kinds
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -233,6 +234,8 @@ class Event:
     broker: Annotated[str, TEXT] = ""
     place: Annotated[str, TEXT] = ""
     changed: Annotated[bool, BOOLEAN] = False
+    # A rule has met it, so no broker says the same.
+    met_rule: Annotated[bool, BOOLEAN] = False
     of: Annotated[str, choice("request", "response")] = "request"
     why: Annotated[str, TEXT] = ""
     frames: Annotated[int, integer(0, INT64_MAX)] = 0
@@ -278,6 +281,34 @@ class Recording:
             raise UsageError(f"{folder / CONVERSATION} is empty; {REMEDY}")
         has_end = self.events and self.events[-1].event == "end"
         self.flaw = "" if has_end else f"{folder} has no end: the proxy was killed, or it still runs"
+
+    @classmethod
+    def opened(cls, name: str | Path) -> Recording:
+        """The recording in a folder, or that of a golden conversation by its id. ``UsageError`` if it is neither."""
+        vector = None if Path(name).exists() or not has_vector(str(name)) else find_vector(str(name))
+        if vector is None or vector.kind != kinds.CONVERSATION:
+            return cls(Path(name))
+        made = cls.__new__(cls)
+        made.folder, made.flaw, made.events, made.places = Path(vector.id), "", [], []
+        data: defaultdict[tuple[int, Direction], bytes] = defaultdict(bytes)
+        opened = set[int]()
+        for one in vector.options.get(kinds.FRAMES, ()):
+            connection, place, frame = one["connection"], one["place"], bytes.fromhex(one["hex"])
+            if place not in made.places:
+                made.places.append(place)
+            if connection not in opened:
+                opened.add(connection)
+                made.events.append(Event("open", connection, 0, broker=place, place=place))
+            direction: Direction = "request" if one["from"] == "client" else "response"
+            at = len(data[connection, direction])
+            data[connection, direction] += SIZE.pack(len(frame)) + frame
+            met_rule = one.get("trouble", False)
+            made.events.append(
+                Event(direction, connection, 0, at, SIZE.size + len(frame), broker=place, met_rule=met_rule)
+            )
+        made.events += [Event("close", one, 0) for one in sorted(opened)]
+        made._data = dict(data)
+        return made
 
     def data(self, connection: int, direction: Direction) -> bytes | mmap.mmap:
         """The bytes of one direction of a connection."""

@@ -16,6 +16,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.kafka import BROKER_RELEASE, RELEASES
 from kfuzz.vectors.ids import digest_of, register
+from kfuzz.vectors.kinds import FRAMES, QUESTION
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
 from kfuzz.vectors.recipes.theme import Recipe, Theme
 from kfuzz.vectors.recipes.themes import all_themes
@@ -114,7 +115,10 @@ def _vector(recipe: Recipe, committed: Mapping[str, Any] | None) -> Json:
     # Kafka's answers are about exact bytes; changed bytes have no answers yet.
     same = all(made.get(name) == committed.get(name) for name in ("hex", "sha256"))
     same = same and _steps_bytes(made) == _steps_bytes(committed)
-    return {**made, "kafka": committed["kafka"] if same else {}}
+    # And about exact questions.
+    same = same and all(made.get(name) == committed.get(name) for name in QUESTION)
+    frames = {FRAMES: committed[FRAMES]} if same and FRAMES in committed else {}
+    return {**made, **frames, "kafka": committed["kafka"] if same else {}}
 
 
 def _steps_bytes(item: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from kfuzz.findings import Code
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors import statements
+from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements, read_file
 from kfuzz.vectors.statements import STATEMENTS_FILE, Statement, missing_test
 
@@ -149,10 +150,11 @@ def _read(path: Path) -> Any:
 def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[str, str]]:
     """All that has no vector: where it is, and a sentence. Paths are looked up in ``repository``, if it is given."""
     for name, entry in coverage.requirements.items():
-        if entry["check"] in ("format", "stream"):
+        if entry["check"] in ("format", "stream", CONVERSATION):
             if not coverage.obeyed.get(name):
                 yield REQUIREMENTS_FILE, f"no vector obeys {name}"
-            if not coverage.broken.get(name) and "one_sided" not in entry:
+            # In a conversation, a client may break a requirement; the vector does not.
+            if entry["check"] != CONVERSATION and not coverage.broken.get(name) and "one_sided" not in entry:
                 yield REQUIREMENTS_FILE, f"no vector breaks {name}; add one, or say in one_sided why there can be none"
         for test in entry.get("tested", ()):
             if missing_test(repository, test):

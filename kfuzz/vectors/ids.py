@@ -6,12 +6,14 @@ import contextlib
 import difflib
 import fnmatch
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import read_small, write_whole
+from kfuzz.vectors.kinds import QUESTION
 
 __all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy", "with_digests"]
 
@@ -53,6 +55,10 @@ def digest_of(item: Mapping[str, Any]) -> str:
     """The digest of a vector's bytes, computed from its JSON; for a stream, of all its steps in order."""
     if "recipe" in item:
         return str(item["sha256"])[:DIGEST_DIGITS]
+    if "application" in item:
+        # Its bytes are what Kafka says to this question.
+        asked = {name: item.get(name) for name in QUESTION}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:DIGEST_DIGITS]
     digits = "\n".join(step["hex"] for step in item["steps"]) if "steps" in item else item["hex"]
     return hashlib.sha256(digits.encode()).hexdigest()[:DIGEST_DIGITS]
 

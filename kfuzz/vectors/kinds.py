@@ -12,6 +12,9 @@ from kfuzz.kafka import ROLES
 
 __all__ = [
     "AT_ONCE",
+    "CLIENT",
+    "CONVERSATION",
+    "FRAMES",
     "GROUP",
     "KINDS",
     "LEFT_OUT",
@@ -19,6 +22,7 @@ __all__ = [
     "MAY_REFUSE",
     "OPTIONS",
     "PRODUCE_KIND",
+    "QUESTION",
     "READER",
     "SENDS",
     "STREAM_OPTIONS",
@@ -34,6 +38,8 @@ VERDICTS: Final = ("valid", "invalid", "acceptable")
 LEVELS: Final = ("required", "recommended")
 # The only role of messages and primitives: clients and brokers read them the same way.
 READER: Final = "reader"
+# The only role of conversations, for whole clients.
+CLIENT: Final = "client"
 # The option of a records vector that sets the broker's topic configuration.
 TOPIC: Final = "topic"
 # The kind for whole producers, and its options: the producer may also refuse to send the records; the fields of records
@@ -46,6 +52,10 @@ SENDS: Final = "sends"
 AT_ONCE: Final = "at_once"
 TOPIC_ERRORS: Final = "topic_errors"
 GROUP: Final = "group"
+# The kind for conversations, and its option that is no part of the question: the frames of Kafka's own client.
+CONVERSATION: Final = "conversation"
+FRAMES: Final = "frames"
+QUESTION: Final = ("application", "given", "brokers", "broker", "rules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,15 @@ KINDS: Final = {
             ),
             "records",
             True,
+        ),
+        # The bytes are the frames of both directions. The contents are what each act of the application gets.
+        Kind(
+            CONVERSATION,
+            (CLIENT,),
+            "acts",
+            (*QUESTION, FRAMES),
+            "records",
+            False,
         ),
     )
 }

@@ -20,7 +20,7 @@ from kfuzz.vectors import coverage, pages
 from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
-from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.kinds import CLIENT, CONVERSATION, KINDS
 from kfuzz.vectors.model import (
     EXPECTED_DIRECTORY,
     REQUIREMENTS_FILE,
@@ -40,7 +40,7 @@ FILE_BYTES_MAX = 8_000_000
 SMALLEST_SHARES = {"valid": 20, "not valid": 50}
 # In these roles, only the latest release is asked.
 APPENDING = ("broker", "log")
-CHECKS = frozenset({"format", "stream", "behaviour", "none"})
+CHECKS = frozenset({"format", "stream", CONVERSATION, "behaviour", "none"})
 # The flag of a vector that turned out to be wrong (docs/suite-policy.md): it stays, but fails no run.
 WITHDRAWN = "Withdrawn"
 LEVELS = ("must", "should", "may")
@@ -274,7 +274,7 @@ def _kafka_cells(suite: Suite) -> Iterator[Problem]:
 def _judges(vector: Vector) -> Iterator[tuple[str, str]]:
     """The releases that must have judged the vector, and the roles."""
     role = KINDS[vector.kind].roles[0]
-    for release in RELEASES if role not in APPENDING else ():
+    for release in RELEASES if role not in (*APPENDING, CLIENT) else ():
         # A release without this message, or with other names for its fields, has no cell.
         if (
             vector.kind != "message"
@@ -283,7 +283,8 @@ def _judges(vector: Vector) -> Iterator[tuple[str, str]]:
         ):
             yield release, role
     # For the roles broker and log, kafka-clients runs Kafka's LogValidator and LogSegment in its own process.
-    yield from ((LATEST, role) for role in APPENDING if role in vector.expect)
+    # Conversations need a client and brokers of one release.
+    yield from ((LATEST, role) for role in (*APPENDING, CLIENT) if role in vector.expect)
 
 
 def _stream_cells(suite: Suite) -> Iterator[Problem]:
@@ -344,7 +345,9 @@ def crc_is_right(frame: bytes) -> bool:
 
 
 def _balance(suite: Suite) -> Iterator[Problem]:
-    counts = Counter("valid" if is_plainly_valid(vector) else "not valid" for vector in suite.vectors)
+    # The hostile part of a conversation is not in its bytes.
+    judged = (vector for vector in suite.vectors if vector.kind != CONVERSATION)
+    counts = Counter("valid" if is_plainly_valid(vector) else "not valid" for vector in judged)
     total = counts.total()
     for name, percent in SMALLEST_SHARES.items():
         if counts[name] * 100 < total * percent:

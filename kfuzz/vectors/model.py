@@ -112,7 +112,9 @@ class Vector:
     ``STREAM_OPTIONS``. In kind ``records``, ``options`` may have ``topic``: the broker configuration that its verdict
     depends on. In kind ``message``, ``options`` has the message's name and version, and ``expect`` has the one role
     "reader", with the contents as ``message`` instead of ``batches``. In kind ``primitive``, ``options`` names the
-    ``primitive``, and the contents are ``value``.
+    ``primitive``, and the contents are ``value``. In kind ``conversation``, ``options`` has the ``application`` and
+    what happens to it, ``expect`` has the one role "client", with what each of its ``acts`` gets and which requests
+    follow, and ``data`` joins the frames that Kafka's own client and broker exchanged.
     """
 
     id: str
@@ -456,4 +458,6 @@ def _source(path: Path, place: str, item: Mapping[str, Any]) -> bytes | Bomb:
         return bytes.fromhex(item["hex"])
     if "steps" in item:
         return b"".join(bytes.fromhex(step["hex"]) for step in item["steps"])
+    if "application" in item:
+        return b"".join(bytes.fromhex(frame["hex"]) for frame in item.get("frames", ()))
     return Bomb(item["recipe"], item["size"], item["sha256"], f"{path}: {place}")

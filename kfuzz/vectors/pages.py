@@ -269,6 +269,7 @@ GROUPS = {
     "MSG": "messages of the protocol",
     "PRO": "what a producer sends",
     "RB": "record batches (magic 2)",
+    "TALK": "conversations of clients with brokers",
     "SEG": "log segments",
     "SEQ": "sequences of idempotent producers",
     "TXN": "transactions",

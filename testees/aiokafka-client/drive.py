@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_driver
 import kfuzz_testee
-from kfuzz_driver import LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Failed
+from kfuzz_driver import COMMIT_S_MAX, HEARTBEAT_MS, LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Failed, Opening
 
 try:
     import aiokafka
@@ -26,31 +27,40 @@ LOOP = asyncio.new_event_loop()
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return LOOP.run_until_complete(work)
+    return asyncio.run_coroutine_threadsafe(work, LOOP).result()
 
 
 class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
-    def __init__(self, address: str, topic: str, isolation: str, offset: int, request_timeout_ms: int | None) -> None:
-        self.partition = TopicPartition(topic, 0)
-        self.is_committed = isolation == "read_committed"
-        hurry = {} if request_timeout_ms is None else {"request_timeout_ms": request_timeout_ms}
-        run(self._start(address, isolation, offset, hurry))
+    def __init__(self, opening: Opening) -> None:
+        self.partition = TopicPartition(opening.topic, 0)
+        self.is_committed = opening.isolation == "read_committed"
+        self.has_position = opening.group is None and opening.reset is None
+        run(self._start(opening))
 
-    async def _start(self, address: str, isolation: str, offset: int, hurry: dict[str, int]) -> None:
+    async def _start(self, opening: Opening) -> None:
+        settings: dict[str, Any] = {}
+        if opening.request_timeout_ms is not None:
+            settings["request_timeout_ms"] = opening.request_timeout_ms
+        if opening.group is not None:
+            settings.update(group_id=opening.group, heartbeat_interval_ms=HEARTBEAT_MS)
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=address,
+            bootstrap_servers=opening.address,
             enable_auto_commit=False,
-            auto_offset_reset="none",
-            isolation_level=isolation,
+            auto_offset_reset=opening.reset or "none",
+            isolation_level=opening.isolation,
             fetch_max_wait_ms=1,
             retry_backoff_ms=1,
-            **hurry,
+            **settings,
         )
         await self.consumer.start()
+        if opening.group is not None:
+            self.consumer.subscribe([opening.topic])
+            return
         self.consumer.assign([self.partition])
-        self.consumer.seek(self.partition, offset)
+        if opening.reset is None:
+            self.consumer.seek(self.partition, opening.offset)
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
         try:
@@ -62,6 +72,8 @@ class Consumer:
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
 
     def offsets(self) -> dict[str, int | None]:
+        if not self.has_position:
+            return {}
         stable = self.consumer.last_stable_offset(self.partition) if self.is_committed else None
         position = run(self.consumer.position(self.partition))
         return {
@@ -69,6 +81,9 @@ class Consumer:
             "high_watermark": self.consumer.highwater(self.partition),
             "last_stable_offset": stable,
         }
+
+    def commit(self) -> None:
+        run(asyncio.wait_for(self.consumer.commit(), COMMIT_S_MAX))
 
     def close(self) -> None:
         run(self.consumer.stop())
@@ -94,6 +109,8 @@ def producing(
     idempotent: bool,
     transactional_id: str | None,
     group: str | None = None,
+    abort: bool = False,
+    request_timeout_ms: int | None = None,
 ) -> Iterator[kfuzz_driver.Send]:
     end_s = LOOP.time() + PRODUCE_S_MAX
 
@@ -128,7 +145,7 @@ def producing(
             max_batch_size=LARGEST_REQUEST_BYTES,
             retry_backoff_ms=1,
             # Half of the time for all sends: aiokafka looks for a topic with an error until this has passed.
-            request_timeout_ms=PRODUCE_S_MAX * 1000 // 2,
+            request_timeout_ms=request_timeout_ms or PRODUCE_S_MAX * 1000 // 2,
         )
 
     producer = run(made())
@@ -139,14 +156,20 @@ def producing(
             run_in_time(producer.begin_transaction())
         yield send_all
         if is_one:
-            run_in_time(producer.commit_transaction())
+            run_in_time(producer.abort_transaction() if abort else producer.commit_transaction())
     finally:
         run(producer.stop())
 
 
 if __name__ == "__main__":
+    # The library's tasks must run while nothing is asked, as in an application.
+    threading.Thread(target=LOOP.run_forever, daemon=True).start()
     kfuzz_driver.drive(
-        {"version": aiokafka.__version__, "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"]},
+        {
+            "version": aiokafka.__version__,
+            "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"],
+            "converses": ["reset", "group", "abort", "timeout"],
+        },
         Consumer,
         producing,
         rejections=(KafkaError,),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	testee "kfuzz_testee"
@@ -15,9 +16,13 @@ import (
 
 const library = "github.com/twmb/franz-go"
 
+// The library's own time limit of a request, besides what the broker may take.
+const ownTimeout = 10 * time.Second
+
 func main() {
 	hello := testee.Object{
-		"produces": []string{"idempotent", "transactions", "sends", "topics"},
+		"produces":  []string{"idempotent", "transactions", "sends", "topics"},
+		"converses": append([]string{"reset", "group", "abort", "timeout"}, newest...),
 		// A time.Time is made from nanoseconds in 64 bits, so other milliseconds do not survive.
 		"timestamps": testee.Object{
 			"low": testee.Long(math.MinInt64 / 1_000_000), "high": testee.Long(math.MaxInt64 / 1_000_000),
@@ -30,7 +35,7 @@ func main() {
 // Nothing of this changes what the client does, only how long it waits before it does it.
 func hurry(address string) []kgo.Opt {
 	return []kgo.Opt{
-		kgo.SeedBrokers(address),
+		kgo.SeedBrokers(strings.Split(address, ",")...),
 		kgo.MetadataMinAge(10 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return time.Millisecond }),
 	}
@@ -47,13 +52,30 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	if opening.IsCommitted() {
 		isolation = kgo.ReadCommitted()
 	}
-	from := map[string]map[int32]kgo.Offset{opening.Topic: {0: kgo.NewOffset().At(opening.Offset)}}
-	client, err := kgo.NewClient(append(hurry(opening.Address),
-		kgo.ConsumePartitions(from),
+	options := append(hurry(opening.Address),
 		kgo.FetchIsolationLevel(isolation),
-		kgo.RequestTimeoutOverhead(opening.RequestTimeout(10*time.Second)), // the library's own
-		kgo.FetchMaxWait(10*time.Millisecond),                              // the least that the library takes
-	)...)
+		kgo.RequestTimeoutOverhead(opening.RequestTimeout(ownTimeout)),
+		kgo.FetchMaxWait(10*time.Millisecond), // the least that the library takes
+	)
+	reset := kgo.NoResetOffset()
+	from := kgo.NewOffset().At(opening.Offset)
+	switch opening.Reset {
+	case "earliest":
+		reset, from = kgo.NewOffset().AtStart(), kgo.NewOffset().AtStart()
+	case "latest":
+		reset, from = kgo.NewOffset().AtEnd(), kgo.NewOffset().AtEnd()
+	}
+	options = append(options, kgo.ConsumeResetOffset(reset))
+	if opening.Group == "" {
+		options = append(options, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{opening.Topic: {0: from}}))
+	} else {
+		options = append(options, kgo.ConsumerGroup(opening.Group), kgo.ConsumeTopics(opening.Topic),
+			kgo.DisableAutoCommit(), kgo.HeartbeatInterval(testee.HeartbeatInterval))
+		if opening.Protocol == "consumer" {
+			options = append(options, ofNewGroup()...)
+		}
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +105,12 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) 
 		}
 	})
 	return records, err
+}
+
+func (c consumer) Commit() error {
+	ctx, cancel := context.WithTimeout(context.Background(), testee.CommitTimeout)
+	defer cancel()
+	return c.CommitUncommittedOffsets(ctx)
 }
 
 func (c consumer) Offsets() testee.Object { return c.offsets }
@@ -129,6 +157,8 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 	options := append(hurry(sending.Address), // idempotent, as it always is if nobody says otherwise
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[sending.Compression]),
+		kgo.ProduceRequestTimeout(sending.RequestTimeout(ownTimeout)),
+		kgo.RequestTimeoutOverhead(sending.RequestTimeout(ownTimeout)),
 	)
 	if sending.TransactionalID != nil {
 		options = append(options, kgo.TransactionalID(*sending.TransactionalID))
@@ -144,6 +174,8 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 func (p producer) Begin() error { return p.BeginTransaction() }
 
 func (p producer) Commit() error { return p.EndTransaction(p.ctx, kgo.TryCommit) }
+
+func (p producer) Abort() error { return p.EndTransaction(p.ctx, kgo.TryAbort) }
 
 func (p producer) Close() {
 	p.end()

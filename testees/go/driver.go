@@ -13,22 +13,32 @@ import (
 )
 
 // Opening says what a fresh consumer reads: partition 0 of a topic, from an offset on. RequestTimeoutMs is 0 if a request
-// has the library's own time limit.
+// has the library's own time limit. With a Reset, the library resets the offset and does not seek. With a Group, it
+// subscribes to the topic as a member, and does not commit by itself. Protocol is "consumer" for a group of KIP-848.
 type Opening struct {
 	Address   string `json:"address"`
 	Topic     string `json:"topic"`
 	Isolation string `json:"isolation"`
 	Offset    int64  `json:"offset,string"`
 
+	Limited
+
+	Reset    string `json:"reset"`
+	Group    string `json:"group"`
+	Protocol string `json:"protocol"`
+}
+
+// Limited has the time limit of requests, if one is given.
+type Limited struct {
 	RequestTimeoutMs int64 `json:"request_timeout_ms"`
 }
 
 // RequestTimeout is the time limit of a request, or otherwise if none is given.
-func (o Opening) RequestTimeout(otherwise time.Duration) time.Duration {
-	if o.RequestTimeoutMs == 0 {
+func (l Limited) RequestTimeout(otherwise time.Duration) time.Duration {
+	if l.RequestTimeoutMs == 0 {
 		return otherwise
 	}
-	return time.Duration(o.RequestTimeoutMs) * time.Millisecond
+	return time.Duration(l.RequestTimeoutMs) * time.Millisecond
 }
 
 // IsCommitted is whether the consumer shows only what has been committed.
@@ -36,7 +46,7 @@ func (o Opening) IsCommitted() bool { return o.Isolation == "read_committed" }
 
 // Sending says what a fresh producer sends to partition 0 of a topic: in one transaction if there is an id for it. Counts
 // has the number of records of each send, and Topics its topic, if they have several. With a Group, each send is a
-// transaction of its own, which also commits an offset of that group.
+// transaction of its own, which also commits an offset of that group. With Abort, the one transaction is aborted.
 type Sending struct {
 	Address         string   `json:"address"`
 	Topic           string   `json:"topic"`
@@ -48,6 +58,8 @@ type Sending struct {
 	Topics          []string `json:"topics"`
 	AtOnce          bool     `json:"at_once"`
 	Group           string   `json:"group"`
+	Abort           bool     `json:"abort"`
+	Limited
 }
 
 // Given is a record to send. A nil timestamp is left to the library.
@@ -98,6 +110,9 @@ type Consumer interface {
 	Close()
 }
 
+// WithCommits is a Consumer that can commit what it has handed out, for its group, and waits for that.
+type WithCommits interface{ Commit() error }
+
 // WithOffsets is a Consumer whose library reports offsets after a poll: fields of the answer.
 type WithOffsets interface{ Offsets() Object }
 
@@ -122,14 +137,23 @@ type WithGroups interface {
 	CommitOffset(group, topic string, offset int64) error
 }
 
+// WithAborts is a Producer that can abort a transaction.
+type WithAborts interface{ Abort() error }
+
 // ErrNotOffered is the error of a Client for what its library does not have.
 var ErrNotOffered = errors.New("the library does not have this")
 
 // The offset that a transaction commits for a group.
 const committedOffset = 1
 
-// ProduceTimeout is how long a producer may take.
-const ProduceTimeout = 5 * time.Second
+// ProduceTimeout is how long a producer may take, and CommitTimeout a commit of a group.
+const (
+	ProduceTimeout = 5 * time.Second
+	CommitTimeout  = 5 * time.Second
+)
+
+// HeartbeatInterval is how often a member of a classic group sends a heartbeat.
+const HeartbeatInterval = 50 * time.Millisecond
 
 // Drive lets the standard input drive a client, until it ends: a line for each step, and a line as its answer. library
 // is a module path. hello has what the handshake says besides the library's version.
@@ -185,6 +209,11 @@ func (d *driver) answer(line []byte) (result Object) {
 		return d.open(opening)
 	case "poll":
 		return d.poll(time.Duration(step.TimeoutMs) * time.Millisecond)
+	case "commit":
+		if err := d.consumer.(WithCommits).Commit(); err != nil {
+			return refused(err)
+		}
+		return Object{}
 	case "close":
 		if d.consumer != nil {
 			d.consumer.Close()
@@ -217,7 +246,11 @@ func (d *driver) produce(sending Sending) Object {
 		answer = sends[0]
 	}
 	if isOne && answer["outcome"] == nil {
-		if err := producer.Commit(); err != nil {
+		end := producer.Commit
+		if sending.Abort {
+			end = producer.(WithAborts).Abort
+		}
+		if err := end(); err != nil {
 			return refused(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strings"
 	"time"
 
 	testee "kfuzz_testee"
@@ -27,6 +28,7 @@ const most = 100
 func main() {
 	hello := testee.Object{
 		"produces":   offered,
+		"converses":  []string{"reset", "group", "timeout"},
 		"checks_crc": false,
 		"control":    "shown",
 		// Every timestamp up to 0 becomes Go's zero time.
@@ -35,13 +37,22 @@ func main() {
 	testee.Drive(library, hello, testee.Client{Open: open, Produce: produce})
 }
 
-type consumer struct{ *kafka.Reader }
+type consumer struct {
+	*kafka.Reader
+	uncommitted []kafka.Message
+}
+
+var resets = map[string]int64{"earliest": kafka.FirstOffset, "latest": kafka.LastOffset}
 
 // open leaves the waits for records as they are if no time limit is given: after one that is over, the Reader forgets what
 // it has skipped.
 func open(opening testee.Opening) (testee.Consumer, error) {
 	config := kafka.ReaderConfig{
-		Brokers: []string{opening.Address}, Topic: opening.Topic, Partition: 0, ReadLagInterval: -1,
+		Brokers: strings.Split(opening.Address, ","), Topic: opening.Topic, Partition: 0, ReadLagInterval: -1,
+		GroupID: opening.Group, StartOffset: resets[opening.Reset],
+	}
+	if opening.Group != "" {
+		config.HeartbeatInterval = testee.HeartbeatInterval
 	}
 	hurry(&config)
 	if opening.RequestTimeoutMs > 0 {
@@ -51,21 +62,38 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 		config.IsolationLevel = kafka.ReadCommitted
 	}
 	reader := kafka.NewReader(config)
-	return consumer{reader}, reader.SetOffset(opening.Offset)
+	if opening.Group != "" {
+		return &consumer{Reader: reader}, nil
+	}
+	offset := opening.Offset
+	if reset, ok := resets[opening.Reset]; ok {
+		offset = reset
+	}
+	return &consumer{Reader: reader}, reader.SetOffset(offset)
 }
 
-// hurry sets the backoff, if the version has these fields: 0.2.5 is the first.
+// hurry sets the backoffs, if the version has these fields: 0.2.5 is the first.
 func hurry(config *kafka.ReaderConfig) {
-	for _, name := range []string{"ReadBackoffMin", "ReadBackoffMax"} {
+	for _, name := range []string{"ReadBackoffMin", "ReadBackoffMax", "JoinGroupBackoff"} {
 		if field := reflect.ValueOf(config).Elem().FieldByName(name); field.IsValid() {
 			field.SetInt(int64(backoff))
 		}
 	}
 }
 
-func (c consumer) Close() { c.Reader.Close() }
+func (c *consumer) Close() { c.Reader.Close() }
 
-func (c consumer) Poll(wait time.Duration) (records []testee.Object, _ error) {
+func (c *consumer) Commit() error {
+	ctx, cancel := context.WithTimeout(context.Background(), testee.CommitTimeout)
+	defer cancel()
+	err := c.CommitMessages(ctx, c.uncommitted...)
+	if err == nil {
+		c.uncommitted = nil
+	}
+	return err
+}
+
+func (c *consumer) Poll(wait time.Duration) (records []testee.Object, _ error) {
 	for len(records) < most {
 		if c.Stats().QueueLength > 0 {
 			wait = patience
@@ -79,14 +107,15 @@ func (c consumer) Poll(wait time.Duration) (records []testee.Object, _ error) {
 			return records, err
 		}
 		records = append(records, recordJSON(message))
+		c.uncommitted = append(c.uncommitted, message)
 	}
 	return records, nil
 }
 
-func (c consumer) read(wait time.Duration) (kafka.Message, error) {
+func (c *consumer) read(wait time.Duration) (kafka.Message, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	return c.ReadMessage(ctx)
+	return c.FetchMessage(ctx) // unlike ReadMessage, it does not commit
 }
 
 func recordJSON(message kafka.Message) testee.Object {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	testee "kfuzz_testee"
@@ -25,11 +26,14 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 	}
 	transport := &kafka.Transport{}
 	writer := &kafka.Writer{
-		Addr: kafka.TCP(sending.Address), RequiredAcks: kafka.RequireAll, Transport: transport,
+		Addr: kafka.TCP(strings.Split(sending.Address, ",")...), RequiredAcks: kafka.RequireAll, Transport: transport,
 		Balancer:    firstPartition,
 		Compression: codecs[sending.Compression],
 		BatchSize:   max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
 		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
+	}
+	if sending.RequestTimeoutMs > 0 {
+		writer.ReadTimeout = sending.RequestTimeout(0)
 	}
 	var offsets *[]int64
 	if !sending.AtOnce { // the library does not say of which send a message is

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	testee "kfuzz_testee"
@@ -21,8 +22,9 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		return nil, testee.ErrNotOffered
 	}
 	writer := kafka.NewWriter(kafka.WriterConfig{
-		Brokers: []string{sending.Address}, Topic: sending.Topic, RequiredAcks: -1, Balancer: firstPartition,
+		Brokers: strings.Split(sending.Address, ","), Topic: sending.Topic, RequiredAcks: -1, Balancer: firstPartition,
 		BatchSize: max(1, len(sending.Records)), BatchTimeout: time.Millisecond,
+		ReadTimeout: sending.RequestTimeout(0), // 0 is the library's own
 	})
 	return producerOf(writer, nil, func() {}), nil
 }

@@ -13,7 +13,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_driver
 import kfuzz_testee
-from kfuzz_driver import LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Failed
+from kfuzz_driver import COMMIT_S_MAX, HEARTBEAT_MS, LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Failed, Opening
 
 try:
     import kafka
@@ -34,21 +34,31 @@ HAS_TRANSACTIONS = "transactional_id" in SETTINGS
 class Consumer:
     """A consumer that assigns its partition by itself. Its checks of CRCs are on, which is the default."""
 
-    def __init__(self, address: str, topic: str, isolation: str, offset: int, request_timeout_ms: int | None) -> None:
-        self.partition = TopicPartition(topic, 0)
-        hurry = {} if request_timeout_ms is None else {**RECONNECT, "request_timeout_ms": request_timeout_ms}
+    def __init__(self, opening: Opening) -> None:
+        self.partition = TopicPartition(opening.topic, 0)
+        self.has_position = opening.group is None and opening.reset is None
+        settings: dict[str, Any] = {}
+        # Versions before 2.3 always read what is not committed.
+        if "isolation_level" in KafkaConsumer.DEFAULT_CONFIG:
+            settings["isolation_level"] = opening.isolation
+        if opening.request_timeout_ms is not None:
+            settings.update(RECONNECT, request_timeout_ms=opening.request_timeout_ms)
+        if opening.group is not None:
+            settings.update(group_id=opening.group, heartbeat_interval_ms=HEARTBEAT_MS)
         self.consumer = KafkaConsumer(
-            bootstrap_servers=address,
+            bootstrap_servers=opening.address,
             enable_auto_commit=False,
-            auto_offset_reset="none",
-            # Versions before 2.3 always read what is not committed.
-            **({"isolation_level": isolation} if "isolation_level" in KafkaConsumer.DEFAULT_CONFIG else {}),
+            auto_offset_reset=opening.reset or "none",
             fetch_max_wait_ms=1,
             retry_backoff_ms=1,
-            **hurry,
+            **settings,
         )
+        if opening.group is not None:
+            self.consumer.subscribe([opening.topic])
+            return
         self.consumer.assign([self.partition])
-        self.consumer.seek(self.partition, offset)
+        if opening.reset is None:
+            self.consumer.seek(self.partition, opening.offset)
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
         try:
@@ -61,10 +71,17 @@ class Consumer:
         return kfuzz_driver.in_json(chain.from_iterable(found.values()))
 
     def offsets(self) -> dict[str, int | None]:
+        if not self.has_position:
+            return {}
         return {
             "position": self.consumer.position(self.partition),
             "high_watermark": self.consumer.highwater(self.partition),
         }
+
+    def commit(self) -> None:
+        # The first versions wait without a limit.
+        has_limit = "timeout_ms" in inspect.signature(KafkaConsumer.commit).parameters
+        self.consumer.commit(**({"timeout_ms": COMMIT_S_MAX * 1000} if has_limit else {}))
 
     def close(self) -> None:
         self.consumer.close()
@@ -92,6 +109,8 @@ def producing(
     idempotent: bool,
     transactional_id: str | None,
     group: str | None = None,
+    abort: bool = False,
+    request_timeout_ms: int | None = None,
 ) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "acks": "all",
@@ -104,7 +123,7 @@ def producing(
         "linger_ms": 1000,
         "retry_backoff_ms": 1,
         "max_block_ms": PRODUCE_S_MAX * 1000,
-        "request_timeout_ms": PRODUCE_S_MAX * 500,
+        "request_timeout_ms": request_timeout_ms or PRODUCE_S_MAX * 500,
         "delivery_timeout_ms": PRODUCE_S_MAX * 1000,
     }
     if not HAS_TRANSACTIONS:
@@ -136,7 +155,9 @@ def producing(
         if is_one:
             producer.begin_transaction()
         yield send_all
-        if is_one:
+        if is_one and abort:
+            producer.abort_transaction()
+        elif is_one:
             producer.commit_transaction()
     finally:
         producer.close(PRODUCE_S_MAX)
@@ -147,6 +168,7 @@ if __name__ == "__main__":
         {
             "version": kafka.__version__,
             "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"] if HAS_TRANSACTIONS else ("sends", "topics"),
+            "converses": ["reset", "group", "timeout", *(["abort"] if HAS_TRANSACTIONS else [])],
         },
         Consumer,
         producing,

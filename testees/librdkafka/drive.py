@@ -23,7 +23,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from kfuzz_driver import LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Ended, Failed
+from kfuzz_driver import HEARTBEAT_MS, LARGEST_REQUEST_BYTES, PRODUCE_S_MAX, Ended, Failed, Opening
 
 # Connection errors say nothing about the bytes.
 CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
@@ -36,23 +36,26 @@ M_ARENA_MAX = -8
 RECORDS_MAX = 1000
 # 1.2.0; before that, a consumer sees everything.
 HAS_ISOLATION = 0x01020000
+# 2.4.0, the first with the groups of KIP-848.
+HAS_NEW_GROUPS = 0x02040000
 RECONNECT = {"reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 1}
 
 
 class Consumer:
     """A consumer that assigns its partition by itself."""
 
-    def __init__(self, address: str, topic: str, isolation: str, offset: int, request_timeout_ms: int | None) -> None:
+    def __init__(self, opening: Opening) -> None:
         self.waiting: list[confluent_kafka.Message] = []
-        self.partition = TopicPartition(topic, 0, offset)
+        # Without an offset, the library resets it.
+        self.partition = TopicPartition(opening.topic, 0, *([opening.offset] if opening.reset is None else []))
         settings = {
-            "bootstrap.servers": address,
-            "group.id": "kfuzz",
+            "bootstrap.servers": opening.address,
+            "group.id": opening.group or "kfuzz",
             "enable.auto.commit": False,
-            "auto.offset.reset": "error",
+            "auto.offset.reset": opening.reset or "error",
             "check.crcs": True,
             "enable.partition.eof": True,
-            "isolation.level": isolation,
+            "isolation.level": opening.isolation,
             "fetch.wait.max.ms": 1,
             "fetch.error.backoff.ms": 1,
             "socket.nagle.disable": True,
@@ -60,10 +63,17 @@ class Consumer:
         }
         if confluent_kafka.libversion()[1] < HAS_ISOLATION:
             del settings["isolation.level"]
-        if request_timeout_ms is not None:
-            settings.update(RECONNECT, **{"socket.timeout.ms": request_timeout_ms})
+        if opening.request_timeout_ms is not None:
+            settings.update(RECONNECT, **{"socket.timeout.ms": opening.request_timeout_ms})
+        if opening.protocol is not None:
+            settings["group.protocol"] = opening.protocol
+        elif opening.group is not None:
+            settings["heartbeat.interval.ms"] = HEARTBEAT_MS
         self.consumer = confluent_kafka.Consumer(settings)
-        self.consumer.assign([self.partition])
+        if opening.group is not None:
+            self.consumer.subscribe([opening.topic])
+        else:
+            self.consumer.assign([self.partition])
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
         # With the end of the partition among them, so that the library sees several messages at once.
@@ -89,6 +99,9 @@ class Consumer:
         [partition] = self.consumer.position([self.partition])
         # Below 0 before the first message. It counts what waits here as well.
         return {} if self.waiting or partition.offset < 0 else {"position": partition.offset}
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
 
     def close(self) -> None:
         self.consumer.close()
@@ -119,6 +132,8 @@ def producing(
     idempotent: bool,
     transactional_id: str | None,
     group: str | None = None,
+    abort: bool = False,
+    request_timeout_ms: int | None = None,
 ) -> Iterator[kfuzz_driver.Send]:
     settings = {
         "bootstrap.servers": address,
@@ -134,6 +149,8 @@ def producing(
     if transactional_id is not None:
         settings["transactional.id"] = transactional_id
         settings["transaction.timeout.ms"] = PRODUCE_S_MAX * 1000
+    if request_timeout_ms is not None:
+        settings["socket.timeout.ms"] = request_timeout_ms
     producer = Producer(settings)
 
     def send(records: list[kfuzz_driver.Given]) -> Callable[[], list[int | None]]:
@@ -181,7 +198,9 @@ def producing(
     if is_one:
         producer.begin_transaction()
     yield send
-    if is_one:
+    if is_one and abort:
+        producer.abort_transaction(PRODUCE_S_MAX)
+    elif is_one:
         producer.commit_transaction(PRODUCE_S_MAX)
     if member:
         member.close()
@@ -191,7 +210,14 @@ if __name__ == "__main__":
     # Each thread of a consumer would map 64 MiB for its own allocations, and the referee limits what is mapped.
     ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     kfuzz_driver.drive(
-        {"version": confluent_kafka.libversion()[0], "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"]},
+        {
+            "version": confluent_kafka.libversion()[0],
+            "produces": [*kfuzz_driver.ALL_PRODUCES, "groups"],
+            "converses": [
+                *("reset", "group", "abort", "timeout"),
+                *(["consumer-group"] if confluent_kafka.libversion()[1] >= HAS_NEW_GROUPS else []),
+            ],
+        },
         Consumer,
         producing,
         rejections=(KafkaException,),

@@ -57,12 +57,26 @@ class Ended(Exception):
     """The library says that it is at the end of the topic."""
 
 
-class Consumer(Protocol):
-    """A consumer of partition 0 of a topic.
+class Opening(NamedTuple):
+    """The settings of a consumer: its broker's address, the topic, the isolation level, and the offset that it seeks.
 
-    It is made with the broker's address, the topic, the isolation level, the first offset, and the time limit of a request
-    in milliseconds, or None for the library's own.
+    Conversations have more. None is the library's own. ``reset``: what the library does without an offset, and
+    then it does not seek. ``group``: it subscribes to the topic as a member, and does not commit by itself.
+    ``protocol``: "consumer" for a group of KIP-848.
     """
+
+    address: str
+    topic: str
+    isolation: str
+    offset: int
+    request_timeout_ms: int | None
+    reset: str | None
+    group: str | None
+    protocol: str | None
+
+
+class Consumer(Protocol):
+    """A consumer of partition 0 of a topic, made with an ``Opening``."""
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
         """The next records in their JSON form; none if there is nothing new.
@@ -72,6 +86,9 @@ class Consumer(Protocol):
 
     def offsets(self) -> dict[str, int | None]:
         """The offsets that the library reports after a ``poll``, by their names in the answer; None if unknown."""
+
+    def commit(self) -> None:
+        """Commit what was handed out, and wait; only a member of a group is asked."""
 
     def close(self) -> None:
         """End the consumer."""
@@ -115,11 +132,14 @@ def in_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 ALL_PRODUCES = ("idempotent", "transactions", "sends", "topics")
 # An offset of partition 0, for a transaction of a group.
 COMMITTED_OFFSET = 1
+# A member of a classic group sends a heartbeat so often, and has so long for a commit.
+HEARTBEAT_MS = 50
+COMMIT_S_MAX = 5
 
 
 def drive(
     hello: dict[str, Any],
-    consumer: Callable[[str, str, str, int, int | None], Consumer],
+    consumer: Callable[[Opening], Consumer],
     producer: Callable[..., AbstractContextManager[Send]] | None = None,
     *,
     rejections: tuple[type[BaseException], ...],
@@ -131,6 +151,8 @@ def drive(
     That takes the broker's address, and as keywords ``compression``, ``idempotent`` and ``transactional_id``. It is a
     context with a ``Send``, and commits a transaction at its end. If ``hello`` says that it can commit for groups, it
     also takes a ``group``: then each send is a transaction, which commits ``COMMITTED_OFFSET`` of its topic for that.
+    If ``hello`` says so in ``converses``, it takes ``abort`` (whether the transaction is aborted instead) and
+    ``request_timeout_ms``.
     ``rejections`` are the exceptions that the library documents; others are faults. ``package`` is its top-level
     package: errors then name its innermost line.
     """
@@ -140,14 +162,17 @@ def drive(
     def answer(line: dict[str, Any]) -> Answer:
         do = line["do"]
         if do == "open":
-            where = line["address"], line["topic"], line["isolation"], int(line["offset"])
-            open_one[:] = [consumer(*where, line.get("request_timeout_ms"))]
+            asked = {name: line.get(name) for name in Opening._fields}
+            asked["offset"] = int(line["offset"])
+            open_one[:] = [consumer(Opening(**asked))]
         elif do == "poll":
             try:
                 answer = {"records": open_one[0].poll(line["timeout_ms"] / 1000)}
             except Ended:
                 answer = {"end": True}
             return {**answer, **{name: str(at) for name, at in open_one[0].offsets().items() if at is not None}}
+        elif do == "commit":
+            open_one[0].commit()
         elif do == "close":
             for one in open_one:
                 one.close()
@@ -163,7 +188,7 @@ def drive(
         topics = line.get("topics") or [line["topic"]] * len(counts)
         sends = [[_given(one, topics[i]) for one in islice(records, count)] for i, count in enumerate(counts)]
         how = {name: line[name] for name in ("compression", "idempotent", "transactional_id")}
-        how.update({"group": line["group"]} if "group" in line else {})
+        how.update({name: line[name] for name in ("group", "abort", "request_timeout_ms") if name in line})
         with producer(line["address"], **how) as send:
             if "sends" not in line:
                 return sent(send(sends[0]))

@@ -312,18 +312,23 @@ class _Watch:
 class Kit:
     """Answers requests with clients of a broker."""
 
-    def __init__(self, broker: Broker, start: Start, produce: Produce | None) -> None:
+    def __init__(self, broker: Broker, start: Start, produce: Produce | None, drivers: Drivers | None = None) -> None:
         self.broker = broker
         self.start = start
         self.produce = produce
+        self.drivers = drivers
         self.operations = {"decode-records": self._decode_records, "decode-stream": self._decode_stream}
         if produce:
             self.operations["produce-records"] = self._produce_records
+        if drivers:
+            self.operations["converse"] = self._converse
 
     def answer(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
         operation = request.get("operation")
         if operation not in self.operations or request.get("role", "consumer") != "consumer":
             return {"outcome": "unsupported", "error": f"a client has no {operation} in role {request.get('role')}"}
+        if operation == "converse":
+            return self._converse(request, topic)
         if "broker" in request:
             return self._with_broker(request, topic)
         try:
@@ -427,6 +432,14 @@ class Kit:
         if end is None:
             return answer
         return answer | {"outcome": end.outcome, "error": end.text} | ({"at": end.at} if end.at else {})
+
+    def _converse(self, request: dict[str, Any], topic: str) -> dict[str, Any]:
+        """A conversation has brokers of its own."""
+        # Only conversations need kfuzz itself in this process.
+        from kfuzz_conversing import converse
+
+        assert self.drivers
+        return converse(request, self.drivers.ask)
 
 
 def die_of(number: int) -> NoReturn:
@@ -564,6 +577,23 @@ class Driver:
         self.process = None
 
 
+class Drivers:
+    """Processes of one driver, by numbers from 1, for conversations with several clients."""
+
+    def __init__(self, first: Driver, address: str) -> None:
+        self.known = {1: first}
+        self.address = address
+
+    def ask(self, by: int, **line: Any) -> dict[str, Any]:
+        """The answer to a line."""
+        driver = self.known.get(by) or self.known.setdefault(by, Driver(self.known[1].command))
+        driver.make_ready(self.address)
+        try:
+            return driver.ask(**line)
+        except Hung as error:
+            return {"outcome": "stalled", "error": str(error)}
+
+
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
     with contextlib.suppress(ValueError, OSError):
         while line := stream.readline(DRIVER_LINE_BYTES_MAX):
@@ -627,11 +657,16 @@ def _stopped(said: dict[str, Any], address: str, topic: str) -> Stopped:
 
 
 def serve(
-    handshake: dict[str, Any], start: Start, *, produce: Produce | None = None, broker: Broker | None = None
+    handshake: dict[str, Any],
+    start: Start,
+    *,
+    produce: Produce | None = None,
+    broker: Broker | None = None,
+    drivers: Drivers | None = None,
 ) -> None:
     """Answer requests until the input ends. ``handshake`` needs only a name, a version and a language."""
     out, sys.stdout = sys.stdout, sys.stderr  # stdout is for the protocol only; a library may print
-    kit = Kit(broker or Broker(), start, produce)
+    kit = Kit(broker or Broker(), start, produce, drivers)
     hello = {
         "protocol": "kfuzz-testee/1",
         "operations": list(kit.operations),
@@ -658,7 +693,8 @@ def main() -> None:
     driver, broker = Driver(command), Broker()
     driver.make_ready(broker.address)
     produce = driver.produce if "produces" in driver.hello else None
-    serve({"name": name, "language": language} | driver.hello, driver.open, produce=produce, broker=broker)
+    hello = {"name": name, "language": language} | driver.hello
+    serve(hello, driver.open, produce=produce, broker=broker, drivers=Drivers(driver, broker.address))
 
 
 if __name__ == "__main__":

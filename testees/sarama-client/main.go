@@ -3,6 +3,7 @@ package main
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	testee "kfuzz_testee"
@@ -22,9 +23,13 @@ func main() {
 	settings.Consumer.Retry.Backoff = time.Millisecond
 	settings.Metadata.Retry.Backoff = time.Millisecond
 	settings.Producer.Retry.Backoff = time.Millisecond
+	settings.Consumer.Group.Heartbeat.Interval = testee.HeartbeatInterval
+	settings.Consumer.Group.Rebalance.Retry.Backoff = time.Millisecond
+	settings.Consumer.Offsets.AutoCommit.Enable = false
 	prepare(settings)
 	hello := testee.Object{
-		"produces": offered,
+		"produces":  offered,
+		"converses": converses,
 		// Every timestamp below 0 becomes Go's zero time.
 		"timestamps": testee.Object{"low": "0", "high": testee.Long(math.MaxInt64), "resolution_ms": 1},
 	}
@@ -42,11 +47,22 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
 	config.Net.ReadTimeout = opening.RequestTimeout(config.Net.ReadTimeout)
-	whole, err := sarama.NewConsumer([]string{opening.Address}, &config)
+	from := opening.Offset
+	switch opening.Reset {
+	case "earliest":
+		from = sarama.OffsetOldest
+	case "latest":
+		from = sarama.OffsetNewest
+	}
+	if opening.Group != "" {
+		config.Consumer.Offsets.Initial = from
+		return join(opening, &config)
+	}
+	whole, err := sarama.NewConsumer(strings.Split(opening.Address, ","), &config)
 	if err != nil {
 		return nil, err
 	}
-	partition, err := whole.ConsumePartition(opening.Topic, 0, opening.Offset)
+	partition, err := whole.ConsumePartition(opening.Topic, 0, from)
 	if err != nil {
 		whole.Close()
 		return nil, err
@@ -60,27 +76,35 @@ func (c consumer) Close() {
 }
 
 func (c consumer) Poll(wait time.Duration) (records []testee.Object, err error) {
+	return poll(wait, c.partition.Messages(), c.partition.Errors(), func(*sarama.ConsumerMessage) {})
+}
+
+// poll takes what is in the channels of a consumer: a message or an error, and the messages that are there as well.
+func poll[E error](
+	wait time.Duration, messages <-chan *sarama.ConsumerMessage, errs <-chan E, taken func(*sarama.ConsumerMessage),
+) (records []testee.Object, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	take := func(message *sarama.ConsumerMessage) {
 		if message != nil { // nil if the library has closed the channel
 			records = append(records, recordJSON(message))
-		}
-	}
-	fail := func(failed *sarama.ConsumerError) {
-		if failed != nil {
-			err = failed.Err
+			taken(message)
 		}
 	}
 	select {
-	case message := <-c.partition.Messages():
+	case message := <-messages:
 		take(message)
-	case failed := <-c.partition.Errors():
-		fail(failed)
+	case failed, isOpen := <-errs:
+		if isOpen {
+			err = failed
+			if one, ok := err.(*sarama.ConsumerError); ok {
+				err = one.Err
+			}
+		}
 	case <-timer.C:
 	}
-	for range len(c.partition.Messages()) { // these came before any error that is waiting
-		take(<-c.partition.Messages())
+	for range len(messages) { // these came before any error that is waiting
+		take(<-messages)
 	}
 	return records, err
 }
@@ -118,13 +142,16 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 	if sending.TransactionalID != nil {
 		nameTransactions(&config, *sending.TransactionalID)
 	}
-	made, err := sarama.NewSyncProducer([]string{sending.Address}, &config)
+	config.Net.ReadTimeout = sending.RequestTimeout(config.Net.ReadTimeout)
+	made, err := sarama.NewSyncProducer(strings.Split(sending.Address, ","), &config)
 	return producer{made}, err
 }
 
 func (p producer) Begin() error { return begin(p.SyncProducer) }
 
 func (p producer) Commit() error { return commit(p.SyncProducer) }
+
+func (p producer) Abort() error { return abort(p.SyncProducer) }
 
 func (p producer) Close() { p.SyncProducer.Close() }
 

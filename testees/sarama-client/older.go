@@ -11,10 +11,14 @@ import (
 // These versions have no transactions.
 var offered = []string{"idempotent", "sends", "topics"}
 
+var converses = []string{"reset", "group", "timeout"}
+
 func prepare(*sarama.Config) {}
 
 func nameTransactions(*sarama.Config, string) {}
 
 func begin(sarama.SyncProducer) error { return testee.ErrNotOffered }
+
+func abort(sarama.SyncProducer) error { return testee.ErrNotOffered }
 
 func commit(sarama.SyncProducer) error { return testee.ErrNotOffered }

@@ -22,6 +22,7 @@ import pytest
 from conftest import require_tool
 
 from kfuzz import records
+from kfuzz.conformance.broker import talk
 from kfuzz.conformance.broker.real import (
     Broker,
     BrokerFailed,
@@ -39,6 +40,7 @@ from kfuzz.records.appending import append
 from kfuzz.records.read.topic import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import BROKER_CELLS
+from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.vectors.model import KINDS
 
 # Topics, as Kafka's settings and as kfuzz's.
@@ -290,3 +292,12 @@ def test_without_maven_the_reason_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="it needs java and javac and mvn; install that"), Broker():
         pass
+
+
+@pytest.mark.nightly
+def test_kafkas_own_client_confirms_every_conversation() -> None:
+    require_tool("mvn")
+    conversations = load_suite(kinds=[CONVERSATION])
+    found = talk(conversations)
+    assert found.contradictions == []
+    assert found.frames.keys() == {one.id for one in conversations}

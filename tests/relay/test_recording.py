@@ -15,10 +15,11 @@ from serve.asking import Client, request
 
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
-from kfuzz.relay import Proxy
 from kfuzz.relay.pipe import framed
+from kfuzz.relay.proxy import Proxy
 from kfuzz.relay.recording import CONVERSATION, COPIED_BYTES_MAX, Recorder, Recording
 from kfuzz.relay.rule import parse_rule
+from kfuzz.vectors import find_vector
 
 FIRST = {"format": "kfuzz-conversation/1", "brokers": []}
 OPEN = {"event": "open", "connection": 1, "ms": 1.5, "broker": "b:1", "place": "p:1"}
@@ -211,3 +212,19 @@ def test_what_a_rule_changed_is_recorded_as_the_client_got_it(tmp_path: Path, ru
         assert responses[0]["api"] == "Metadata"
         shown = kfuzz("show", "--frames", tmp_path / "out").stdout
         assert shown.endswith("1 requests, 0 with a response, 0 frames cannot be read\n")
+
+
+def test_a_golden_conversation_opens_as_a_recording() -> None:
+    name = "conversation/reading/lost"
+    recording = Recording.opened(name)
+    frames = find_vector(name).options["frames"]
+    of_frames = [one for one in recording.events if one.event in ("request", "response")]
+    assert [bytes(recording.frame(one)).hex() for one in of_frames] == [one["hex"] for one in frames]
+    shown = kfuzz("show", name, "--profile", "strict").stdout
+    assert "then follows" in shown
+    assert "0 frames cannot be read" in shown
+
+
+def test_what_is_neither_a_folder_nor_a_conversation_is_no_recording() -> None:
+    with pytest.raises(UsageError, match="count"):
+        Recording.opened("records/v2/count/negative-one")

@@ -12,7 +12,7 @@ from kfuzz.conformance.protocol import lines as words
 from kfuzz.kafka import CODECS, ISOLATIONS, ROLES, TIMESTAMP_TYPES
 from kfuzz.vectors import KINDS, load_suite
 from kfuzz.vectors.coverage import CODES, expectations
-from kfuzz.vectors.kinds import LEVELS, OPTIONS, READER, VERDICTS
+from kfuzz.vectors.kinds import CLIENT, LEVELS, OPTIONS, READER, VERDICTS
 from kfuzz.vectors.model import FORMAT, default_root
 from kfuzz.wire.io.layout import MESSAGE_LAYOUT
 
@@ -25,7 +25,7 @@ REFUSING = [verdict for verdict in VERDICTS if verdict != "valid"]
 # Every list of words in the schema, by its place; None where the schema is the only place that has the words.
 FACTS: dict[str, Any] = {
     "properties.kind": KINDS,
-    "$defs.role": [*ROLES, READER],
+    "$defs.role": [*ROLES, READER, CLIENT],
     "$defs.batch.properties.compression": CODECS,
     "$defs.batch.properties.magic": [*MESSAGE_LAYOUT, 2],
     "$defs.batch.properties.timestamp_type": TIMESTAMP_TYPES,
@@ -35,7 +35,7 @@ FACTS: dict[str, Any] = {
     "$defs.step_append.allOf[0].else.properties.verdict": ACCEPTING,
     "$defs.step_append.allOf[0].then.properties.verdict": REFUSING,
     "$defs.step_reading.properties.verdict": VERDICTS,
-    **{f"$defs.said.properties.{role}": SAID for role in (*ROLES, READER, "produce")},
+    **{f"$defs.said.properties.{role}": SAID for role in (*ROLES, READER, CLIENT, "produce")},
     "$defs.vector.properties.compression": CODECS,
     "$defs.vector.properties.isolation": ISOLATIONS,
     "$defs.vector.properties.left_out.items": None,
@@ -44,6 +44,10 @@ FACTS: dict[str, Any] = {
     "$defs.vector.properties.topic.properties.timestamp_type": [word for word in TIMESTAMP_TYPES if word != "none"],
     "$defs.flag.properties.bug_type": None,
     "$defs.said.properties.recovery": None,
+    "$defs.gets.properties.outcome": None,
+    "$defs.gets.properties.sends.items": None,
+    "$defs.vector.properties.application.items.properties.do": None,
+    "$defs.vector.properties.frames.items.properties.from": None,
     "$defs.step_append.properties.outcome": None,
 }
 

@@ -16,6 +16,7 @@ from kfuzz.conformance.broker.real import (
     produce,
     recover,
 )
+from kfuzz.conformance.broker.talking import talk
 
 __all__ = [
     "Broker",
@@ -30,4 +31,5 @@ __all__ = [
     "play",
     "produce",
     "recover",
+    "talk",
 ]

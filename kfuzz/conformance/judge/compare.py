@@ -13,11 +13,13 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from kfuzz import records
+from kfuzz.conformance.judge.conversing import lacks_ability, wrong_conversation
 from kfuzz.conformance.judge.differing import Wrong, amount, batches_differ, because, records_differ, shown
 from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.judge.producing import wrong_sending
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
+    CONVERSE,
     DECODE,
     DECODE_MESSAGE,
     DECODE_PRIMITIVE,
@@ -35,7 +37,18 @@ from kfuzz.conformance.protocol.lines import (
 from kfuzz.kafka import CODECS, ROLES
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
-from kfuzz.vectors.kinds import GROUP, KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND, SENDS, TOPIC_ERRORS
+from kfuzz.vectors.kinds import (
+    CLIENT,
+    CONVERSATION,
+    FRAMES,
+    GROUP,
+    KINDS,
+    LEFT_OUT,
+    MAY_REFUSE,
+    PRODUCE_KIND,
+    SENDS,
+    TOPIC_ERRORS,
+)
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
@@ -81,7 +94,7 @@ ENCODE_ROLE: Final = "encode"
 PRODUCE_ROLE: Final = "produce"
 # The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
-ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE, PRODUCE_ROLE)
+ALL_ROLES: Final = (*ROLES, READER, CLIENT, ENCODE_ROLE, PRODUCE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
 # How a payload of snappy begins if snappy-java's blocks frame it.
@@ -112,6 +125,8 @@ class Case:
         """The protocol's name for the operation that is asked for."""
         if self.role == PRODUCE_ROLE:
             return PRODUCE
+        if self.role == CLIENT:
+            return CONVERSE
         if self.vector.kind == "stream":
             return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
         if self.vector.kind == "message":
@@ -166,7 +181,7 @@ def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = ALL_ROLES) -> tup
     cases = []
     for vector in vectors:
         expect = vector.steps[0]["expect"] if vector.kind == "stream" else vector.expect
-        cases += [Case(vector, role) for role in (*ROLES, READER) if role in roles and role in expect]
+        cases += [Case(vector, role) for role in (*ROLES, READER, CLIENT) if role in roles and role in expect]
         if ENCODE_ROLE in roles and _can_be_encoded(vector):
             cases.append(Case(vector, ENCODE_ROLE))
         if PRODUCE_ROLE in roles and vector.kind == PRODUCE_KIND:
@@ -189,7 +204,7 @@ def stream_expectation(vector: Vector, role: str) -> Json:
 def _can_be_encoded(vector: Vector) -> bool:
     """Whether an encoder can be given the contents: the vector must be valid and state them in full, without hashes."""
     role = _told_role(vector)
-    if role is None:
+    if role is None or vector.kind == CONVERSATION:
         return False
     return vector.kind in CONTENTS or not _has_hashes(vector.expect[role]["batches"])
 
@@ -228,6 +243,9 @@ def request(case: Case) -> dict[str, Any]:
         name = "body" if case.vector.kind == "message" else "value"
         given = {"hex": case.vector.data.hex()} if case.role == READER else {name: contents_of(case)}
         return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **given}
+    if case.operation == CONVERSE:
+        options = {name: value for name, value in case.vector.options.items() if name != FRAMES}
+        return {"id": case.vector.id, "operation": CONVERSE, **options}
     if case.operation == PRODUCE:
         options = {name: value for name, value in case.vector.options.items() if name not in (MAY_REFUSE, LEFT_OUT)}
         left_out = case.vector.options.get(LEFT_OUT, ())
@@ -261,6 +279,8 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
         return None if primitive in handshake.primitives else f"has no primitive {primitive}"
     if case.operation == PRODUCE:
         return _lacks_producer(handshake, case.vector.options)
+    if case.operation == CONVERSE:
+        return lacks_ability(case.vector, handshake)
     if case.operation != ENCODE and case.role not in handshake.roles:
         return f"does not offer the role {case.role}"
     magics, codecs = features(case)
@@ -387,6 +407,8 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         wrong = _wrong_message(case, handshake, answer)
     elif case.operation in (ENCODE_MESSAGE, ENCODE_PRIMITIVE):
         wrong = _wrong_message_bytes(case, answer)
+    elif case.operation == CONVERSE:
+        wrong = wrong_conversation(case.vector, handshake, answer)
     elif case.operation == PRODUCE:
         wrong = wrong_sending(_given(case), case.vector, handshake, answer)
     else:

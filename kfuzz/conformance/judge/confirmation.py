@@ -17,7 +17,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, ROLES
 from kfuzz.messages.catalogues import has_same_names
 from kfuzz.vectors.confirm import contradiction, with_broker, with_cells
-from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.kinds import FRAMES, KINDS
 from kfuzz.vectors.model import Vector
 
 __all__ = ["Confirmation", "ask_kafka", "confirm", "confirm_streams"]
@@ -38,18 +38,21 @@ def silent(what: str, total: int) -> Iterator[Callable[[int], None]]:
 class Confirmation:
     """``answers[role][version][id]`` is Kafka's answer, with its ``outcome``: accepted, rejected or fault. A stream is
     rejected if any of its steps is. ``broker_cells[id]`` has what the real broker did, in the form of a vector's cell.
-    ``contradictions`` holds sentences and must be empty.
+    ``frames[id]`` has those of a conversation. ``contradictions`` holds sentences and must be empty.
     """
 
     answers: dict[str, Answers] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
     broker_cells: dict[str, dict[str, str]] = field(default_factory=dict)
+    frames: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def filled(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A vector file's document with these answers in its cells."""
         made = dict(document)
         for role, answers in self.answers.items():
             made = with_cells(made, answers, role)
+        for item in made["vectors"] if self.frames else ():
+            item |= {FRAMES: self.frames[item["id"]]} if item["id"] in self.frames else {}
         return with_broker(made, BROKER_RELEASE, self.broker_cells) if self.broker_cells else made
 
 

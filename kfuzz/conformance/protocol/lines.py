@@ -40,6 +40,8 @@ __all__ = [
     "AHEAD",
     "APPEND_STREAM",
     "CODECS",
+    "CONVERSE",
+    "CONVERSES",
     "DECODE",
     "DECODE_MESSAGE",
     "DECODE_PRIMITIVE",
@@ -82,6 +84,8 @@ DECODE_PRIMITIVE: Final = "decode-primitive"
 ENCODE_PRIMITIVE: Final = "encode-primitive"
 # A whole producer sends records to a broker. The answer is what arrived there.
 PRODUCE: Final = "produce-records"
+# A whole client talks with brokers, while something happens on the way. The answer has the frames too.
+CONVERSE: Final = "converse"
 OPERATIONS: Final = (
     DECODE,
     ENCODE,
@@ -92,9 +96,12 @@ OPERATIONS: Final = (
     DECODE_PRIMITIVE,
     ENCODE_PRIMITIVE,
     PRODUCE,
+    CONVERSE,
 )
 # A producer may be able to do this besides sending records.
 PRODUCES: Final = ("idempotent", "transactions", "sends", "topics", "groups")
+# A client may be able to do this besides reading a partition and sending records.
+CONVERSES: Final = ("reset", "group", "consumer-group", "share", "abort", "timeout", "admin")
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -133,6 +140,7 @@ _HIGHEST: Final = Form(
     "give an object of APIs, each with its highest version",
     lambda value: isinstance(value, dict) and all(type(one) is int and one >= 0 for one in value.values()),
 )
+ANY_OBJECT: Final = Form({"type": "object"}, "give an object", lambda value: isinstance(value, dict))
 _TIMESTAMP_TYPE: Final = choice("create", "log-append", "none")
 
 IntegerText = Annotated[str, _INTEGER_TEXT]
@@ -212,6 +220,35 @@ PRODUCED: Final = ListOf(
 )
 
 
+class _Act(TypedDict):
+    outcome: Annotated[str, choice("accepted", "rejected", STALLED, "fault", "panic")]
+
+
+class ActJson(_Act, total=False):
+    """The result of an act of an application."""
+
+    error: Annotated[str, TEXT]
+    at: Annotated[str, TEXT]
+    records: Annotated[list[RecordJson], RECORDS]
+    offsets: Annotated[list[str | None], ListOf(optional(_INTEGER_TEXT), "give a list of offsets")]
+    sends: Annotated[list[str], ListOf(choice("accepted", "rejected"))]
+
+
+_FROM: Final = choice("client", "broker")
+_NUMBER: Final = integer(1, 2**31 - 1)
+# Python has no other way for a field with the name of a keyword.
+FrameJson = TypedDict(
+    "FrameJson",
+    {
+        "from": Annotated[str, _FROM],
+        "connection": Annotated[int, _NUMBER],
+        "place": Annotated[str, TEXT],
+        "ms": Annotated[int, _SIZE],
+        "hex": Hex,
+    },
+)
+
+
 class TimestampsJson(TypedDict):
     """The timestamps that a library can hold, in milliseconds: the least, the greatest, and the smallest step."""
 
@@ -251,6 +288,7 @@ class Handshake:
     tails: Annotated[str, choice("ignored", "refused")] = "ignored"
     snappy: Annotated[frozenset[str], ListOf(choice(*SNAPPY_FRAMINGS))] = frozenset(SNAPPY_FRAMINGS)
     produces: Annotated[frozenset[str], ListOf(choice(*PRODUCES))] = frozenset()
+    converses: Annotated[frozenset[str], ListOf(choice(*CONVERSES))] = frozenset()
 
     @property
     def label(self) -> str:
@@ -307,6 +345,10 @@ class Answer:
     sends: Annotated[list[str] | None, ListOf(choice("accepted", "rejected"))] = None
     # Of each record that was sent: the offset that the producer reports, -1 if it says that it knows none.
     offsets: Annotated[list[str | None] | None, ListOf(optional(_INTEGER_TEXT), "give a list of offsets")] = None
+    # Of a conversation: what each act gave; the frames, and those that met trouble, by connection and number.
+    acts: Annotated[list[dict[str, Any]] | None, ListOf(object_of(ActJson), "give a list of acts")] = None
+    frames: Annotated[list[dict[str, Any]] | None, ListOf(object_of(FrameJson), "give a list of frames")] = None
+    troubles: Annotated[list[list[int]] | None, ListOf(ListOf(_NUMBER), "give pairs of numbers")] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -471,6 +513,20 @@ class ProduceRecords(_ProduceRecords, total=False):
     broker: Annotated[BrokerJson, object_of(BrokerJson)]
 
 
+class _Converse(_Request):
+    operation: Annotated[str, choice(CONVERSE)]
+    application: Annotated[list[dict[str, Any]], ListOf(ANY_OBJECT, "give a list of acts")]
+
+
+class Converse(_Converse, total=False):
+    """Let an application do these acts, while the rules of a proxy apply to its frames."""
+
+    given: Annotated[list[str], ListOf(HEX, "give a list of hex texts")]
+    brokers: Annotated[int, integer(2, 9)]
+    broker: Annotated[BrokerJson, object_of(BrokerJson)]
+    rules: Annotated[list[dict[str, Any]], ListOf(ANY_OBJECT, "give a list of rules")]
+
+
 REQUESTS: Final[Mapping[str, Object]] = {
     DECODE: object_of(DecodeRecords),
     ENCODE: object_of(EncodeRecords),
@@ -481,6 +537,7 @@ REQUESTS: Final[Mapping[str, Object]] = {
     DECODE_PRIMITIVE: object_of(DecodePrimitive),
     ENCODE_PRIMITIVE: object_of(EncodePrimitive),
     PRODUCE: object_of(ProduceRecords),
+    CONVERSE: object_of(Converse),
 }
 
 
@@ -527,7 +584,7 @@ def _check(form: Object, raw: Any, what: str) -> None:
 
 def _take_in_texts(raw: dict[str, Any]) -> None:
     """Bound the texts of an answer that people read. Its contents stay as they are, because they are compared."""
-    for one in (raw, *raw.get("steps", ())):
+    for one in (raw, *raw.get("steps", ()), *raw.get("acts", ())):
         for name in _SAID & one.keys():
             one[name] = foreign_text(one[name])
 
@@ -555,6 +612,7 @@ _CONTENTS: Final = {
     DECODE_STREAM: ("records", "an accepted answer must say what was handed out"),
     APPEND_STREAM: ("steps", "an accepted answer must give the result of each step"),
     PRODUCE: ("produced", "an accepted answer must give what arrived at the broker"),
+    CONVERSE: ("acts", "an accepted answer must say what each act gave"),
 }
 
 
@@ -566,7 +624,7 @@ def parse_handshake(line: bytes) -> Handshake:
     for name, needing in _DECLARED_FOR:
         if operations & needing and name not in raw:
             raise ProtocolError(f"the handshake lacks {name}: it must declare what it supports")
-    lists = ("operations", "roles", "magic", "codecs", "primitives", "outcomes", "snappy", "produces")
+    lists = ("operations", "roles", "magic", "codecs", "primitives", "outcomes", "snappy", "produces", "converses")
     declared: dict[str, Any] = {name: frozenset(value) if name in lists else value for name, value in raw.items()}
     del declared["protocol"]
     declared["language"] = foreign_text(raw["language"])

@@ -17,6 +17,7 @@ from typing import Any
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.making.builder import Raw, concat
+from kfuzz.vectors.recipes.making.conversation import Act
 from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.making.produced import refusal
@@ -92,7 +93,7 @@ class Recipe:
 
     def to_json(self, data: bytes, kafka: Json) -> Json:
         """The vector as file JSON. ``data`` is the recipe's own bytes, or committed bytes with the same contents."""
-        if "steps" in self.document:
+        if "steps" in self.document or "application" in self.document:
             content: Json = {}
         elif self.bomb is None:
             content = {"hex": data.hex()}
@@ -289,6 +290,48 @@ class Theme:
         document |= {"broker": broker} if broker else {}
         document |= {"may_refuse": True} if may_refuse else {}
         self.recipes.append(Recipe(document, raw.data, raw.by_content, bomb))
+
+    def conversation(
+        self,
+        slug: str,
+        summary: str,
+        *acts: Act,
+        requirements: Sequence[str],
+        rules: Sequence[Json] = (),
+        follows: Sequence[Json] = (),
+        written: Sequence[str] | None = None,
+        repeats: bool = False,
+        given: Sequence[str] = (),
+        brokers: int = 1,
+        broker: Json | None = None,
+        level: str = "required",
+    ) -> None:
+        """A vector of kind ``conversation``: what the application does, and what it must get of each act.
+
+        ``rules``: those of the proxy between client and brokers. ``follows``: the requests after the first trouble.
+        ``written``: the values that the log has at the end; with ``repeats``, some may be there more than once.
+        ``given``: the batches of the topic. ``broker`` is that of the testee protocol.
+        """
+        expectation: Json = {"verdict": "valid", "acts": [gives for _, gives in acts]}
+        expectation |= {"follows": list(follows)} if follows else {}
+        expectation |= {"written": list(written)} if written is not None else {}
+        expectation |= {"repeats": True} if repeats else {}
+        document: Json = {
+            "id": f"{self.path}/{slug}",
+            "summary": summary,
+            "level": level,
+            "requirements": list(requirements),
+            "flags": [],
+            "canonical": False,
+            "layout": [],
+            "application": [done for done, _ in acts],
+            "expect": {"client": expectation},
+        }
+        document |= {"rules": list(rules)} if rules else {}
+        document |= {"given": list(given)} if given else {}
+        document |= {"brokers": brokers} if brokers > 1 else {}
+        document |= {"broker": broker} if broker else {}
+        self.recipes.append(Recipe(document, b"", False))
 
     def message(
         self, slug: str, summary: str, body: Body, *, annotate: bool = True, bomb: str | None = None, **options: Any

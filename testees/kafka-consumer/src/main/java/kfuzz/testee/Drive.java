@@ -3,6 +3,7 @@ package kfuzz.testee;
 import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.sun.management.ThreadMXBean;
 import java.io.BufferedReader;
@@ -28,7 +29,6 @@ import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
@@ -48,6 +48,7 @@ public final class Drive {
     private static final int LARGEST_HEX_VALUE_BYTES = 64 * 1024;
     // Older versions have no constants for these, and ignore them.
     private static final String BACKOFF_MAX_MS = "retry.backoff.max.ms";
+    private static final String GROUP_PROTOCOL = "group.protocol";
     private static final String DELIVERY_TIMEOUT_MS = "delivery.timeout.ms";
     private static final int LARGEST_REQUEST_BYTES = 64 * 1024 * 1024;
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -58,9 +59,37 @@ public final class Drive {
                     TimestampType.LOG_APPEND_TIME, "log-append");
     private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     private TopicPartition partition;
+    // Whether the group gives the partition to the consumer, which has no position before that.
+    private boolean isMember;
+    private boolean isSharing;
     private Consumer<byte[], byte[]> consumer;
 
+    private final Newer newer = newer();
+
+    /** What older versions of the library do not have; null with one of these, which is built without it. */
+    interface Newer {
+        void open(JsonNode line);
+
+        Iterable<ConsumerRecord<byte[], byte[]>> poll(Duration time);
+
+        void commit();
+
+        void close();
+
+        void call(JsonNode line) throws Exception;
+
+        void sendOffset(Producer<byte[], byte[]> producer, String topic, String group);
+    }
+
     private Drive() {}
+
+    private static Newer newer() {
+        try {
+            return (Newer) Class.forName("kfuzz.testee.NewerCalls").getDeclaredConstructor().newInstance();
+        } catch (ReflectiveOperationException error) {
+            return null;
+        }
+    }
 
     public static void main(String[] arguments) throws IOException {
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -70,6 +99,12 @@ public final class Drive {
         Drive drive = new Drive();
         ObjectNode hello = MAPPER.createObjectNode().put("version", version());
         hello.putArray("produces").add("idempotent").add("transactions").add("sends").add("topics");
+        hello.putArray("converses")
+                .add("reset").add("group").add("consumer-group").add("abort").add("timeout");
+        if (drive.newer != null) {
+            ((ArrayNode) hello.get("produces")).add("groups");
+            ((ArrayNode) hello.get("converses")).add("share").add("admin");
+        }
         out.println(hello);
         out.flush();
         String line = in.readLine();
@@ -94,7 +129,7 @@ public final class Drive {
             out.writeStartObject();
             try {
                 done(line, out);
-            } catch (RuntimeException | Error error) {
+            } catch (Exception | Error error) {
                 refused(error, out);
             }
             out.writeEndObject();
@@ -102,7 +137,7 @@ public final class Drive {
         return text.toString();
     }
 
-    private void done(JsonNode line, JsonGenerator out) throws IOException {
+    private void done(JsonNode line, JsonGenerator out) throws Exception {
         switch (line.get("do").asText()) {
             case "open":
                 open(line);
@@ -110,8 +145,22 @@ public final class Drive {
             case "poll":
                 poll(Duration.ofMillis(line.get("timeout_ms").asLong()), out);
                 break;
+            case "commit":
+                if (isSharing) {
+                    newer.commit();
+                } else {
+                    consumer.commitSync(Duration.ofSeconds(5));
+                }
+                break;
             case "close":
-                consumer.close();
+                if (isSharing) {
+                    newer.close();
+                } else {
+                    consumer.close();
+                }
+                break;
+            case "call":
+                newer.call(line);
                 break;
             default:
                 produce(line, out);
@@ -121,41 +170,66 @@ public final class Drive {
     // --- reading
 
     private void open(JsonNode line) {
+        isSharing = line.path("protocol").asText().equals("share");
+        if (isSharing) {
+            newer.open(line);
+            return;
+        }
         partition = new TopicPartition(line.get("topic").asText(), 0);
-        Map<String, Object> config =
-                new HashMap<>(
-                        Map.of(
-                                ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, line.get("address").asText(),
-                                ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
-                                ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false,
-                                ConsumerConfig.ISOLATION_LEVEL_CONFIG, line.get("isolation").asText(),
-                                ConsumerConfig.CHECK_CRCS_CONFIG, true,
-                                ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 1,
-                                ConsumerConfig.RETRY_BACKOFF_MS_CONFIG, 1L,
-                                BACKOFF_MAX_MS, 1L,
-                                ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class,
-                                ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class));
+        Map<String, Object> config = new HashMap<>();
+        config.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, line.get("address").asText());
+        config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, line.path("reset").asText("none"));
+        config.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
+        config.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, line.get("isolation").asText());
+        config.put(ConsumerConfig.CHECK_CRCS_CONFIG, true);
+        config.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, line.path("fetch_wait_ms").asInt(1));
+        config.put(ConsumerConfig.RETRY_BACKOFF_MS_CONFIG, 1L);
+        config.put(BACKOFF_MAX_MS, 1L);
+        config.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
+        config.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
         if (line.has("request_timeout_ms")) {
             config.put(ConsumerConfig.REQUEST_TIMEOUT_MS_CONFIG, line.get("request_timeout_ms").asInt());
             config.put(ConsumerConfig.RECONNECT_BACKOFF_MS_CONFIG, 1L);
             config.put(ConsumerConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, 1L);
         }
+        if (line.has("fetch_bytes")) {
+            config.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, line.get("fetch_bytes").asInt());
+        }
+        isMember = line.has("group");
+        if (isMember) {
+            config.put(ConsumerConfig.GROUP_ID_CONFIG, line.get("group").asText());
+            config.put(GROUP_PROTOCOL, line.path("protocol").asText("classic"));
+            if (!line.path("protocol").asText().equals("consumer")) {
+                config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 50);
+                if (line.has("session_timeout_ms")) {
+                    config.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, line.get("session_timeout_ms").asInt());
+                }
+            }
+        }
         consumer = new KafkaConsumer<>(config);
+        if (isMember) {
+            consumer.subscribe(List.of(partition.topic()));
+            return;
+        }
         consumer.assign(List.of(partition));
-        consumer.seek(partition, line.get("offset").asLong());
+        if (!line.has("reset")) {
+            consumer.seek(partition, line.get("offset").asLong());
+        }
     }
 
     private void poll(Duration time, JsonGenerator out) throws IOException {
         long before = threads.getCurrentThreadAllocatedBytes();
         try {
-            ConsumerRecords<byte[], byte[]> records = consumer.poll(time);
+            Iterable<ConsumerRecord<byte[], byte[]>> records = isSharing ? newer.poll(time) : consumer.poll(time);
             allocated(before, out);
             out.writeArrayFieldStart("records");
             for (ConsumerRecord<byte[], byte[]> record : records) {
                 write(record, out);
             }
             out.writeEndArray();
-            out.writeStringField("position", String.valueOf(consumer.position(partition)));
+            if (!isMember && !isSharing) {
+                out.writeStringField("position", String.valueOf(consumer.position(partition)));
+            }
         } catch (KafkaException error) {
             allocated(before, out);
             if (String.valueOf(error.getMessage()).startsWith("Failed to make progress")) {
@@ -229,7 +303,7 @@ public final class Drive {
         config.put(ProducerConfig.RETRY_BACKOFF_MS_CONFIG, 1L);
         config.put(BACKOFF_MAX_MS, 1L);
         config.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 5000L);
-        config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 3000);
+        config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, line.path("request_timeout_ms").asInt(3000));
         config.put(DELIVERY_TIMEOUT_MS, 5000);
         String transaction = line.get("transactional_id").textValue();
         if (transaction != null) {
@@ -239,7 +313,9 @@ public final class Drive {
                 new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
             if (transaction != null) {
                 producer.initTransactions();
-                producer.beginTransaction();
+                if (!line.has("group")) {
+                    producer.beginTransaction();
+                }
             }
             List<String> offsets = List.of();
             if (line.has("sends")) {
@@ -248,7 +324,9 @@ public final class Drive {
                 JsonNode topic = line.get("topic");
                 offsets = wait(producer, started(producer, topic, line, 0, line.get("records").size()));
             }
-            if (transaction != null) {
+            if (line.path("abort").asBoolean()) {
+                producer.abortTransaction();
+            } else if (transaction != null && !line.has("group")) {
                 producer.commitTransaction();
             }
             if (!line.has("sends")) {
@@ -259,7 +337,22 @@ public final class Drive {
         }
     }
 
-    private static void sendAll(Producer<byte[], byte[]> producer, JsonNode line, JsonGenerator out)
+    /** Send some records and wait; with a group, in a transaction that also commits an offset of it. */
+    private List<String> sent(Producer<byte[], byte[]> producer, JsonNode topic, JsonNode line, int from, int count)
+            throws ExecutionException {
+        boolean isOfGroup = line.has("group");
+        if (isOfGroup) {
+            producer.beginTransaction();
+        }
+        List<String> offsets = wait(producer, started(producer, topic, line, from, count));
+        if (isOfGroup) {
+            newer.sendOffset(producer, topic.asText(), line.get("group").asText());
+            producer.commitTransaction();
+        }
+        return offsets;
+    }
+
+    private void sendAll(Producer<byte[], byte[]> producer, JsonNode line, JsonGenerator out)
             throws IOException {
         boolean isAtOnce = line.path("at_once").asBoolean();
         List<List<Future<RecordMetadata>>> all = new ArrayList<>();
@@ -273,7 +366,7 @@ public final class Drive {
             if (isAtOnce) {
                 all.add(started(producer, topic, line, first, count));
             } else {
-                results.add(result(() -> wait(producer, started(producer, topic, line, first, count))));
+                results.add(result(() -> sent(producer, topic, line, first, count)));
             }
         }
         for (List<Future<RecordMetadata>> sent : all) {

@@ -1,0 +1,203 @@
+"""Judges a conversation: what the application got of each act, and the requests that followed the first trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kfuzz import records
+from kfuzz.conformance.judge.differing import Wrong, amount, because
+from kfuzz.conformance.protocol.lines import CONVERSES, Answer, Handshake
+from kfuzz.errors import DecodeError, KfuzzError
+from kfuzz.relay.frames import Frame, Pairing
+from kfuzz.relay.paths import slots, steps_of
+from kfuzz.vectors.kinds import CLIENT
+from kfuzz.vectors.model import Vector
+
+__all__ = ["Asked", "asked_of", "lacks_ability", "wrong_conversation"]
+
+Json = Mapping[str, Any]
+
+# How a value of a request is compared with that of the request that met the trouble.
+SAME: Final = "same"
+NEXT: Final = "next"
+# The language of Kafka's own client. Other libraries have other names for errors.
+JAVA: Final = "java"
+HEAD_BYTES: Final = 8
+# An act may need more than a consumer of one partition.
+NEEDS: Final = {"call": "admin", "commit": "group"}
+
+
+class Asked(NamedTuple):
+    """A request of a conversation: its frame, when it was sent, and whether a rule met it or its answer."""
+
+    frame: Frame
+    ms: int
+    met_trouble: bool
+
+    @property
+    def api(self) -> str:
+        return self.frame.exchange.name
+
+    def value(self, path: str) -> Any:
+        """The value that the path leads to; None if there is none."""
+        if not self.frame.is_read:
+            self.frame.check()
+        try:
+            values = self.frame.values()
+        except DecodeError:
+            return None
+        return next((place[key] for place, key in slots(values, steps_of(path))), None)
+
+
+def asked_of(frames: Sequence[Json], troubles: Sequence[Sequence[int]] = ()) -> Iterator[Asked]:
+    """The requests among a conversation's frames, in their order."""
+    pairings: dict[int, Pairing] = {}
+    met = {tuple(one) for one in troubles}
+    for one in frames:
+        data = bytes.fromhex(one["hex"])
+        if one["from"] != "client" or len(data) < HEAD_BYTES:
+            continue
+        pairing = pairings.setdefault(one["connection"], Pairing(one["connection"]))
+        exchange = pairing.begin(data)
+        has_trouble = "trouble" in one or (exchange.connection, exchange.number) in met
+        yield Asked(Frame(exchange, "request", data), one.get("ms", 0), has_trouble)
+
+
+def lacks_ability(vector: Vector, handshake: Handshake) -> str | None:
+    """Why a client cannot take part, worded to follow its name; None if it can."""
+    needs = set()
+    for act in vector.options["application"]:
+        needs |= {NEEDS[act["do"]]} if act["do"] in NEEDS else set()
+        needs |= {name for name in ("reset", "abort") if act.get(name)} | (
+            {"timeout"} if "request_timeout_ms" in act else set()
+        )
+        if act["do"] == "open" and "group" in act:
+            needs.add({"consumer": "consumer-group", "share": "share"}.get(act.get("protocol", ""), "group"))
+        if act["do"] == "produce":
+            wanted = {"idempotent": act.get("idempotent"), "sends": "sends" in act}
+            wanted |= {"transactions": "transactional_id" in act, "groups": "group" in act}
+            for name in ("", *(name for name, is_wanted in wanted.items() if is_wanted)):
+                if not handshake.produces or (name and name not in handshake.produces):
+                    return f"has no producer with {name}" if name else "has no producer"
+    missing = next((name for name in CONVERSES if name in needs - handshake.converses), None)
+    return missing and f"does not offer {missing}"
+
+
+def wrong_conversation(vector: Vector, handshake: Handshake, answer: Answer) -> Wrong | None:
+    """The first fault of the answer; None if everything is as it must be."""
+    if answer.outcome == "rejected":
+        return Wrong("refused the conversation" + because(answer.error), "refuses")
+    expectation = vector.expect[CLIENT]
+    acts = answer.acts or []
+    for number, (do, want, have) in enumerate(
+        zip(vector.options["application"], expectation["acts"], acts, strict=False), 1
+    ):
+        if wrong := _wrong_act(want, have, handshake):
+            return Wrong(f"act {number} ({do['do']}) {wrong.text}", wrong.harm)
+    if len(acts) != len(expectation["acts"]):
+        return Wrong(f"did {amount(acts, expectation['acts'], 'acts')}", "loses")
+    wrong_text = _wrong_log(expectation, answer)
+    if wrong_text:
+        return Wrong(wrong_text, "loses")
+    wrong_text = _wrong_requests(expectation.get("follows", ()), answer)
+    return Wrong(wrong_text, "differs") if wrong_text else None
+
+
+def _wrong_act(want: Json, have: Json, handshake: Handshake) -> Wrong | None:
+    outcome = have["outcome"]
+    if outcome in ("stalled", "panic", "fault"):
+        harm = {"stalled": "hangs", "panic": "kills", "fault": "refuses"}[outcome]
+        return Wrong(f"{outcome}" + because(have.get("error", "")), harm)
+    if want["outcome"] == "accepted" and outcome == "rejected":
+        return Wrong("failed" + because(have.get("error", "")), "refuses")
+    if want["outcome"] == "rejected" and outcome == "accepted":
+        return Wrong("succeeded, but must give its user an error", "loses")
+    if outcome == "rejected" and handshake.language == JAVA and want.get("error", "") not in have.get("error", ""):
+        return Wrong(f"failed with {have.get('error')}; expected {want['error']}", "differs")
+    got = [one["offset"] for one in have["records"]] if "records" in have else have.get("offsets")
+    if "offsets" in want and got is not None and (outcome == "accepted" or "records" in have):
+        known = [(one, wanted) for one, wanted in zip(got, want["offsets"], strict=False) if one is not None]
+        is_short = outcome == "rejected" and len(got) < len(want["offsets"])
+        if "records" in have and len(got) != len(want["offsets"]) and not is_short:
+            return Wrong(f"handed out {amount(got, want['offsets'], 'records')}", "loses")
+        for one, wanted in known:
+            if one != wanted:
+                return Wrong(f"has the record with offset {one} where that with {wanted} must be", "loses")
+    if "sends" in want and "sends" in have and want["sends"] != have["sends"]:
+        return Wrong(f"has the sends {', '.join(have['sends'])}; expected {', '.join(want['sends'])}", "loses")
+    return None
+
+
+def _wrong_log(expectation: Json, answer: Answer) -> str | None:
+    """Whether the log has what was to be written: once, and in this order."""
+    if "written" not in expectation or answer.produced is None:
+        return None
+    wanted = list(expectation["written"])
+    have: list[str] = []
+    known: set[tuple[int, int, int]] = set()
+    for sent in answer.produced:
+        if not sent.error:
+            try:
+                batches = records.decode(sent.data)
+            except KfuzzError as error:
+                return f"wrote bytes that cannot be read: {error}"
+            for batch in batches:
+                # A broker takes the batch of an idempotent producer once.
+                sequence = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+                if batch.producer_id < 0 or sequence not in known:
+                    known.add(sequence)
+                    have += [bytes(one.value or b"").decode("utf-8", "replace") for one in batch.records]
+    if expectation.get("repeats"):
+        have = list(dict.fromkeys(have))
+    if have == wanted:
+        return None
+    return f"the log has {', '.join(have) or 'nothing'}; expected {', '.join(wanted) or 'nothing'}"
+
+
+def _wrong_requests(follows: Sequence[Json], answer: Answer) -> str | None:
+    """Whether the requests after the first trouble are as they must be."""
+    asked = list(asked_of(answer.frames or (), answer.troubles or ()))
+    at = next((number for number, one in enumerate(asked) if one.met_trouble), -1)
+    trouble = asked[at] if at >= 0 else None
+    after = asked[at + 1 :]
+    place = 0
+    for want in follows:
+        found = [number for number, one in enumerate(after) if _fits(one, want, trouble)]
+        said = _said(want)
+        if "at_most" in want:
+            if len(found) > want["at_most"]:
+                return f"sent {len(found)} times {said}; at most {want['at_most']} may follow"
+            continue
+        following = next((number for number in found if number >= place), None)
+        if following is None:
+            return f"never sent {said}" if not found else f"sent {said} too early"
+        waited_ms = after[following].ms - (trouble.ms if trouble else 0)
+        if waited_ms < want.get("after_ms", 0):
+            return f"sent {said} after {waited_ms} ms; it must wait for {want['after_ms']} ms"
+        place = following + 1
+    return None
+
+
+def _fits(one: Asked, want: Json, trouble: Asked | None) -> bool:
+    if one.api != want["api"]:
+        return False
+    for path, wanted in want.get("where", {}).items():
+        value = one.value(path)
+        if wanted in (SAME, NEXT):
+            if trouble is None:
+                return False
+            wanted = trouble.value(path)
+            if want["where"][path] == NEXT:
+                wanted = wanted + 1 if isinstance(wanted, int) else wanted
+        if value is None and one.api == "Fetch" and (one.value("sessionEpoch") or -1) > 0:
+            # In a session, a partition that has not changed is not named again.
+            continue
+        if value not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    return True
+
+
+def _said(want: Json) -> str:
+    where = " and ".join(f"{path} = {value}" for path, value in want.get("where", {}).items())
+    return f"{want['api']} with {where}" if where else str(want["api"])

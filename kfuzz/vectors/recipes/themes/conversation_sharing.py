@@ -1,0 +1,174 @@
+"""Consumers of share groups, and calls of an admin client. Only a real broker can be asked."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kfuzz.vectors.recipes.making.conversation import Act, act, asks, happens, opens, reads, trouble, writes
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE
+
+__all__ = ["theme"]
+
+SHARE: dict[str, Any] = {"group": "kfuzz-share", "protocol": "share"}
+COMMIT = act("commit")
+# A share group begins at the end of the log, once its first member has asked.
+ASKED = reads(-1), *(act("wait", ms=700), reads(-1)) * 5
+call = partial(act, "call")
+fetch = partial(trouble, "ShareFetch")
+beat = partial(trouble, "ShareGroupHeartbeat")
+
+
+def shared(*rules: dict[str, Any], **how: Any) -> tuple[Act, ...]:
+    """A member joins, something happens, and it reads and acknowledges what is written then."""
+    happened = (happens(*rules),) if rules else ()
+    return opens(**SHARE, **how), *ASKED, *happened, writes(3), reads(2), COMMIT, CLOSE
+
+
+def theme() -> Theme:
+    """The recipes of ``vectors/conversation/sharing.json``."""
+    made = Theme("conversation/sharing", "Share groups, and calls of an admin client.", "conversation")
+    _share(made)
+    _admin(made)
+    return made
+
+
+def _share(made: Theme) -> None:
+    share = partial(made.conversation, requirements=["TALK-SHARE-1"])
+    share("shared", "a member of a share group reads, and acknowledges what it has read", *shared())
+    share("accepted", "a member accepts each record", *shared(acknowledge=["accept"]))
+    share(
+        "rejected",
+        "a member rejects each record, and gets none of them again",
+        opens(**SHARE, acknowledge=["reject"]),
+        *ASKED,
+        writes(3),
+        reads(2),
+        COMMIT,
+        reads(-1),
+        CLOSE,
+    )
+    share(
+        "released",
+        "a member releases the first record of three, and gets it again",
+        opens(**SHARE, acknowledge=["release", "accept", "accept", "accept"]),
+        *ASKED,
+        writes(3),
+        act("read", count=4, gives={"offsets": ["0", "1", "2", "0"]}),
+        COMMIT,
+        CLOSE,
+    )
+    again = [asks("ShareFetch")]
+    for slug, what, rule, follows in (
+        ("lost", "the answer to a fetch is lost", fetch(disconnect="before"), again),
+        ("lost-often", "the answers to three fetches are lost", fetch("1-3", disconnect="before"), again * 3),
+        (
+            "session-lost",
+            "the share session is lost",
+            fetch(error="SHARE_SESSION_NOT_FOUND"),
+            [asks("ShareFetch", shareSessionEpoch=0)],
+        ),
+        (
+            "session-epoch-wrong",
+            "the epoch of the share session is wrong",
+            fetch(error="INVALID_SHARE_SESSION_EPOCH"),
+            [asks("ShareFetch", shareSessionEpoch=0)],
+        ),
+        (
+            "not-leader",
+            "a fetch finds no leader there",
+            fetch(error="NOT_LEADER_OR_FOLLOWER"),
+            [asks("Metadata"), *again],
+        ),
+        ("slow", "a fetch takes 300 ms", fetch(delay_ms=300), again),
+    ):
+        share(slug, f"{what} in a share group", *shared(rule), follows=follows)
+    for slug, what, rule, follows in (
+        (
+            "beat-lost",
+            "the answer to the first heartbeat is lost",
+            beat(disconnect="before"),
+            [asks("ShareGroupHeartbeat")],
+        ),
+        (
+            "beat-loading",
+            "the coordinator is loading at the first heartbeats",
+            beat("1-2", error="COORDINATOR_LOAD_IN_PROGRESS"),
+            [asks("ShareGroupHeartbeat")] * 2,
+        ),
+        (
+            "beat-not-coordinator",
+            "the coordinator is elsewhere at the first heartbeat",
+            beat(error="NOT_COORDINATOR"),
+            [asks("FindCoordinator"), asks("ShareGroupHeartbeat")],
+        ),
+    ):
+        share(slug, f"{what} of a share group", *shared(), rules=[rule], follows=follows)
+
+
+def _admin(made: Theme) -> None:
+    admin = partial(made.conversation, requirements=["TALK-ADMIN-1"])
+    group = writes(1), opens(group="kfuzz-group", reset="earliest"), reads(0), COMMIT, CLOSE
+    for name, api, before in (
+        ("create-topic", "CreateTopics", ()),
+        ("delete-topic", "DeleteTopics", ()),
+        ("list-offsets", "ListOffsets", ()),
+        ("delete-records", "DeleteRecords", (writes(2),)),
+        ("list-committed", "OffsetFetch", group),
+        ("describe-cluster", "DescribeCluster", ()),
+    ):
+        of_group: dict[str, Any] = {"group": "kfuzz-group"} if before is group else {}
+        done = (*before, happens(trouble(api, disconnect="before")), call(name=name, **of_group))
+        lasting = name not in ("create-topic", "delete-topic")
+        # The broker has done it, so the second request finds it done.
+        last = done[-1] if lasting else call(name=name, error="", **of_group)
+        admin(f"{name}-lost", f"the answer to {name} is lost", *done[:-1], last, follows=[asks(api)])
+        admin(
+            f"{name}-lost-request",
+            f"the connection is lost before the broker gets {name}",
+            *before,
+            happens(trouble(api, disconnect="before", direction="request")),
+            call(name=name, **of_group),
+            follows=[asks(api)],
+        )
+        admin(
+            f"{name}-slow",
+            f"the answer to {name} takes 200 ms",
+            *before,
+            happens(trouble(api, delay_ms=200)),
+            call(name=name, **of_group),
+        )
+    for name, api, before, error, follows in (
+        ("list-offsets", "ListOffsets", (), "NOT_LEADER_OR_FOLLOWER", ["Metadata", "ListOffsets"]),
+        ("delete-records", "DeleteRecords", (writes(2),), "NOT_LEADER_OR_FOLLOWER", ["Metadata", "DeleteRecords"]),
+        ("list-committed", "OffsetFetch", group, "NOT_COORDINATOR", ["FindCoordinator", "OffsetFetch"]),
+        ("delete-group", "DeleteGroups", group, "NOT_COORDINATOR", ["FindCoordinator", "DeleteGroups"]),
+    ):
+        of_group = {"group": "kfuzz-group"} if before is group else {}
+        admin(
+            f"{name}-elsewhere",
+            f"{name} must go to another broker",
+            *before,
+            happens(trouble(api, error=error)),
+            call(name=name, error="" if name == "delete-group" else None, **of_group),
+            follows=[asks(one) for one in follows],
+        )
+    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
+    fatal(
+        "create-topic-forbidden",
+        "a topic may not be created",
+        happens(trouble("CreateTopics", "1-1000", error="TOPIC_AUTHORIZATION_FAILED")),
+        call(name="create-topic", error="TopicAuthorizationException"),
+    )
+    fatal(
+        "create-topic-twice",
+        "a topic is created that is there already",
+        call(name="create-topic"),
+        call(name="create-topic", error="TopicExistsException"),
+    )
+    fatal(
+        "delete-group-unknown",
+        "a group is deleted that is not there",
+        call(name="delete-group", group="kfuzz-none", error="GroupIdNotFoundException"),
+    )
