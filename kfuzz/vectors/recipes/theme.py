@@ -295,25 +295,27 @@ class Theme:
         self,
         slug: str,
         summary: str,
-        *acts: Act,
+        *rules: Json,
+        acts: Sequence[Act],
         requirements: Sequence[str],
-        rules: Sequence[Json] = (),
-        follows: Sequence[Json] = (),
+        level: str = "required",
+        follows: Sequence[Json | str] = (),
         written: Sequence[str] | None = None,
         repeats: bool = False,
         given: Sequence[str] = (),
         brokers: int = 1,
         broker: Json | None = None,
-        level: str = "required",
     ) -> None:
         """A vector of kind ``conversation``: what the application does, and what it must get of each act.
 
-        ``rules``: those of the proxy between client and brokers. ``follows``: the requests after the first trouble.
+        ``rules``: those of the proxy between client and brokers. ``follows``: the requests after the first trouble; a
+        name stands for any request of that API.
         ``written``: the values that the log has at the end; with ``repeats``, some may be there more than once.
         ``given``: the batches of the topic. ``broker`` is that of the testee protocol.
         """
+        asked = [{"api": one} if isinstance(one, str) else one for one in follows]
         expectation: Json = {"verdict": "valid", "acts": [gives for _, gives in acts]}
-        expectation |= {"follows": list(follows)} if follows else {}
+        expectation |= {"follows": asked} if asked else {}
         expectation |= {"written": list(written)} if written is not None else {}
         expectation |= {"repeats": True} if repeats else {}
         document: Json = {

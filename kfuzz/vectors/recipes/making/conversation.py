@@ -82,9 +82,10 @@ def writes(count: int, *, sends: Sequence[int] = (), first: int = 0, **how: Any)
     return act("produce", records=sent, **several, **how)
 
 
-def trouble(api: str, nth: int | str = 1, **action: Any) -> Json:
-    """A rule about the n-th response of an API, or about several."""
-    return {"api": api, "nth": nth, **action}
+def trouble(api: str, nth: int | str = 1, what: str | None = None, **action: Any) -> Json:
+    """A rule about the n-th response of an API, or about several. ``what``: "lost", or an error of Kafka."""
+    happened = {"disconnect": "before"} if what == "lost" else {"error": what} if what else {}
+    return {"api": api, "nth": nth, **happened, **action}
 
 
 def happens(*rules: Json) -> Act:

@@ -69,173 +69,138 @@ def theme() -> Theme:
 
 
 def _classic(made: Theme) -> None:
-    group = partial(made.conversation, given=GIVEN, requirements=["TALK-GROUP-1"])
+    again = ["JoinGroup", "Fetch"]
+    group = partial(made.conversation, acts=whole(GROUP), given=GIVEN, requirements=["TALK-GROUP-1"], follows=again)
     group(
         "joined",
         "a member joins, reads and commits",
-        *whole(GROUP),
-        follows=[
-            asks("JoinGroup"),
-            asks("SyncGroup"),
-            asks("OffsetFetch"),
-            asks("Fetch"),
-            asks("OffsetCommit", __committedOffset=15),
-        ],
+        follows=["JoinGroup", "SyncGroup", "OffsetFetch", "Fetch", asks("OffsetCommit", __committedOffset=15)],
     )
-    for name, step, coordinated in (
-        ("find", find, False),
-        ("join", join, True),
-        ("sync", sync, True),
-        ("committed", committed, True),
-    ):
-        api = step.args[0]
+    for name, step in (("find", find), ("join", join), ("sync", sync), ("committed", committed)):
+        api, coordinated = step.args[0], name != "find"
         error = "COORDINATOR_LOAD_IN_PROGRESS" if coordinated else "COORDINATOR_NOT_AVAILABLE"
-        retried = partial(made.conversation, given=GIVEN, requirements=["TALK-RETRY-1"])
+        done = ["Fetch", "OffsetCommit"]
+        retried = partial(
+            made.conversation, acts=whole(GROUP), given=GIVEN, requirements=["TALK-RETRY-1"], follows=done
+        )
         if name != "sync":
-            retried(
-                f"{name}-loading",
-                f"the coordinator is loading at {api}",
-                *whole(GROUP),
-                rules=[step("1-2", error=error)],
-                follows=[asks(api)],
-            )
-        retried(
-            f"{name}-lost",
-            f"the answer to {api} is lost",
-            *whole(GROUP),
-            rules=[step(disconnect="before")],
-            follows=[asks("Fetch"), asks("OffsetCommit")],
-        )
-        retried(
-            f"{name}-lost-often",
-            f"three answers to {api} are lost",
-            *whole(GROUP),
-            rules=[step("1-3", disconnect="before")],
-            follows=[asks("Fetch"), asks("OffsetCommit")],
-        )
-        retried(
-            f"{name}-slow",
-            f"the answer to {api} takes 200 ms",
-            *whole(GROUP),
-            rules=[step(delay_ms=200)],
-            follows=[asks("Fetch")],
-        )
+            retried(f"{name}-loading", f"the coordinator is loading at {api}", step("1-2", error), follows=[api])
+        retried(f"{name}-lost", f"the answer to {api} is lost", step(1, "lost"))
+        retried(f"{name}-lost-often", f"three answers to {api} are lost", step("1-3", "lost"))
+        retried(f"{name}-slow", f"the answer to {api} takes 200 ms", step(delay_ms=200), follows=["Fetch"])
         made.conversation(
             f"{name}-forbidden",
             f"the group may not be used at {api}",
-            opens(**GROUP),
-            fails(-1, "GroupAuthorizationException"),
-            CLOSE,
+            step("1-1000", "GROUP_AUTHORIZATION_FAILED"),
             given=GIVEN,
             requirements=["TALK-FATAL-1"],
-            rules=[step("1-1000", error="GROUP_AUTHORIZATION_FAILED")],
             follows=[at_most(0, "Fetch")],
+            acts=(opens(**GROUP), fails(-1, "GroupAuthorizationException"), CLOSE),
         )
         if coordinated:
-            made.conversation(
+            retried(
                 f"{name}-not-coordinator",
                 f"the coordinator is elsewhere at {api}",
-                *whole(GROUP),
-                given=GIVEN,
+                step(1, "NOT_COORDINATOR"),
                 requirements=["TALK-COORDINATOR-1"],
-                rules=[step(error="NOT_COORDINATOR")],
-                follows=[asks("FindCoordinator"), asks("Fetch")],
+                follows=["FindCoordinator", "Fetch"],
             )
-    again = [asks("JoinGroup"), asks("Fetch")]
-    group(
-        "join-unknown-member",
-        "the coordinator has forgotten the id that it gave",
-        *whole(GROUP),
-        rules=[join(2, error="UNKNOWN_MEMBER_ID")],
-        follows=again,
-    )
+    group("join-unknown-member", "the coordinator has forgotten the id that it gave", join(2, "UNKNOWN_MEMBER_ID"))
     group(
         "sync-rebalance",
         "another rebalance begins before the member has its assignment",
-        *whole(GROUP),
-        rules=[sync(error="REBALANCE_IN_PROGRESS")],
-        follows=again,
+        sync(1, "REBALANCE_IN_PROGRESS"),
     )
     group(
         "sync-unknown-member",
         "the coordinator has forgotten the member before it has its assignment",
-        *whole(GROUP),
-        rules=[sync(error="UNKNOWN_MEMBER_ID")],
-        follows=again,
+        sync(1, "UNKNOWN_MEMBER_ID"),
     )
     group(
         "offsets-unstable",
         "a transaction with offsets of the group is not yet over",
-        *whole(GROUP),
-        rules=[committed("1-3", error="UNSTABLE_OFFSET_COMMIT")],
-        follows=[asks("OffsetFetch"), asks("Fetch")],
+        committed("1-3", "UNSTABLE_OFFSET_COMMIT"),
+        follows=["OffsetFetch", "Fetch"],
     )
     group(
         "each-lost-once",
         "the answer to each step is lost once",
-        *whole(GROUP),
-        rules=[one(disconnect="before") for one in (find, join, sync, committed)],
-        follows=[asks("JoinGroup"), asks("SyncGroup"), asks("OffsetFetch"), asks("Fetch")],
+        *[one(1, "lost") for one in (find, join, sync, committed)],
+        follows=["JoinGroup", "SyncGroup", "OffsetFetch", "Fetch"],
     )
-    group("handed-over", "a second member continues where the first one has committed", *handed_over(GROUP), given=())
+    group(
+        "handed-over",
+        "a second member continues where the first one has committed",
+        given=(),
+        acts=handed_over(GROUP),
+        follows=(),
+    )
     group(
         "handed-over-leave-lost",
         "the answer is lost when the first member leaves",
-        *handed_over(GROUP),
+        leave(1, "lost"),
         given=(),
-        rules=[leave(disconnect="before")],
-        follows=[asks("JoinGroup")],
+        follows=["JoinGroup"],
+        acts=handed_over(GROUP),
     )
     group(
         "handed-over-not-committed",
         "a second member reads again what the first one has not committed",
-        *(opens(**GROUP), reads(LAST), CLOSE, opens(by=2, **GROUP), reads(LAST, by=2), act("close", by=2)),
-        follows=[asks("OffsetFetch"), asks("OffsetFetch")],
+        follows=["OffsetFetch", "OffsetFetch"],
+        acts=(opens(**GROUP), reads(LAST), CLOSE, opens(by=2, **GROUP), reads(LAST, by=2), act("close", by=2)),
     )
     group(
         "second-joins",
         "a second member joins, and gets nothing of the one partition until the first one leaves",
-        *(writes(3), opens(**GROUP), reads(2), COMMIT, CLOSE, opens(by=2, **GROUP), act("wait", ms=100)),
-        *(writes(3, first=3), reads(5, first=3, by=2), act("commit", by=2), act("close", by=2)),
         given=(),
+        acts=(
+            writes(3),
+            opens(**GROUP),
+            reads(2),
+            COMMIT,
+            CLOSE,
+            opens(by=2, **GROUP),
+            act("wait", ms=100),
+            writes(3, first=3),
+            reads(5, first=3, by=2),
+            act("commit", by=2),
+            act("close", by=2),
+        ),
+        follows=(),
     )
     fatal = partial(made.conversation, given=GIVEN, requirements=["TALK-FATAL-1"])
     fatal(
         "join-inconsistent",
         "the group has other protocols",
-        opens(**GROUP),
-        fails(-1, "InconsistentGroupProtocol"),
-        CLOSE,
-        rules=[join("1-1000", error="INCONSISTENT_GROUP_PROTOCOL")],
+        join("1-1000", "INCONSISTENT_GROUP_PROTOCOL"),
+        acts=(opens(**GROUP), fails(-1, "InconsistentGroupProtocol"), CLOSE),
     )
     fatal(
         "join-full",
         "the group is full",
-        opens(**GROUP),
-        fails(-1, "GroupMaxSizeReached"),
-        CLOSE,
-        rules=[join("1-1000", error="GROUP_MAX_SIZE_REACHED")],
+        join("1-1000", "GROUP_MAX_SIZE_REACHED"),
+        acts=(opens(**GROUP), fails(-1, "GroupMaxSizeReached"), CLOSE),
     )
     made.conversation(
         "old-join",
         "the broker offers JoinGroup up to version 3, which gives ids at once",
-        *whole(GROUP),
         given=GIVEN,
         requirements=["TALK-VERSION-1"],
         broker={"versions": {"JoinGroup": 3}},
+        acts=whole(GROUP),
     )
     made.conversation(
         "coordinator-moves",
         "another broker coordinates after the first commit",
-        *later(GROUP, act("move", key="kfuzz-group", to=2), BEATS),
         brokers=2,
         requirements=["TALK-COORDINATOR-1"],
+        acts=later(GROUP, act("move", key="kfuzz-group", to=2), BEATS),
     )
 
 
 def _beats(made: Theme) -> None:
-    group = partial(made.conversation, requirements=["TALK-GROUP-1"])
-    again = [asks("JoinGroup"), asks("SyncGroup")]
+    again = ["JoinGroup", "SyncGroup"]
+    group = partial(made.conversation, requirements=["TALK-GROUP-1"], follows=again)
 
     def beaten(*rules: dict[str, Any], beats: int = 1) -> tuple[Act, ...]:
         return later(GROUP, happens(*rules), *[BEATS, reads(2, first=3)] * beats)
@@ -245,71 +210,54 @@ def _beats(made: Theme) -> None:
         ("forgotten", "the coordinator has forgotten the member", "UNKNOWN_MEMBER_ID"),
         ("generation-old", "the member's generation is old", "ILLEGAL_GENERATION"),
     ):
-        group(slug, f"{what} while a member reads", *beaten(beat(error=error)), follows=again)
+        group(slug, f"{what} while a member reads", acts=beaten(beat(1, error)))
     group(
         "rebalance-twice",
         "two rebalances follow one another",
-        *beaten(beat("every 3", error="REBALANCE_IN_PROGRESS") | {"times": 2}, beats=3),
         follows=again * 2,
+        acts=beaten(beat("every 3", "REBALANCE_IN_PROGRESS", times=2), beats=3),
     )
     group(
         "rebalance-and-join-lost",
         "a rebalance begins, and the answer to the next join is lost",
-        *beaten(beat(error="REBALANCE_IN_PROGRESS"), join(disconnect="before")),
-        follows=again,
+        acts=beaten(beat(1, "REBALANCE_IN_PROGRESS"), join(1, "lost")),
     )
     group(
         "forgotten-and-coordinator-moved",
         "the member is forgotten, and the coordinator is elsewhere",
-        *beaten(beat(error="UNKNOWN_MEMBER_ID"), join(error="NOT_COORDINATOR"), beats=2),
-        follows=[asks("JoinGroup"), asks("FindCoordinator"), asks("JoinGroup")],
+        follows=["JoinGroup", "FindCoordinator", "JoinGroup"],
+        acts=beaten(beat(1, "UNKNOWN_MEMBER_ID"), join(1, "NOT_COORDINATOR"), beats=2),
     )
-    group("beat-lost", "the answer to a heartbeat is lost", *beaten(beat(disconnect="before")), follows=[asks("Fetch")])
+    group("beat-lost", "the answer to a heartbeat is lost", follows=["Fetch"], acts=beaten(beat(1, "lost")))
     group(
         "beat-not-coordinator",
         "the coordinator is elsewhere when a heartbeat comes",
-        *beaten(beat(error="NOT_COORDINATOR")),
-        follows=[asks("FindCoordinator"), asks("Fetch")],
+        follows=["FindCoordinator", "Fetch"],
+        acts=beaten(beat(1, "NOT_COORDINATOR")),
     )
-    group("beat-slow", "the answer to a heartbeat takes 150 ms", *beaten(beat(delay_ms=150)), follows=[asks("Fetch")])
+    group("beat-slow", "the answer to a heartbeat takes 150 ms", follows=["Fetch"], acts=beaten(beat(delay_ms=150)))
 
 
 def _commits(made: Theme) -> None:
-    kept = partial(made.conversation, requirements=["TALK-RETRY-1"], given=GIVEN)
     again = [asks("OffsetCommit", __committedOffset="same")]
+    kept = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-RETRY-1"], given=GIVEN, follows=again)
     kept(
         "commit-loading",
         "the coordinator is loading when a member commits",
-        *whole(GROUP),
-        rules=[commits("1-2", error="COORDINATOR_LOAD_IN_PROGRESS")],
-        follows=again,
+        commits("1-2", "COORDINATOR_LOAD_IN_PROGRESS"),
     )
-    kept(
-        "commit-lost",
-        "the answer to a commit is lost",
-        *whole(GROUP),
-        rules=[commits(disconnect="before")],
-        follows=again,
-    )
-    kept(
-        "commit-lost-often",
-        "the answers to three commits are lost",
-        *whole(GROUP),
-        rules=[commits("1-3", disconnect="before")],
-        follows=again * 3,
-    )
+    kept("commit-lost", "the answer to a commit is lost", commits(1, "lost"))
+    kept("commit-lost-often", "the answers to three commits are lost", commits("1-3", "lost"), follows=again * 3)
     kept(
         "commit-not-coordinator",
         "the coordinator is elsewhere when a member commits",
-        *whole(GROUP),
-        rules=[commits(error="NOT_COORDINATOR")],
-        follows=[asks("FindCoordinator"), *again],
+        commits(1, "NOT_COORDINATOR"),
+        follows=["FindCoordinator", *again],
     )
     kept(
         "commit-slow",
         "the answer to a commit takes 200 ms",
-        *whole(GROUP),
-        rules=[commits(delay_ms=200)],
+        commits(delay_ms=200),
         follows=[at_most(0, "OffsetCommit")],
     )
     failed = partial(made.conversation, requirements=["TALK-GROUP-1"], given=GIVEN)
@@ -322,38 +270,43 @@ def _commits(made: Theme) -> None:
         failed(
             slug,
             f"{what} when a member commits",
-            opens(**GROUP),
-            reads(LAST),
-            act("commit", error=name),
-            CLOSE,
-            rules=[commits("1-1000", error=error)],
+            commits("1-1000", error),
+            acts=(opens(**GROUP), reads(LAST), act("commit", error=name), CLOSE),
         )
     failed(
         "commit-forgotten-then-read",
         "a member that was forgotten at its commit joins again and reads on",
-        *(writes(3), opens(**GROUP), reads(2), act("commit", error="CommitFailedException"), writes(3, first=3)),
-        *(reads(5, first=3), COMMIT, CLOSE),
+        commits(1, "UNKNOWN_MEMBER_ID"),
         given=(),
-        rules=[commits(error="UNKNOWN_MEMBER_ID")],
-        follows=[asks("JoinGroup"), asks("OffsetCommit")],
+        follows=["JoinGroup", "OffsetCommit"],
+        acts=(
+            writes(3),
+            opens(**GROUP),
+            reads(2),
+            act("commit", error="CommitFailedException"),
+            writes(3, first=3),
+            reads(5, first=3),
+            COMMIT,
+            CLOSE,
+        ),
     )
 
 
 def _newer(made: Theme) -> None:
     """The protocol of KIP-848: heartbeats do everything."""
-    group = partial(made.conversation, requirements=["TALK-GROUP-1"], given=GIVEN)
     again = [asks("ConsumerGroupHeartbeat"), asks("Fetch")]
+    group = partial(made.conversation, acts=whole(NEW), requirements=["TALK-GROUP-1"], given=GIVEN, follows=again)
     group(
         "new-joined",
         "a member of the new protocol joins, reads and commits",
-        *whole(NEW),
-        follows=[asks("ConsumerGroupHeartbeat", memberEpoch=0), asks("Fetch"), asks("OffsetCommit")],
+        follows=[asks("ConsumerGroupHeartbeat", memberEpoch=0), "Fetch", "OffsetCommit"],
     )
     group(
         "new-handed-over",
         "a second member of the new protocol continues where the first one has committed",
-        *handed_over(NEW),
         given=(),
+        acts=handed_over(NEW),
+        follows=(),
     )
     for slug, what, action, first in (
         ("new-loading", "the coordinator is loading", {"error": "COORDINATOR_LOAD_IN_PROGRESS"}, again),
@@ -366,20 +319,8 @@ def _newer(made: Theme) -> None:
         ("new-lost", "the answer is lost", {"disconnect": "before"}, again),
         ("new-slow", "the answer takes 200 ms", {"delay_ms": 200}, [asks("Fetch")]),
     ):
-        group(
-            slug,
-            f"{what} at the first heartbeat of the new protocol",
-            *whole(NEW),
-            rules=[member(**action)],
-            follows=first,
-        )
-    group(
-        "new-lost-often",
-        "the answers to three heartbeats are lost",
-        *whole(NEW),
-        rules=[member("1-3", disconnect="before")],
-        follows=again,
-    )
+        group(slug, f"{what} at the first heartbeat of the new protocol", member(**action), follows=first)
+    group("new-lost-often", "the answers to three heartbeats are lost", member("1-3", "lost"))
     joined_again = [asks("ConsumerGroupHeartbeat", memberEpoch=0)]
     long = writes(3), opens(**NEW), reads(2), COMMIT, act("wait", ms=300), writes(3, first=3)
     for slug, what, error in (
@@ -389,12 +330,10 @@ def _newer(made: Theme) -> None:
         group(
             slug,
             f"a member of the new protocol {what} at its second heartbeat, and joins again",
-            *long,
-            reads(5, first=3),
-            CLOSE,
+            member(2, error),
             given=(),
-            rules=[member(2, error=error)],
             follows=joined_again,
+            acts=(*long, reads(5, first=3), CLOSE),
         )
     fatal = partial(made.conversation, requirements=["TALK-FATAL-1"], given=GIVEN)
     for slug, what, error, name in (
@@ -404,32 +343,28 @@ def _newer(made: Theme) -> None:
         fatal(
             slug,
             f"{what}, says the first heartbeat of the new protocol",
-            opens(**NEW),
-            fails(-1, name),
-            CLOSE,
-            rules=[member("1-1000", error=error)],
+            member("1-1000", error),
             follows=[at_most(0, "Fetch")],
+            acts=(opens(**NEW), fails(-1, name), CLOSE),
         )
     group(
         "new-commit-lost",
         "the answer to a commit of the new protocol is lost",
-        *whole(NEW),
-        rules=[commits(disconnect="before")],
+        commits(1, "lost"),
         follows=[asks("OffsetCommit", __committedOffset="same")],
     )
     group(
         "new-commit-fenced",
         "the epoch of a commit of the new protocol is old",
-        opens(**NEW),
-        reads(LAST),
-        act("commit", error="CommitFailed"),
-        CLOSE,
-        rules=[commits("1-1000", error="UNKNOWN_MEMBER_ID")],
+        commits("1-1000", "UNKNOWN_MEMBER_ID"),
+        acts=(opens(**NEW), reads(LAST), act("commit", error="CommitFailed"), CLOSE),
+        follows=(),
     )
     group(
         "new-leave-lost",
         "the answer is lost when a member of the new protocol leaves",
-        *handed_over(NEW),
+        member("every 3", "lost", times=2),
         given=(),
-        rules=[member("every 3", disconnect="before") | {"times": 2}],
+        acts=handed_over(NEW),
+        follows=(),
     )

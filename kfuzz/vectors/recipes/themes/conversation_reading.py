@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
 from kfuzz.vectors.recipes.making.conversation import (
     GIVEN,
@@ -27,8 +28,8 @@ WHOLE = opens(), reads(LAST), CLOSE
 # A consumer has read so many records, and something happens before the others are written.
 READ = 2 * STEP
 fetch = partial(trouble, "Fetch")
-NOT_LEADER = {"error": "NOT_LEADER_OR_FOLLOWER"}
-NO_SESSION = {"error": "FETCH_SESSION_ID_NOT_FOUND"}
+NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
+NO_SESSION = "FETCH_SESSION_ID_NOT_FOUND"
 FULL = asks("Fetch", sessionEpoch=[0, -1], __partition=0)
 
 
@@ -36,6 +37,15 @@ def between(*acts: Act) -> tuple[Act, ...]:
     """A consumer in whose midst something happens."""
     later = writes(TOTAL - READ, first=READ)
     return writes(READ), opens(), reads(READ - 1), *acts, later, reads(LAST, first=READ), CLOSE
+
+
+def moved(*leaders: int) -> tuple[Act, ...]:
+    """A consumer reads three records from each of several leaders."""
+    each = (
+        (act("move", to=one), writes(3, first=at), reads(at + 2, first=at))
+        for at, one in zip((3, 6), leaders, strict=True)
+    )
+    return writes(3), opens(), reads(2), *chain.from_iterable(each), CLOSE
 
 
 def theme() -> Theme:
@@ -51,63 +61,71 @@ def theme() -> Theme:
 
 
 def _plain(made: Theme) -> None:
-    plain = partial(made.conversation, requirements=["TALK-OFFSET-1"])
-    plain("plain", "a consumer reads a partition", *WHOLE, given=GIVEN, follows=[asks("Fetch", __fetchOffset=3)])
+    plain = partial(made.conversation, acts=WHOLE, requirements=["TALK-OFFSET-1"])
+    plain("plain", "a consumer reads a partition", given=GIVEN, follows=[asks("Fetch", __fetchOffset=3)])
     plain(
         "from-inside-a-batch",
         "a consumer begins at an offset inside a batch",
-        *(opens(offset="7"), reads(LAST, first=7), CLOSE),
         given=GIVEN,
         follows=[asks("Fetch", __fetchOffset=7), asks("Fetch", __fetchOffset=9)],
+        acts=(opens(offset="7"), reads(LAST, first=7), CLOSE),
     )
     plain(
         "closed-and-opened",
         "a second consumer continues where the first one stopped",
-        *(writes(READ), opens(), reads(READ - 1), CLOSE, writes(3, first=READ)),
-        *(opens(offset=str(READ)), reads(READ + 2, first=READ), CLOSE),
         follows=[asks("Fetch", __fetchOffset=READ)],
+        acts=(
+            writes(READ),
+            opens(),
+            reads(READ - 1),
+            CLOSE,
+            writes(3, first=READ),
+            opens(offset=str(READ)),
+            reads(READ + 2, first=READ),
+            CLOSE,
+        ),
     )
     plain(
         "two-consumers",
         "two consumers read the same partition in turns",
-        *(opens(), opens(by=2), reads(LAST), reads(LAST, by=2), CLOSE, act("close", by=2)),
         given=GIVEN,
+        acts=(opens(), opens(by=2), reads(LAST), reads(LAST, by=2), CLOSE, act("close", by=2)),
     )
     plain(
         "waits-at-the-end",
         "a consumer at the end of the log gets what is written then",
-        *(writes(2), opens(), reads(1), writes(2, first=2, by=2), reads(3, first=2), CLOSE),
         written=["v0", "v1", "v2", "v3"],
+        acts=(writes(2), opens(), reads(1), writes(2, first=2, by=2), reads(3, first=2), CLOSE),
     )
     plain(
         "empty-then-written",
         "a consumer of an empty partition gets the first record",
-        *(writes(1, sends=()), opens(offset="1"), writes(3, first=1, by=2), reads(3, first=1), CLOSE),
         written=["v0", "v1", "v2", "v3"],
+        acts=(writes(1, sends=()), opens(offset="1"), writes(3, first=1, by=2), reads(3, first=1), CLOSE),
     )
-    plain("slow", "a fetch takes 300 ms", *WHOLE, given=GIVEN, rules=[fetch(2, delay_ms=300)])
-    plain("all-slow", "each fetch takes 40 ms", *WHOLE, given=GIVEN, rules=[fetch("1-8", delay_ms=40)])
-    plain("slow-first", "the first fetch takes 500 ms", *WHOLE, given=GIVEN, rules=[fetch(1, delay_ms=500)])
-    throttled = partial(made.conversation, given=GIVEN, requirements=["TALK-THROTTLE-1"], level="recommended")
+    plain("slow", "a fetch takes 300 ms", fetch(2, delay_ms=300), given=GIVEN)
+    plain("all-slow", "each fetch takes 40 ms", fetch("1-8", delay_ms=40), given=GIVEN)
+    plain("slow-first", "the first fetch takes 500 ms", fetch(1, delay_ms=500), given=GIVEN)
+    throttled = partial(
+        made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-THROTTLE-1"], level="recommended"
+    )
     throttled(
         "throttled",
         "the second fetch says that the client is throttled for 200 ms",
-        *WHOLE,
-        rules=[fetch(2, throttle_ms=200)],
+        fetch(2, throttle_ms=200),
         follows=[asks("Fetch", after_ms=190)],
     )
     throttled(
         "throttled-twice",
         "two fetches after another say that the client is throttled for 150 ms",
-        *WHOLE,
-        rules=[fetch("2-3", throttle_ms=150)],
+        fetch("2-3", throttle_ms=150),
         follows=[asks("Fetch", after_ms=140), asks("Fetch", after_ms=280)],
     )
 
 
 def _leaders(made: Theme) -> None:
-    leader = partial(made.conversation, requirements=["TALK-LEADER-1"])
-    to_leader = [asks("Metadata"), asks("Fetch")]
+    to_leader = ["Metadata", "Fetch"]
+    leader = partial(made.conversation, acts=WHOLE, requirements=["TALK-LEADER-1"], follows=to_leader)
     for slug, when, nth in (
         ("not-leader", "the second fetch finds", 2),
         ("not-leader-first", "the first fetch finds", 1),
@@ -119,9 +137,8 @@ def _leaders(made: Theme) -> None:
         leader(
             slug,
             f"{when} no leader there",
-            *WHOLE,
+            fetch(nth, NOT_LEADER) | ({"times": 4} if slug.endswith("second") else {}),
             given=GIVEN,
-            rules=[fetch(nth, **NOT_LEADER) | ({"times": 4} if slug.endswith("second") else {})],
             follows=to_leader * (2 if slug.endswith(("twice", "often", "second")) else 1),
         )
     for slug, what, error in (
@@ -131,15 +148,7 @@ def _leaders(made: Theme) -> None:
         ("topic-id-unknown", "finds no topic with this id", "UNKNOWN_TOPIC_ID"),
         ("topic-id-changed", "finds another topic id in its session", "INCONSISTENT_TOPIC_ID"),
     ):
-        leader(
-            slug,
-            f"the second fetch {what}",
-            *WHOLE,
-            given=GIVEN,
-            rules=[fetch(2, error=error)],
-            follows=to_leader,
-            level="recommended",
-        )
+        leader(slug, f"the second fetch {what}", fetch(2, error), given=GIVEN, level="recommended")
     for slug, what, error in (
         ("epoch-unknown", "is told that its leader epoch is newer than the broker's", "UNKNOWN_LEADER_EPOCH"),
         ("server-failed", "gets an unknown error", "UNKNOWN_SERVER_ERROR"),
@@ -147,58 +156,52 @@ def _leaders(made: Theme) -> None:
         made.conversation(
             slug,
             f"the second fetch {what}",
-            *WHOLE,
+            fetch(2, error),
             given=GIVEN,
             requirements=["TALK-RETRY-1"],
-            level="recommended",
-            rules=[fetch(2, error=error)],
             follows=[asks("Fetch", __fetchOffset="same")],
+            acts=WHOLE,
+            level="recommended",
         )
-    two = partial(leader, brokers=3)
-    two("moves", "another broker leads after some records", *between(act("move", to=2)))
-    two(
-        "moves-and-returns",
-        "another broker leads for some records, then the first one again",
-        *(writes(3), opens(), reads(2), act("move", to=2), writes(3, first=3), reads(5, first=3), act("move", to=1)),
-        *(writes(3, first=6), reads(8, first=6), CLOSE),
-    )
+    two = partial(leader, brokers=3, follows=())
+    two("moves", "another broker leads after some records", acts=between(act("move", to=2)))
+    two("moves-and-returns", "another broker leads for some records, then the first one again", acts=moved(2, 1))
     two(
         "moves-while-unknown",
         "another broker leads, and the next metadata does not know which",
-        *between(act("move", to=2)),
-        rules=[trouble("Metadata", 3, error="LEADER_NOT_AVAILABLE")],
+        trouble("Metadata", 3, "LEADER_NOT_AVAILABLE"),
+        acts=between(act("move", to=2)),
     )
     two(
         "moves-and-metadata-lost",
         "another broker leads, and the connection is lost when the client asks for metadata",
-        *between(act("move", to=2)),
-        rules=[trouble("Metadata", 4, disconnect="before")],
+        trouble("Metadata", 4, "lost"),
+        acts=between(act("move", to=2)),
     )
     two(
         "moves-before",
         "another broker leads before the first fetch",
-        *(writes(3), opens(), act("move", to=2), reads(2), CLOSE),
+        acts=(writes(3), opens(), act("move", to=2), reads(2), CLOSE),
     )
     two(
         "moves-three-brokers",
         "the leader moves over three brokers, and a fetch of each gets lost",
-        *(writes(3), opens(), reads(2), act("move", to=2), writes(3, first=3), reads(5, first=3), act("move", to=3)),
-        *(writes(3, first=6), reads(8, first=6), CLOSE),
-        rules=[fetch("every 5", disconnect="before") | {"times": 3}],
+        fetch("every 5", "lost", times=3),
+        acts=moved(2, 3),
     )
     two(
         "sent-to-a-replica",
         "a fetch names another replica to read from, which does not have the partition",
-        *WHOLE,
+        fetch(2, set={"responses[0].partitions[0].preferredReadReplica": 2}, versions="11+"),
         given=GIVEN,
-        rules=[fetch(2, set={"responses[0].partitions[0].preferredReadReplica": 2}) | {"versions": "11+"}],
-        follows=[asks("Fetch")],
+        follows=["Fetch"],
+        acts=WHOLE,
     )
 
 
 def _lost(made: Theme) -> None:
-    lost = partial(made.conversation, given=GIVEN, requirements=["TALK-LOST-1"])
     again = [asks("Fetch", __fetchOffset="same")]
+    lost = partial(made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-LOST-1"], follows=again)
     for slug, what, nth in (
         ("lost", "the second fetch", 2),
         ("lost-first", "the first fetch", 1),
@@ -206,155 +209,112 @@ def _lost(made: Theme) -> None:
         ("lost-each-second", "every second fetch", "every 2"),
     ):
         several = {"times": 3} if "every" in str(nth) else {}
-        lost(
-            slug,
-            f"the connection is lost before the response to {what}",
-            *WHOLE,
-            rules=[fetch(nth, disconnect="before") | several],
-            follows=again,
-        )
+        lost(slug, f"the connection is lost before the response to {what}", fetch(nth, "lost") | several)
     lost(
         "lost-after",
         "the connection is lost after the response to the second fetch",
-        *WHOLE,
-        rules=[fetch(2, disconnect="after")],
+        fetch(2, disconnect="after"),
         follows=[asks("Fetch", __fetchOffset=6)],
     )
     lost(
         "lost-request",
         "the connection is lost before the broker gets the second fetch",
-        *WHOLE,
-        rules=[fetch(2, disconnect="before", direction="request")],
-        follows=again,
+        fetch(2, "lost", direction="request"),
     )
     for slug, what, size in (
         ("cut-in-records", "inside its records", 100),
         ("cut-in-size", "inside its size", 2),
         ("cut-after-header", "after its header", 8),
     ):
-        lost(
-            slug,
-            f"the response to the second fetch ends {what}, and the connection is closed",
-            *WHOLE,
-            rules=[fetch(2, cut=size)],
-            follows=again,
-        )
+        lost(slug, f"the response to the second fetch ends {what}, and the connection is closed", fetch(2, cut=size))
     lost(
         "cut-twice",
         "the responses to two fetches end inside their records",
-        *WHOLE,
-        rules=[fetch("2-3", cut=90)],
+        fetch("2-3", cut=90),
         follows=[*again, asks("Fetch", __fetchOffset=6)],
     )
     lost(
         "lost-and-metadata-lost",
         "the connection of a fetch is lost, and then that of the next metadata",
-        *WHOLE,
-        rules=[fetch(2, disconnect="before"), trouble("Metadata", 3, disconnect="before")],
-        follows=again,
+        fetch(2, "lost"),
+        trouble("Metadata", 3, "lost"),
     )
     lost(
         "lost-then-not-leader",
         "a fetch is lost, and the next one finds no leader there",
-        *WHOLE,
-        rules=[fetch(2, disconnect="before"), fetch(3, **NOT_LEADER)],
-        follows=[asks("Fetch"), asks("Metadata"), asks("Fetch")],
+        fetch(2, "lost"),
+        fetch(3, NOT_LEADER),
+        follows=["Fetch", "Metadata", "Fetch"],
     )
     lost(
         "not-leader-then-lost",
         "a fetch finds no leader there, and the next metadata is lost",
-        *WHOLE,
-        rules=[fetch(2, **NOT_LEADER), trouble("Metadata", 3, disconnect="before")],
-        follows=[asks("Metadata"), asks("Fetch")],
+        fetch(2, NOT_LEADER),
+        trouble("Metadata", 3, "lost"),
+        follows=["Metadata", "Fetch"],
     )
-    lost(
-        "lost-slow",
-        "a fetch takes 200 ms, and is lost then",
-        *WHOLE,
-        rules=[fetch(3, disconnect="before", delay_ms=200)],
-        follows=again,
-    )
+    lost("lost-slow", "a fetch takes 200 ms, and is lost then", fetch(3, "lost", delay_ms=200))
     lost(
         "lost-in-the-midst",
         "connections are lost while the application does not read",
-        *(opens(), reads(LAST), act("wait", ms=50), reads(LAST, first=TOTAL), CLOSE),
-        rules=[fetch("4-5", disconnect="before")],
-        follows=[asks("Fetch")],
+        fetch("4-5", "lost"),
+        follows=["Fetch"],
+        acts=(opens(), reads(LAST), act("wait", ms=50), reads(LAST, first=TOTAL), CLOSE),
     )
 
 
 def _sessions(made: Theme) -> None:
     # A client without sessions never gets these errors from a broker.
-    session = partial(made.conversation, given=GIVEN, requirements=["TALK-SESSION-1"], level="recommended")
-    session(
-        "session-lost",
-        "the broker does not know the fetch session any more",
-        *WHOLE,
-        rules=[fetch(3, **NO_SESSION)],
-        follows=[FULL],
+    session = partial(
+        made.conversation,
+        acts=WHOLE,
+        given=GIVEN,
+        requirements=["TALK-SESSION-1"],
+        level="recommended",
+        follows=[FULL, FULL],
     )
+    session("session-lost", "the broker does not know the fetch session any more", fetch(3, NO_SESSION), follows=[FULL])
     session(
         "session-epoch-wrong",
         "the broker refuses the epoch of the fetch session",
-        *WHOLE,
-        rules=[fetch(3, error="INVALID_FETCH_SESSION_EPOCH")],
+        fetch(3, "INVALID_FETCH_SESSION_EPOCH"),
         follows=[FULL],
     )
     session(
         "session-topic-id-wrong",
         "the fetch session has another topic id",
-        *WHOLE,
-        rules=[fetch(3, error="FETCH_SESSION_TOPIC_ID_ERROR")],
+        fetch(3, "FETCH_SESSION_TOPIC_ID_ERROR"),
         follows=[FULL],
     )
-    session(
-        "session-lost-twice",
-        "the fetch session is lost, and the next one at once too",
-        *WHOLE,
-        rules=[fetch("3-4", **NO_SESSION)],
-        follows=[FULL, FULL],
-    )
-    session(
-        "session-lost-often",
-        "every third fetch loses its session",
-        *WHOLE,
-        rules=[fetch("every 3", **NO_SESSION) | {"times": 4}],
-        follows=[FULL, FULL],
-    )
+    session("session-lost-twice", "the fetch session is lost, and the next one at once too", fetch("3-4", NO_SESSION))
+    session("session-lost-often", "every third fetch loses its session", fetch("every 3", NO_SESSION, times=4))
     session(
         "session-lost-then-not-leader",
         "the fetch session is lost, then the leader",
-        *WHOLE,
-        rules=[fetch(3, **NO_SESSION), fetch(4, **NOT_LEADER)],
-        follows=[FULL, asks("Metadata"), asks("Fetch")],
+        fetch(3, NO_SESSION),
+        fetch(4, NOT_LEADER),
+        follows=[FULL, "Metadata", "Fetch"],
     )
     session(
         "session-lost-then-lost",
         "the fetch session is lost, then the connection",
-        *WHOLE,
-        rules=[fetch(3, **NO_SESSION), fetch(4, disconnect="before")],
-        follows=[FULL, FULL],
+        fetch(3, NO_SESSION),
+        fetch(4, "lost"),
     )
-    session(
-        "session-never",
-        "the broker makes no fetch sessions",
-        *WHOLE,
-        rules=[fetch("1-1000", set={"sessionId": 0})],
-        follows=[FULL, FULL],
-    )
+    session("session-never", "the broker makes no fetch sessions", fetch("1-1000", set={"sessionId": 0}))
     session(
         "session-lost-with-connection",
         "the connection is lost, and the session with it",
-        *WHOLE,
-        rules=[fetch(3, disconnect="before"), fetch(4, **NO_SESSION)],
-        follows=[asks("Fetch"), FULL],
+        fetch(3, "lost"),
+        fetch(4, NO_SESSION),
+        follows=["Fetch", FULL],
     )
     session(
         "session-lost-at-the-end",
         "the fetch session is lost while nothing is left to read",
-        *(opens(), reads(LAST), act("wait", ms=30), CLOSE),
-        rules=[fetch("7-8", **NO_SESSION)],
+        fetch("7-8", NO_SESSION),
         follows=[],
+        acts=(opens(), reads(LAST), act("wait", ms=30), CLOSE),
     )
 
 
@@ -363,37 +323,37 @@ def _refused(made: Theme) -> None:
     refused(
         "forbidden",
         "the second fetch is not allowed",
-        *(opens(), fails(2, "TopicAuthorizationException"), CLOSE),
+        fetch("2-1000", "TOPIC_AUTHORIZATION_FAILED"),
         given=GIVEN,
-        rules=[fetch("2-1000", error="TOPIC_AUTHORIZATION_FAILED")],
+        acts=(opens(), fails(2, "TopicAuthorizationException"), CLOSE),
     )
     refused(
         "forbidden-once",
         "the second fetch is not allowed, and the application reads on after the error",
-        *(opens(), fails(2, "TopicAuthorizationException"), reads(LAST, first=3), CLOSE),
+        fetch(2, "TOPIC_AUTHORIZATION_FAILED"),
         given=GIVEN,
-        rules=[fetch(2, error="TOPIC_AUTHORIZATION_FAILED")],
+        acts=(opens(), fails(2, "TopicAuthorizationException"), reads(LAST, first=3), CLOSE),
     )
     refused(
         "beyond-the-end",
         "a consumer that is not to be reset begins beyond the end of the log",
-        *(writes(3), opens(offset="100"), fails(-1, "OffsetOutOfRangeException"), CLOSE),
+        acts=(writes(3), opens(offset="100"), fails(-1, "OffsetOutOfRangeException"), CLOSE),
     )
     refused(
         "out-of-range",
         "the second fetch is out of range for a consumer that is not to be reset",
-        *(opens(), fails(2, "OffsetOutOfRangeException"), CLOSE),
+        fetch("2-1000", "OFFSET_OUT_OF_RANGE"),
         given=GIVEN,
-        rules=[fetch("2-1000", error="OFFSET_OUT_OF_RANGE")],
+        acts=(opens(), fails(2, "OffsetOutOfRangeException"), CLOSE),
     )
     damaged = fetch(2, vector="records/v2/codec/gzip-crc-wrong")
     refused(
         "damaged-once",
         "the records of the second fetch are damaged, and those of the next one are not",
-        *(opens(), fails(2, "KafkaException"), CLOSE),
-        level="recommended",
+        damaged,
         given=GIVEN,
-        rules=[damaged],
+        acts=(opens(), fails(2, "KafkaException"), CLOSE),
+        level="recommended",
     )
 
 
@@ -408,61 +368,54 @@ def _epochs(made: Theme) -> None:
     epoch(
         "log-shorter",
         "the new leader has lost records, and the consumer is not to be reset",
-        *moved,
-        fails(-1, "LogTruncationException"),
-        CLOSE,
-        rules=[shorter],
+        shorter,
+        acts=(*moved, fails(-1, "LogTruncationException"), CLOSE),
     )
     epoch(
         "log-shorter-and-reset",
         "the new leader has lost records, and the consumer begins there again",
-        writes(READ),
-        opens(reset="earliest"),
-        reads(READ - 1),
-        act("move", to=2),
-        reads(READ - 1, first=3),
-        CLOSE,
-        rules=[shorter],
+        shorter,
         follows=[asks("Fetch", __fetchOffset=3)],
+        acts=(
+            writes(READ),
+            opens(reset="earliest"),
+            reads(READ - 1),
+            act("move", to=2),
+            reads(READ - 1, first=3),
+            CLOSE,
+        ),
     )
-    again = [asks("OffsetForLeaderEpoch"), asks("Fetch")]
+    again = ["OffsetForLeaderEpoch", "Fetch"]
     epoch(
         "epoch-end-lost",
         "the connection is lost before the end of the old epoch is there",
-        *moved,
-        *later,
-        rules=[ends(disconnect="before")],
+        ends(1, "lost"),
         follows=again,
+        acts=(*moved, *later),
     )
     epoch(
         "epoch-end-not-leader",
         "the end of the old epoch is asked where no leader is",
-        *moved,
-        *later,
-        rules=[ends(error="NOT_LEADER_OR_FOLLOWER")],
+        ends(1, "NOT_LEADER_OR_FOLLOWER"),
         follows=again,
+        acts=(*moved, *later),
     )
     epoch(
         "epoch-end-slow",
         "the end of the old epoch takes 200 ms",
-        *moved,
-        *later,
-        rules=[ends(delay_ms=200)],
-        follows=[asks("Fetch")],
+        ends(delay_ms=200),
+        follows=["Fetch"],
+        acts=(*moved, *later),
     )
     epoch(
         "epoch-end-unknown",
         "the new leader does not know the old epoch",
-        *moved,
-        fails(-1, "LogTruncationException"),
-        CLOSE,
-        rules=[ends(set={"topics[0].partitions[0].endOffset": -1, "topics[0].partitions[0].leaderEpoch": -1})],
+        ends(set={"topics[0].partitions[0].endOffset": -1, "topics[0].partitions[0].leaderEpoch": -1}),
+        acts=(*moved, fails(-1, "LogTruncationException"), CLOSE),
     )
     epoch(
         "epoch-end-forbidden",
         "the end of the old epoch may not be read",
-        *moved,
-        fails(-1, "TopicAuthorizationException"),
-        CLOSE,
-        rules=[ends("1-1000", error="TOPIC_AUTHORIZATION_FAILED")],
+        ends("1-1000", "TOPIC_AUTHORIZATION_FAILED"),
+        acts=(*moved, fails(-1, "TopicAuthorizationException"), CLOSE),
     )

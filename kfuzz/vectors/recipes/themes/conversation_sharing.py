@@ -36,28 +36,24 @@ def theme() -> Theme:
 
 def _share(made: Theme) -> None:
     share = partial(made.conversation, requirements=["TALK-SHARE-1"])
-    share("shared", "a member of a share group reads, and acknowledges what it has read", *shared())
-    share("accepted", "a member accepts each record", *shared(acknowledge=["accept"]))
+    share("shared", "a member of a share group reads, and acknowledges what it has read", acts=shared())
+    share("accepted", "a member accepts each record", acts=shared(acknowledge=["accept"]))
     share(
         "rejected",
         "a member rejects each record, and gets none of them again",
-        opens(**SHARE, acknowledge=["reject"]),
-        *ASKED,
-        writes(3),
-        reads(2),
-        COMMIT,
-        reads(-1),
-        CLOSE,
+        acts=(opens(**SHARE, acknowledge=["reject"]), *ASKED, writes(3), reads(2), COMMIT, reads(-1), CLOSE),
     )
     share(
         "released",
         "a member releases the first record of three, and gets it again",
-        opens(**SHARE, acknowledge=["release", "accept", "accept", "accept"]),
-        *ASKED,
-        writes(3),
-        act("read", count=4, gives={"offsets": ["0", "1", "2", "0"]}),
-        COMMIT,
-        CLOSE,
+        acts=(
+            opens(**SHARE, acknowledge=["release", "accept", "accept", "accept"]),
+            *ASKED,
+            writes(3),
+            act("read", count=4, gives={"offsets": ["0", "1", "2", "0"]}),
+            COMMIT,
+            CLOSE,
+        ),
     )
     again = [asks("ShareFetch")]
     for slug, what, rule, follows in (
@@ -83,7 +79,7 @@ def _share(made: Theme) -> None:
         ),
         ("slow", "a fetch takes 300 ms", fetch(delay_ms=300), again),
     ):
-        share(slug, f"{what} in a share group", *shared(rule), follows=follows)
+        share(slug, f"{what} in a share group", follows=follows, acts=shared(rule))
     for slug, what, rule, follows in (
         (
             "beat-lost",
@@ -104,7 +100,7 @@ def _share(made: Theme) -> None:
             [asks("FindCoordinator"), asks("ShareGroupHeartbeat")],
         ),
     ):
-        share(slug, f"{what} of a share group", *shared(), rules=[rule], follows=follows)
+        share(slug, f"{what} of a share group", rule, follows=follows, acts=shared())
 
 
 def _admin(made: Theme) -> None:
@@ -123,21 +119,17 @@ def _admin(made: Theme) -> None:
         lasting = name not in ("create-topic", "delete-topic")
         # The broker has done it, so the second request finds it done.
         last = done[-1] if lasting else call(name=name, error="", **of_group)
-        admin(f"{name}-lost", f"the answer to {name} is lost", *done[:-1], last, follows=[asks(api)])
+        admin(f"{name}-lost", f"the answer to {name} is lost", follows=[api], acts=(*done[:-1], last))
         admin(
             f"{name}-lost-request",
             f"the connection is lost before the broker gets {name}",
-            *before,
-            happens(trouble(api, disconnect="before", direction="request")),
-            call(name=name, **of_group),
-            follows=[asks(api)],
+            follows=[api],
+            acts=(*before, happens(trouble(api, 1, "lost", direction="request")), call(name=name, **of_group)),
         )
         admin(
             f"{name}-slow",
             f"the answer to {name} takes 200 ms",
-            *before,
-            happens(trouble(api, delay_ms=200)),
-            call(name=name, **of_group),
+            acts=(*before, happens(trouble(api, delay_ms=200)), call(name=name, **of_group)),
         )
     for name, api, before, error, follows in (
         ("list-offsets", "ListOffsets", (), "NOT_LEADER_OR_FOLLOWER", ["Metadata", "ListOffsets"]),
@@ -149,26 +141,29 @@ def _admin(made: Theme) -> None:
         admin(
             f"{name}-elsewhere",
             f"{name} must go to another broker",
-            *before,
-            happens(trouble(api, error=error)),
-            call(name=name, error="" if name == "delete-group" else None, **of_group),
-            follows=[asks(one) for one in follows],
+            follows=list(follows),
+            acts=(
+                *before,
+                happens(trouble(api, 1, error)),
+                call(name=name, error="" if name == "delete-group" else None, **of_group),
+            ),
         )
     fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
     fatal(
         "create-topic-forbidden",
         "a topic may not be created",
-        happens(trouble("CreateTopics", "1-1000", error="TOPIC_AUTHORIZATION_FAILED")),
-        call(name="create-topic", error="TopicAuthorizationException"),
+        acts=(
+            happens(trouble("CreateTopics", "1-1000", "TOPIC_AUTHORIZATION_FAILED")),
+            call(name="create-topic", error="TopicAuthorizationException"),
+        ),
     )
     fatal(
         "create-topic-twice",
         "a topic is created that is there already",
-        call(name="create-topic"),
-        call(name="create-topic", error="TopicExistsException"),
+        acts=(call(name="create-topic"), call(name="create-topic", error="TopicExistsException")),
     )
     fatal(
         "delete-group-unknown",
         "a group is deleted that is not there",
-        call(name="delete-group", group="kfuzz-none", error="GroupIdNotFoundException"),
+        acts=(call(name="delete-group", group="kfuzz-none", error="GroupIdNotFoundException"),),
     )

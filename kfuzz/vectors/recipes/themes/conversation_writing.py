@@ -18,7 +18,7 @@ init = partial(trouble, "InitProducerId")
 # A retry writes records twice where the broker cannot know them; with an idempotent producer it does not.
 PLAIN: dict[str, Any] = {"idempotent": False}
 IDEMPOTENT: dict[str, Any] = {"idempotent": True}
-NOT_LEADER = {"error": "NOT_LEADER_OR_FOLLOWER"}
+NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 
 
 def theme() -> Theme:
@@ -36,114 +36,93 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
     """Trouble of any producer."""
     once = name == "idempotent"
     whole = writes(6, **how), opens(), reads(5), CLOSE
-    retried = partial(made.conversation, requirements=["TALK-RETRY-1"], written=values(6))
-    again = [asks("Produce")]
-    retried(f"{name}", f"a producer ({name}) writes, and a consumer reads what it has written", *whole)
+    again = ["Produce"]
     acked = opens(), reads(5), CLOSE
     # Records that a broker has written before it gave an error are there twice, unless the producer is idempotent.
     unsure = writes(6, **how), *(acked if once else ())
+    retried = partial(
+        made.conversation, acts=unsure, requirements=["TALK-RETRY-1"], written=values(6), repeats=not once
+    )
+    retried(
+        f"{name}", f"a producer ({name}) writes, and a consumer reads what it has written", acts=whole, repeats=False
+    )
     retried(
         f"{name}-not-leader",
         f"{name}: the first request finds no leader there",
-        *unsure,
-        rules=[send(**NOT_LEADER)],
-        follows=[asks("Metadata"), *again],
-        repeats=not once,
+        send(1, NOT_LEADER),
+        follows=["Metadata", *again],
     )
     retried(
         f"{name}-not-leader-often",
         f"{name}: four requests find no leader there",
-        *unsure,
-        rules=[send("1-4", **NOT_LEADER)],
-        follows=[asks("Metadata"), *again] * 3,
-        repeats=not once,
+        send("1-4", NOT_LEADER),
+        follows=["Metadata", *again] * 3,
     )
     retried(
         f"{name}-too-few-replicas",
         f"{name}: there are too few replicas for three requests",
-        *unsure,
-        rules=[send("1-3", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND")],
+        send("1-3", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
         follows=again * 3,
-        repeats=not once,
     )
     retried(
         f"{name}-slow",
         f"{name}: the answer takes 300 ms",
-        *whole,
-        rules=[send(delay_ms=300)],
+        send(delay_ms=300),
         follows=[at_most(0, "Produce")],
+        acts=whole,
+        repeats=False,
     )
-    lost = partial(made.conversation, requirements=["TALK-LOST-1"], written=values(6), follows=again)
+    lost = partial(
+        made.conversation, acts=unsure, requirements=["TALK-LOST-1"], written=values(6), repeats=not once, follows=again
+    )
     lost(
         f"{name}-lost-before",
         f"{name}: the connection is lost before the broker gets the records",
-        *whole,
-        rules=[send(disconnect="before", direction="request")],
+        send(1, "lost", direction="request"),
+        acts=whole,
+        repeats=False,
     )
     lost(
         f"{name}-lost-ack",
         f"{name}: the records are written, and the connection is lost before the answer",
-        *unsure,
-        rules=[send(disconnect="before")],
-        repeats=not once,
+        send(1, "lost"),
     )
-    lost(
-        f"{name}-lost-ack-twice",
-        f"{name}: the answers to two requests are lost",
-        *unsure,
-        rules=[send("1-2", disconnect="before")],
-        repeats=not once,
-    )
-    lost(
-        f"{name}-cut-ack",
-        f"{name}: the answer ends in the middle, and the connection is closed",
-        *unsure,
-        rules=[send(cut=20)],
-        repeats=not once,
-    )
+    lost(f"{name}-lost-ack-twice", f"{name}: the answers to two requests are lost", send("1-2", "lost"))
+    lost(f"{name}-cut-ack", f"{name}: the answer ends in the middle, and the connection is closed", send(cut=20))
     lost(
         f"{name}-cut-request",
         f"{name}: the request ends in the middle, and the connection is closed",
-        *whole,
-        rules=[send(cut=40, direction="request")],
+        send(cut=40, direction="request"),
+        acts=whole,
+        repeats=False,
     )
     lost(
         f"{name}-silent",
         f"{name}: the answer never comes, and the connection stays open",
-        writes(6, request_timeout_ms=800, **how),
-        *(acked if once else ()),
-        rules=[send(drop=True)],
-        repeats=not once,
+        send(drop=True),
+        acts=(writes(6, request_timeout_ms=800, **how), *(acked if once else ())),
     )
     made.conversation(
         f"{name}-throttled",
         f"{name}: the answer throttles the producer for 200 ms before its next send",
-        _each(2, **how),
+        send(throttle_ms=200),
         requirements=["TALK-THROTTLE-1"],
         written=values(2),
-        rules=[send(throttle_ms=200)],
         follows=[asks("Produce", after_ms=190)],
+        acts=(_each(2, **how),),
     )
     leader = partial(made.conversation, requirements=["TALK-LEADER-1"], written=values(4), brokers=2)
     leader(
         f"{name}-moves",
         f"{name}: another broker leads before the second producer writes",
-        writes(2, **how),
-        act("move", to=2),
-        writes(2, first=2, **how),
-        opens(),
-        reads(3),
-        CLOSE,
+        acts=(writes(2, **how), act("move", to=2), writes(2, first=2, **how), opens(), reads(3), CLOSE),
     )
     leader(
         f"{name}-leader-of-yesterday",
         f"{name}: metadata names a broker that does not lead",
-        writes(4, **how),
-        opens(),
-        reads(3),
-        CLOSE,
-        rules=[metadata("1-2", set={"topics[0].partitions[0].leaderId": 2})],
-        follows=[asks("Metadata"), *again],
+        metadata("1-2", set={"topics[0].partitions[0].leaderId": 2}),
+        follows=["Metadata", *again],
+        acts=(writes(4, **how), opens(), reads(3), CLOSE),
     )
 
 
@@ -154,118 +133,81 @@ def _each(count: int, **how: Any) -> Act:
 
 
 def _idempotent(made: Theme) -> None:
-    begun = partial(made.conversation, requirements=["TALK-RETRY-1"], written=values(4))
     whole = writes(4, **IDEMPOTENT), opens(), reads(3), CLOSE
-    again = [asks("InitProducerId"), asks("Produce")]
+    again = ["InitProducerId", "Produce"]
+    begun = partial(made.conversation, acts=whole, requirements=["TALK-RETRY-1"], written=values(4), follows=again)
     for slug, what, error in (("id-loading", "the coordinator is still loading", "COORDINATOR_LOAD_IN_PROGRESS"),):
-        begun(
-            slug, f"{what} when the producer asks for its id", *whole, rules=[init("1-2", error=error)], follows=again
-        )
+        begun(slug, f"{what} when the producer asks for its id", init("1-2", error))
+    begun("id-lost", "the connection is lost before the producer gets its id", init(1, "lost"))
+    begun("id-lost-often", "the producer's id is lost three times", init("1-3", "lost"))
+    begun("id-slow", "the producer's id takes 300 ms", init(delay_ms=300), follows=["Produce"])
     begun(
-        "id-lost",
-        "the connection is lost before the producer gets its id",
-        *whole,
-        rules=[init(disconnect="before")],
-        follows=again,
-    )
-    begun(
-        "id-lost-often",
-        "the producer's id is lost three times",
-        *whole,
-        rules=[init("1-3", disconnect="before")],
-        follows=again,
-    )
-    begun("id-slow", "the producer's id takes 300 ms", *whole, rules=[init(delay_ms=300)], follows=[asks("Produce")])
-    begun(
-        "duplicate",
-        "the broker has the batch already, and says so",
-        *whole,
-        rules=[send(error="DUPLICATE_SEQUENCE_NUMBER")],
+        "duplicate", "the broker has the batch already, and says so", send(1, "DUPLICATE_SEQUENCE_NUMBER"), follows=()
     )
     begun(
         "lost-ack-then-not-leader",
         "the answer is lost, and then the leader is elsewhere",
-        writes(4, **IDEMPOTENT),
-        opens(),
-        reads(3),
-        CLOSE,
-        rules=[send(disconnect="before"), send(**NOT_LEADER)],
-        follows=[asks("Produce"), asks("Metadata"), asks("Produce")],
+        send(1, "lost"),
+        send(1, NOT_LEADER),
+        follows=["Produce", "Metadata", "Produce"],
+        acts=(writes(4, **IDEMPOTENT), opens(), reads(3), CLOSE),
     )
     begun(
         "lost-ack-and-metadata-lost",
         "the answer is lost, and so is the next metadata",
-        *whole,
-        rules=[send(disconnect="before"), metadata(3, disconnect="before")],
-        follows=[asks("Produce")],
+        send(1, "lost"),
+        metadata(3, "lost"),
+        follows=["Produce"],
     )
     begun(
         "lost-ack-then-slow",
         "the answer is lost, and the next one takes 200 ms",
-        *whole,
-        rules=[send(disconnect="before"), send(delay_ms=200)],
-        follows=[asks("Produce")],
+        send(1, "lost"),
+        send(delay_ms=200),
+        follows=["Produce"],
     )
     refused = partial(made.conversation, requirements=["TALK-FATAL-1"], written=())
     refused(
         "id-forbidden",
         "the producer gets no id",
-        act("produce", records=values(2), error="Authorization", **IDEMPOTENT),
-        rules=[init("1-1000", error="CLUSTER_AUTHORIZATION_FAILED")],
+        init("1-1000", "CLUSTER_AUTHORIZATION_FAILED"),
         follows=[at_most(0, "Produce")],
+        acts=(act("produce", records=values(2), error="Authorization", **IDEMPOTENT),),
     )
 
 
 def _several(made: Theme) -> None:
     """Several sends of one producer: the others must not suffer."""
-    sends = partial(made.conversation, requirements=["TALK-RETRY-1"], written=values(4))
     four = _each(4, **IDEMPOTENT), opens(), reads(3), CLOSE
+    sends = partial(made.conversation, acts=four, requirements=["TALK-RETRY-1"], written=values(4), follows=["Produce"])
     sends(
         "sends-third-not-leader",
         "of four sends, the third finds no leader there",
-        *four,
-        rules=[send(3, **NOT_LEADER)],
-        follows=[asks("Metadata"), asks("Produce"), asks("Produce")],
+        send(3, NOT_LEADER),
+        follows=["Metadata", "Produce", "Produce"],
     )
     sends(
         "sends-each-lost",
         "the first answer to each of four sends is lost",
-        *four,
-        rules=[send("every 2", disconnect="before")],
-        follows=[asks("Produce")] * 4,
+        send("every 2", "lost"),
+        follows=["Produce"] * 4,
     )
     sends(
-        "sends-slow",
-        "the answer to each of four sends takes 50 ms",
-        *four,
-        rules=[send("1-4", delay_ms=50)],
-        follows=[asks("Produce")] * 3,
+        "sends-slow", "the answer to each of four sends takes 50 ms", send("1-4", delay_ms=50), follows=["Produce"] * 3
     )
     at_once = writes(4, sends=[1] * 4, at_once=True, **IDEMPOTENT), opens(), reads(3), CLOSE
-    sends(
-        "at-once-first-lost",
-        "of four sends at once, the first answer is lost",
-        *at_once,
-        rules=[send(disconnect="before")],
-        follows=[asks("Produce")],
-    )
+    sends("at-once-first-lost", "of four sends at once, the first answer is lost", send(1, "lost"), acts=at_once)
     sends(
         "at-once-first-not-leader",
         "of four sends at once, the first finds no leader there",
-        *at_once,
-        rules=[send(**NOT_LEADER)],
-        follows=[asks("Produce")],
+        send(1, NOT_LEADER),
+        acts=at_once,
     )
     sends(
         "two-producers",
         "two producers write in turns, and an answer to each is lost",
-        writes(2, **IDEMPOTENT),
-        writes(2, first=2, by=2, **IDEMPOTENT),
-        opens(),
-        reads(3),
-        CLOSE,
-        rules=[send("every 2", disconnect="before") | {"times": 2}],
-        follows=[asks("Produce")],
+        send("every 2", "lost", times=2),
+        acts=(writes(2, **IDEMPOTENT), writes(2, first=2, by=2, **IDEMPOTENT), opens(), reads(3), CLOSE),
     )
 
 
@@ -276,7 +218,7 @@ def _failing(count: int, failed: Sequence[int], **how: Any) -> Act:
 
 
 def _refused(made: Theme) -> None:
-    refused = partial(made.conversation, requirements=["TALK-FATAL-1"])
+    refused = partial(made.conversation, requirements=["TALK-FATAL-1"], follows=["Produce"])
     for slug, what, error, name in (
         ("forbidden", "the topic may not be written to", "TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationException"),
         ("too-large", "the record is too large", "MESSAGE_TOO_LARGE", "RecordTooLargeException"),
@@ -285,44 +227,39 @@ def _refused(made: Theme) -> None:
         refused(
             slug,
             what,
-            act("produce", records=["v0"], error=name),
-            rules=[send("1-1000", error=error)],
+            send("1-1000", error),
             follows=[at_most(0, "Produce")],
+            acts=(act("produce", records=["v0"], error=name),),
         )
     refused(
         "forbidden-topic",
         "the topic may not be described",
-        act("produce", records=["v0"], error="Authorization"),
-        rules=[metadata("1-1000", error="TOPIC_AUTHORIZATION_FAILED")],
+        metadata("1-1000", "TOPIC_AUTHORIZATION_FAILED"),
         written=(),
         follows=[at_most(0, "Produce")],
+        acts=(act("produce", records=["v0"], error="Authorization"),),
     )
     # The broker has written what it says it refuses, which only a proxy sees.
     answer = send(2, error="INVALID_RECORD")
     refused(
-        "second-invalid",
-        "of three sends, the broker refuses the second",
-        _failing(3, [1], **PLAIN),
-        rules=[answer],
-        follows=[asks("Produce")],
+        "second-invalid", "of three sends, the broker refuses the second", answer, acts=(_failing(3, [1], **PLAIN),)
     )
     refused(
         "second-invalid-idempotent",
         "of three sends of an idempotent producer, the broker refuses the second",
-        _failing(3, [1], **IDEMPOTENT),
-        rules=[answer],
-        follows=[asks("Produce")],
+        answer,
+        acts=(_failing(3, [1], **IDEMPOTENT),),
     )
     refused(
         "second-too-large",
         "of three sends, the second is too large",
-        _failing(3, [1], **PLAIN),
-        rules=[send(2, error="MESSAGE_TOO_LARGE")],
-        follows=[asks("Produce")],
+        send(2, "MESSAGE_TOO_LARGE"),
+        acts=(_failing(3, [1], **PLAIN),),
     )
     refused(
         "out-of-order",
         "the broker says that sequences are missing, for ever",
-        act("produce", records=["v0"], gives={"outcome": "any"}, **IDEMPOTENT),
-        rules=[send("1-1000", error="OUT_OF_ORDER_SEQUENCE_NUMBER")],
+        send("1-1000", "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        acts=(act("produce", records=["v0"], gives={"outcome": "any"}, **IDEMPOTENT),),
+        follows=(),
     )
