@@ -89,8 +89,8 @@ def command(
 
     With --apis, each API that the broker offers gets hostile requests in the middle of a conversation: vectors of
     messages, mutants by --seed, poisoned bytes, wrong values, and damaged frames. GLOBs choose them by id. In between,
-    a health conversation must work: produce, fetch, join a group, commit a transaction. With --reference, another
-    broker gets the same requests, and its answers must be the same but for ids, times and addresses.
+    a health conversation must work: produce, fetch, join a group, commit a transaction. With --reference, the
+    probe sends the same requests to another broker too. Both must answer alike; ids, times and addresses may differ.
 
     Exit code 0: every outcome is as expected; 1: some are not, or the broker is gone; 2: wrong use, or no broker.
     With --apis, 1: the broker is gone or not well, keeps silent, gives an answer that cannot be read, or another one

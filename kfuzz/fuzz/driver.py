@@ -73,7 +73,8 @@ def named_client(text: str) -> Testee:
     at = next((at for at, word in enumerate(testee.argv) if Path(word).name == KIT), None)
     if testee.kind != CLIENT or at is None:
         clients = ", ".join(one.name for one in all_testees() if one.kind == CLIENT and KIT in " ".join(one.argv))
-        raise UsageError(f"{testee.name} is no client that can be driven; take one of {clients}, or a command")
+        why = "because it is not a whole client"
+        raise UsageError(f"{testee.name} cannot be driven, {why}; take one of {clients}, or a command")
     if reason := testee.missing():
         raise UsageError(f"{reason}; install that, or take another client")
     try:

@@ -553,7 +553,7 @@ async def _at_controller(context: Context) -> None:
 
 
 def _as_replica(context: Context) -> Values:
-    """A request of a replica of the metadata that is no voter."""
+    """A request from a replica of the metadata log that is not a voter."""
     return {
         **dict.fromkeys(("name", "topic", "topicName"), METADATA),
         **dict.fromkeys(("currentLeaderEpoch", "replicaEpoch", "lastOffsetEpoch", "epoch"), context.epoch),

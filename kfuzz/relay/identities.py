@@ -141,7 +141,7 @@ class Identities:
         return self._known.setdefault((kind.name, *map(scope.get, kind.scope)), {})
 
     def _fresh(self, kind: Kind, scope: Scope, old: Any) -> Any:
-        """The fresh value of a recorded one; None if it is not known, or if this is no id."""
+        """The fresh id that stands for a recorded one. None if there is none yet, or if the value is not an id."""
         if not _is_id(kind, old):
             return None
         known = self._learned(kind, scope)

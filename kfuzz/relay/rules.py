@@ -105,7 +105,7 @@ class Rules:
         try:
             return self._live[number]
         except KeyError:
-            raise UsageError(f"there is no rule {number}: it was removed or never added") from None
+            raise UsageError(f"rule {number} does not exist: it was removed, or nobody added it") from None
 
     def add(self, rule: Rule | Mapping[str, Any]) -> int:
         """Add a rule after all others. Its number, which is never given again. ``UsageError`` if it is wrong."""

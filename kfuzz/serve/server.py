@@ -69,7 +69,7 @@ async def own_address(host: str, port: int, *, what: str, open_to_others: bool) 
 
 
 def cannot_open(port: str, error: OSError | OverflowError, *, free: str = "0") -> UsageError:
-    """The error for a port on which nobody can listen; ``free`` is what a user gives for any free one."""
+    """The error for a port that cannot be opened. ``free``: the value with which a user asks for any free port."""
     number = getattr(error, "errno", None)
     why = os.strerror(number) if number else str(error)
     if number == errno.EADDRINUSE:

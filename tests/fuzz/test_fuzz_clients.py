@@ -170,8 +170,8 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
     ("words", "sentence"),
     [
         (("--client", "no-such-program"), "--client: 'no-such-program' is not a program on this machine"),
-        (("--client", "kafka-python"), "kafka-python is no client that can be driven; take one of"),
-        (("--client", "kcat"), "kcat is no client that can be driven"),
+        (("--client", "kafka-python"), "kafka-python cannot be driven, because it is not a whole client; take one of"),
+        (("--client", "kcat"), "kcat cannot be driven, because it is not a whole client"),
         (("--client", "echo hello"), "--client echo: the driver's line is not JSON"),
         (("--client", "echo {}", "record-batch"), "--client takes --bootstrap"),
         (("--bootstrap", "127.0.0.1:9092"), "--bootstrap is about --client"),
@@ -180,8 +180,8 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
     ],
 )
 def test_a_driver_that_is_none_and_a_decoder_are_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    code, _, told = outcome("fuzz", *words, "--out", tmp_path / "out")
-    assert (code, sentence in told) == (2, True), told
+    code, _, error = outcome("fuzz", *words, "--out", tmp_path / "out")
+    assert (code, sentence in error) == (2, True), error
     assert not (tmp_path / "out").exists()
 
 

@@ -30,7 +30,7 @@ TOPIC: Values = {"name": "t", "topicId": b"i" * 16, "partitions": [{"replicaNode
 
 
 def changed(text: str, one: Frame) -> Frame | None:
-    """A frame that a rule has changed; None if it stays as it is."""
+    """The frame as a rule has changed it; None if the rule changes nothing."""
     change = parse_rule(text).change
     assert change is not None
     found = change(one, DICE)

@@ -88,7 +88,7 @@ WRONG = {
     b'{"add": {"api": "EndTxx", "drop": true}}': (
         'the line.add: api is "EndTxx", which is no API; did you mean EndTxn?'
     ),
-    b'{"remove": 7}': "there is no rule 7: it was removed or never added",
+    b'{"remove": 7}': "rule 7 does not exist: it was removed, or nobody added it",
 }
 
 

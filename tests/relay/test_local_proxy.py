@@ -109,7 +109,7 @@ def test_rules_are_added_counted_removed_and_cleared_while_a_client_is_connected
         assert found()["errorMessage"] == "no"
         always.remove()
         assert found()["errorMessage"] != "no"
-        with pytest.raises(UsageError, match=r"^there is no rule "):
+        with pytest.raises(UsageError, match=r"^rule \d+ does not exist: "):
             always.remove()
         between.error("FindCoordinator", 15)
         between.clear()

@@ -122,7 +122,7 @@ def test_a_broker_that_closes_the_connection_is_said_once_and_the_others_continu
 
 
 def test_a_broker_that_does_not_answer_is_said_once(conversation: Path) -> None:
-    # The system takes the connections, and nobody reads.
+    # The system accepts the connections, but no program reads from them.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = Access(Address(*silent.getsockname()), timeout_ms=50)
         made = asyncio.run(play_clients(Recording(conversation), place))

@@ -158,7 +158,7 @@ def test_numbers_of_rules_are_never_given_again() -> None:
     assert [one.number for one in rules] == [4]
     for call in (rules.remove, lambda number: rules.set_times(number, 1)):
         for wrong in (1, 9):
-            with pytest.raises(UsageError, match=f"there is no rule {wrong}"):
+            with pytest.raises(UsageError, match=f"rule {wrong} does not exist"):
                 call(wrong)
 
 
