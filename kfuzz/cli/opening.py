@@ -118,12 +118,11 @@ def vector_of(name: str) -> Vector | None:
 
 def conversation_of(name: str) -> Vector | None:
     """The golden conversation with this id; None if it is something else."""
-    from kfuzz.vectors import find_vector, has_vector
-
-    if local_path(name).exists() or not has_vector(name):
+    try:
+        vector = vector_of(name)
+    except UsageError:
         return None
-    vector = find_vector(name)
-    return vector if vector.kind == CONVERSATION else None
+    return vector if vector is not None and vector.kind == CONVERSATION else None
 
 
 def message_of(name: str | None, version: int | None, source: str) -> tuple[Definition, int] | None:

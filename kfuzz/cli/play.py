@@ -75,12 +75,13 @@ def command(
         raise UsageError(
             "give either --bootstrap HOST:PORT, to play the clients, or --listen HOST:PORT, to play the brokers"
         )
-    recording = Recording.opened(name)
+    vector = conversation_of(str(name))
+    recording = Recording(name) if vector is None else Recording.of(vector)
     if recording.flaw:
         say(recording.flaw, err=True)
     if bootstrap is not None:
         access = Access(bootstrap, security, timeout_ms=timeout_ms)
-        if (vector := conversation_of(str(name))) is not None and (topic := TOPIC.search(vector.data)) is not None:
+        if vector is not None and (topic := TOPIC.search(vector.data)) is not None:
             given = [bytes.fromhex(one) for one in vector.options.get("given", ())]
             give(ReplaySettings(bootstrap, security, timeout_ms=timeout_ms), topic[0].decode(), given)
         outcome = asyncio.run(play_clients(recording, access, open_to_others=yes))

@@ -39,7 +39,7 @@ from kfuzz.kafka import Role
 from kfuzz.records import Limits
 from kfuzz.text import printable
 from kfuzz.units import counted
-from kfuzz.vectors.kinds import CLIENT
+from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 
 if TYPE_CHECKING:
     from kfuzz.fuzz.kept import KeptInput
@@ -216,7 +216,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.responses is not None:
         raise UsageError("--responses needs --frames; FILE then has the requests of the same connection")
     what = named(name, asked.message, asked.version, asked.source)
-    if conversation_of(name) is not None:
+    if what.vector is not None and what.vector.kind == CONVERSATION:
         return connection(name, asked, as_json=as_json)
     if what.message is not None:
         require_consumer(asked.role)
@@ -283,8 +283,9 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if asked.choices or asked.message is not None:
         option = asked.choices[0] if asked.choices else "--message"
         raise UsageError(f"{option} and --frames exclude each other; --frame N opens a frame")
-    if name != "-" and (Path(name).is_dir() or conversation_of(name)):
-        yield from recording(name, asked, as_json)
+    vector = conversation_of(name)
+    if vector is not None or (name != "-" and Path(name).is_dir()):
+        yield from recording(name, vector, asked, as_json)
         return
     sent = open_buffer(name)
     received = None if asked.responses is None else open_buffer(asked.responses)
@@ -298,14 +299,13 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     yield from frame_list(f"{printable(name)}: {len(sent)} bytes", numbered, facts, as_json)
 
 
-def recording(name: str, asked: Asked, as_json: bool) -> Iterator[str]:
+def recording(name: str, vector: Vector | None, asked: Asked, as_json: bool) -> Iterator[str]:
     """The lines about the frames of all connections in a folder, or about one of them."""
     from kfuzz.relay.recording import Recording
 
     if asked.responses is not None:
         raise UsageError(f"{name} is a folder that has the responses; leave out --responses")
-    recorded = Recording.opened(name)
-    vector = conversation_of(name)
+    recorded = Recording(Path(name)) if vector is None else Recording.of(vector)
     if vector is not None and asked.frame is None and not as_json:
         yield from question_lines(vector)
     found = recorded.frames(asked.profile)

@@ -401,6 +401,17 @@ class Pairing:
         self._counts[counted] = nth = self._counts.get(counted, 0) + 1
         return Exchange(self.connection, self._number, nth, key, version, correlation_id, api=api_of(key, version))
 
+    def exchange(self, direction: Direction, data: Buffer) -> Exchange | None:
+        """The exchange of the next frame; None if the frame is too short, or no request waits for this response."""
+        size = memoryview(data).nbytes
+        if direction == "response":
+            return self.answered(data)[0] if size >= CORRELATION.size else None
+        if size < HEAD.size:
+            return None
+        begun = self.begin(data)
+        self.asked(begun, data)
+        return begun
+
     def asked(self, exchange: Exchange, data: Buffer, now_ns: int = 0) -> None:
         """A request was whole then: read from it what is not in its first bytes, and wait for its response."""
         view = memoryview(data)

@@ -182,16 +182,12 @@ def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
     """
     pairings: dict[int, Pairing] = {}
     for event in recording.events:
-        pairing = pairings.setdefault(event.connection, Pairing(event.connection))
-        data = recording.frame(event)
         frame = None
-        if event.event == "request" and len(data) >= HEAD.size:
-            exchange = pairing.begin(data)
-            pairing.asked(exchange, data)
-            frame = _frame(exchange, "request", data)
-        elif event.event == "response" and len(data) >= CORRELATION.size:
-            answered, _ = pairing.answered(data)
-            frame = None if answered is None else _frame(answered, "response", data)
+        if event.event in ("request", "response"):
+            direction: Direction = "request" if event.event == "request" else "response"
+            data = recording.frame(event)
+            exchange = pairings.setdefault(event.connection, Pairing(event.connection)).exchange(direction, data)
+            frame = None if exchange is None else _frame(exchange, direction, data)
         yield event, frame
 
 

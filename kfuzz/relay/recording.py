@@ -29,10 +29,12 @@ from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.relay.frames import Direction, Exchange
 from kfuzz.relay.pipe import SIZE
 from kfuzz.units import show_size
-from kfuzz.vectors import find_vector, has_vector, kinds
+from kfuzz.vectors.kinds import FRAMES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from kfuzz.vectors.model import Vector
 
 __all__ = ["CONVERSATION", "RECORD_BYTES_MAX", "Event", "Recorder", "Recording"]
 
@@ -283,16 +285,13 @@ class Recording:
         self.flaw = "" if has_end else f"{folder} has no end: the proxy was killed, or it still runs"
 
     @classmethod
-    def opened(cls, name: str | Path) -> Recording:
-        """The recording in a folder, or that of a golden conversation by its id. ``UsageError`` if it is neither."""
-        vector = None if Path(name).exists() or not has_vector(str(name)) else find_vector(str(name))
-        if vector is None or vector.kind != kinds.CONVERSATION:
-            return cls(Path(name))
+    def of(cls, vector: Vector) -> Recording:
+        """The frames of a golden conversation."""
         made = cls.__new__(cls)
         made.folder, made.flaw, made.events, made.places = Path(vector.id), "", [], []
         data: defaultdict[tuple[int, Direction], bytes] = defaultdict(bytes)
         opened = set[int]()
-        for one in vector.options.get(kinds.FRAMES, ()):
+        for one in vector.options.get(FRAMES, ()):
             connection, place, frame = one["connection"], one["place"], bytes.fromhex(one["hex"])
             if place not in made.places:
                 made.places.append(place)
@@ -319,7 +318,7 @@ class Recording:
         return found
 
     def frame(self, event: Event) -> memoryview:
-        """The bytes of a request or a response without its size; none if it is no whole frame."""
+        """The bytes of a request or a response, without its size. Empty if the frame is not whole."""
         direction: Direction = "request" if event.event == "request" else "response"
         data = self.data(event.connection, direction)
         if event.at + event.size > len(data):

@@ -216,8 +216,8 @@ def test_what_a_rule_changed_is_recorded_as_the_client_got_it(tmp_path: Path, ru
 
 def test_a_golden_conversation_opens_as_a_recording() -> None:
     name = "conversation/reading/lost"
-    recording = Recording.opened(name)
-    frames = find_vector(name).options["frames"]
+    vector = find_vector(name)
+    recording, frames = Recording.of(vector), vector.options["frames"]
     of_frames = [one for one in recording.events if one.event in ("request", "response")]
     assert [bytes(recording.frame(one)).hex() for one in of_frames] == [one["hex"] for one in frames]
     shown = kfuzz("show", name, "--profile", "strict").stdout
@@ -226,5 +226,5 @@ def test_a_golden_conversation_opens_as_a_recording() -> None:
 
 
 def test_what_is_neither_a_folder_nor_a_conversation_is_no_recording() -> None:
-    with pytest.raises(UsageError, match="count"):
-        Recording.opened("records/v2/count/negative-one")
+    code, _, error = outcome("play", "records/v2/count/negative-one", "--listen", "127.0.0.1:0")
+    assert (code, "count" in error) == (2, True), error

@@ -20,7 +20,7 @@ from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.peer import Result, TesteeProcess
 from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.conformance.protocol.testees import all_testees, select
-from kfuzz.relay.frames import Exchange, Pairing
+from kfuzz.relay.frames import Pairing
 from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 from kfuzz.vectors.model import Vector
 
@@ -31,7 +31,6 @@ VARIABLE: Final = "KFUZZ_BOOTSTRAP"
 # Clients send this while they wait. An answer with nothing in it is smaller than this.
 WAITING: Final = ("Fetch", "ShareFetch")
 IDLE_BYTES_MAX: Final = 80
-CORRELATION_BYTES: Final = 4
 OLDER_STEPS: Final = {"AddPartitionsToTxn", "AddOffsetsToTxn"}
 SAFE_DOWNGRADE: Final = 2
 WAIT_MS: Final = 10_000
@@ -68,10 +67,10 @@ def talk(vectors: Sequence[Vector]) -> Confirmation:
     found = Confirmation()
     asked = [vector for vector in vectors if vector.kind == CONVERSATION]
     real = [vector for vector in asked if is_for_real_broker(vector)]
-    for kind in (False, True):
-        if chosen := [vector for vector in real if _adds_partitions(vector) is kind]:
+    for is_older in (False, True):
+        if chosen := [vector for vector in real if _adds_partitions(vector) is is_older]:
             with Broker(SETTINGS) as broker, _bootstrap(f"127.0.0.1:{broker.port}"):
-                if kind:
+                if is_older:
                     asyncio.run(_take_back_transactions(broker.port))
                 _ask(chosen, found, "a real broker")
     _ask([vector for vector in asked if vector not in real], found, "brokers of kfuzz's own")
@@ -135,12 +134,7 @@ def trimmed(frames: Sequence[Mapping[str, Any]], troubles: Sequence[Sequence[int
     for at, one in enumerate(frames):
         data, number = bytes.fromhex(one["hex"]), one["connection"]
         pairing = pairings.setdefault(number, Pairing(number))
-        exchange: Exchange | None
-        if one["from"] == "client":
-            exchange = begun = pairing.begin(data)
-            pairing.asked(begun, data)
-        else:
-            exchange = pairing.answered(data)[0] if len(data) >= CORRELATION_BYTES else None
+        exchange = pairing.exchange("request" if one["from"] == "client" else "response", data)
         waits = exchange is not None and exchange.name in WAITING
         is_idle = waits and (one["from"] == "client" or len(data) < IDLE_BYTES_MAX)
         has_trouble = exchange is not None and (number, exchange.number) in met

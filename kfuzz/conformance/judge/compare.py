@@ -16,7 +16,7 @@ from kfuzz import records
 from kfuzz.conformance.judge.conversing import lacks_ability, wrong_conversation
 from kfuzz.conformance.judge.differing import Wrong, amount, batches_differ, because, records_differ, shown
 from kfuzz.conformance.judge.harm import HARM_OF
-from kfuzz.conformance.judge.producing import wrong_sending
+from kfuzz.conformance.judge.producing import lacks_producer, wrong_sending
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
     CONVERSE,
@@ -41,13 +41,10 @@ from kfuzz.vectors.kinds import (
     CLIENT,
     CONVERSATION,
     FRAMES,
-    GROUP,
     KINDS,
     LEFT_OUT,
     MAY_REFUSE,
     PRODUCE_KIND,
-    SENDS,
-    TOPIC_ERRORS,
 )
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
@@ -278,7 +275,7 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
         primitive = case.vector.options["primitive"]
         return None if primitive in handshake.primitives else f"has no primitive {primitive}"
     if case.operation == PRODUCE:
-        return _lacks_producer(handshake, case.vector.options)
+        return lacks_producer(handshake, case.vector.options)
     if case.operation == CONVERSE:
         return lacks_ability(case.vector, handshake)
     if case.operation != ENCODE and case.role not in handshake.roles:
@@ -297,20 +294,6 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     if handshake.snappy != frozenset(SNAPPY_FRAMINGS) and (lacking := snappy_framings(case) - handshake.snappy):
         return f"does not read {min(lacking)} snappy"
     return None
-
-
-def _lacks_producer(handshake: Handshake, options: Json) -> str | None:
-    needed = {
-        "idempotent": (options["idempotent"], "has no idempotent producer"),
-        "transactions": ("transactional_id" in options, "has no transactions"),
-        SENDS: (SENDS in options, "sends only once"),
-        "topics": (TOPIC_ERRORS in options, "sends to one topic only"),
-        "groups": (GROUP in options, "commits no offsets of groups"),
-    }
-    for name, (is_needed, why) in needed.items():
-        if is_needed and name not in handshake.produces:
-            return why
-    return None if options["compression"] in handshake.codecs else f"does not support {options['compression']}"
 
 
 def contents_of(case: Case) -> Any:

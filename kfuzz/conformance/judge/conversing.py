@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.conformance.judge.differing import Wrong, amount, because
-from kfuzz.conformance.protocol.lines import CONVERSES, Answer, Handshake
+from kfuzz.conformance.judge.producing import lacks_producer
+from kfuzz.conformance.protocol.lines import CONVERSES, PRODUCE, Answer, Handshake
 from kfuzz.errors import DecodeError, KfuzzError
 from kfuzz.relay.frames import Frame, Pairing
 from kfuzz.relay.paths import slots, steps_of
@@ -23,9 +24,18 @@ SAME: Final = "same"
 NEXT: Final = "next"
 # The language of Kafka's own client. Other libraries have other names for errors.
 JAVA: Final = "java"
-HEAD_BYTES: Final = 8
-# An act may need more than a consumer of one partition.
-NEEDS: Final = {"call": "admin", "commit": "group"}
+# The abilities that an act or a field of it needs, besides a consumer of one partition.
+NEEDS: Final = {
+    "call": "admin",
+    "commit": "group",
+    "reset": "reset",
+    "abort": "abort",
+    "request_timeout_ms": "timeout",
+}
+# Those of members, by the protocol of the group.
+GROUPS: Final = {"consumer": "consumer-group", "share": "share"}
+# A producer without settings.
+PLAIN: Final = {"idempotent": False, "compression": "none"}
 
 
 class Asked(NamedTuple):
@@ -56,10 +66,9 @@ def asked_of(frames: Sequence[Json], troubles: Sequence[Sequence[int]] = ()) -> 
     met = {tuple(one) for one in troubles}
     for one in frames:
         data = bytes.fromhex(one["hex"])
-        if one["from"] != "client" or len(data) < HEAD_BYTES:
-            continue
         pairing = pairings.setdefault(one["connection"], Pairing(one["connection"]))
-        exchange = pairing.begin(data)
+        if one["from"] != "client" or (exchange := pairing.exchange("request", data)) is None:
+            continue
         has_trouble = "trouble" in one or (exchange.connection, exchange.number) in met
         yield Asked(Frame(exchange, "request", data), one.get("ms", 0), has_trouble)
 
@@ -68,18 +77,14 @@ def lacks_ability(vector: Vector, handshake: Handshake) -> str | None:
     """Why a client cannot take part, worded to follow its name; None if it can."""
     needs = set()
     for act in vector.options["application"]:
-        needs |= {NEEDS[act["do"]]} if act["do"] in NEEDS else set()
-        needs |= {name for name in ("reset", "abort") if act.get(name)} | (
-            {"timeout"} if "request_timeout_ms" in act else set()
-        )
+        needs |= {name for key, name in NEEDS.items() if act.get(key) or act["do"] == key}
         if act["do"] == "open" and "group" in act:
-            needs.add({"consumer": "consumer-group", "share": "share"}.get(act.get("protocol", ""), "group"))
+            needs.add(GROUPS.get(act.get("protocol"), "group"))
         if act["do"] == "produce":
-            wanted = {"idempotent": act.get("idempotent"), "sends": "sends" in act}
-            wanted |= {"transactions": "transactional_id" in act, "groups": "group" in act}
-            for name in ("", *(name for name, is_wanted in wanted.items() if is_wanted)):
-                if not handshake.produces or (name and name not in handshake.produces):
-                    return f"has no producer with {name}" if name else "has no producer"
+            if PRODUCE not in handshake.operations:
+                return f"does not offer {PRODUCE}"
+            if why := lacks_producer(handshake, PLAIN | act):
+                return why
     missing = next((name for name in CONVERSES if name in needs - handshake.converses), None)
     return missing and f"does not offer {missing}"
 

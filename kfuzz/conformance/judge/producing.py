@@ -12,11 +12,11 @@ from kfuzz.broker_errors import AFTER_APPEND, TAKEN
 from kfuzz.conformance.judge.differing import Wrong, because, records_differ
 from kfuzz.conformance.protocol.lines import Answer, Handshake, Produced
 from kfuzz.records.stream import ProducerState, next_sequence
-from kfuzz.vectors.kinds import AT_ONCE, LEFT_OUT, MAY_REFUSE, SENDS, TOPIC_ERRORS
+from kfuzz.vectors.kinds import AT_ONCE, GROUP, LEFT_OUT, MAY_REFUSE, SENDS, TOPIC_ERRORS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
-__all__ = ["GAVE_UP", "wrong_sending"]
+__all__ = ["GAVE_UP", "lacks_producer", "wrong_sending"]
 
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -47,6 +47,21 @@ class _Arrival(NamedTuple):
     findings: Sequence[records.Finding]
     # The bytes after the batch, which are no whole batch.
     left: int
+
+
+def lacks_producer(handshake: Handshake, options: Json) -> str | None:
+    """Why a producer cannot have these options, worded to follow its name; None if it can."""
+    needed = {
+        "idempotent": (options["idempotent"], "has no idempotent producer"),
+        "transactions": ("transactional_id" in options, "has no transactions"),
+        SENDS: (SENDS in options, "sends only once"),
+        "topics": (TOPIC_ERRORS in options, "sends to one topic only"),
+        "groups": (GROUP in options, "commits no offsets of groups"),
+    }
+    for name, (is_needed, why) in needed.items():
+        if is_needed and name not in handshake.produces:
+            return why
+    return None if options["compression"] in handshake.codecs else f"does not support {options['compression']}"
 
 
 def wrong_sending(given: Sequence[Json], vector: Vector, shows: Handshake, answer: Answer) -> Wrong | None:
