@@ -144,9 +144,11 @@ def command(
             raise UsageError(
                 "--against-broker takes --seconds, --count, --seed and --json; `kfuzz probe --apis` has more options"
             )
-        named = {"broker": str(against), "apis": True, "duration_s": float(seconds), "seed": seed}
-        cases = {} if count is None else {"cases": count}
-        return cast("int", ctx.invoke(probe.command, json_file="-" if as_json else None, **named, **cases))
+        asked = [str(against), "--apis", f"--duration={seconds}s", f"--seed={seed}"]
+        asked += [] if count is None else [f"--cases={count}"]
+        asked += ["--json=-"] if as_json else []
+        with probe.command.make_context("probe", asked, parent=ctx) as probing:
+            return cast("int", probe.command.invoke(probing))
     if client is not None:
         if any(one is not None for one in others):
             raise UsageError(

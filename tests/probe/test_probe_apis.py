@@ -314,6 +314,19 @@ def test_the_command_prints_causes_the_worst_first_and_refuses_what_cannot_be_as
     assert "1 bytes follow the message" in smallest["text"]
 
 
+def test_a_campaign_against_a_broker_is_a_probe_with_the_settings_of_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Settings, Hostility]] = []
+
+    def instead(_: object, settings: Settings, hostility: Hostility, **others: object) -> Report:
+        asked.append((settings, hostility))
+        return Report(hostility.seed)
+
+    monkeypatch.setattr("kfuzz.cli.probe.probe_apis", instead)
+    outcome("fuzz", "--against-broker", "127.0.0.1:1", "--seconds", 60, "--count", 9, "--seed", 3)
+    outcome("probe", "127.0.0.1:1", "--apis", "--duration", "1m", "--cases", 9, "--seed", 3)
+    assert asked[0] == asked[1]
+
+
 @pytest.mark.java
 @pytest.mark.full
 @pytest.mark.parametrize(("release", "harms"), [(BEFORE, {"silent"}), (BROKER_RELEASE, set())])
