@@ -24,8 +24,13 @@ LINE_BYTES_MAX: Final = 300
 ERROR: Final = re.compile(
     rb"^(?:.{0,100}[\s\[])?(?:ERROR|FATAL|level=ERROR)[\s\]:]|^panic: |^fatal error: |panicked at ", re.M
 )
-# Words with a digit differ between two lines about the same thing.
-WORD: Final = re.compile(r"[\w.-]+")
+# The text of a request is longer than this only by chance, and an exception comes after it.
+EVENT_BYTES_MAX: Final = 64 << 10
+# Lines about the same thing differ in what is in brackets, from the first value on, in words with a digit, and in
+# topic ids, which have 22 characters.
+BRACKETS: Final = re.compile(r"\[[^\]]*\]")
+VALUES: Final = re.compile(r"[({'\"=]|[^ -~]")
+VARIABLE: Final = re.compile(r"[\w.-]*\d[\w.-]*|(?<![\w.-])[\w-]{22}(?![\w.-])")
 
 
 class Seen(NamedTuple):
@@ -101,9 +106,11 @@ class Machine:
 
 def _seen(data: bytes) -> Seen:
     """A line of level ERROR with what follows it. The exception says most, if there is one."""
-    line, after, *_ = [one.decode("utf-8", "replace") for one in (*data[: 4 * LINE_BYTES_MAX].split(b"\n"), b"")]
-    trouble = TROUBLE.match(after)
-    about = trouble[0] if trouble else WORD.sub(lambda word: "…" if any(map(str.isdigit, word[0])) else word[0], line)
+    line, after, *_ = [one.decode("utf-8", "replace") for one in (*data[:EVENT_BYTES_MAX].split(b"\n", 2), b"")]
+    if trouble := TROUBLE.match(after):
+        about = trouble[0]
+    else:
+        about = VARIABLE.sub("…", VALUES.split(BRACKETS.sub("[]", line[: 4 * LINE_BYTES_MAX]), 1)[0])
     return Seen(LOGGED, *(foreign_text(one, bytes_max=LINE_BYTES_MAX) for one in (line, about)))
 
 

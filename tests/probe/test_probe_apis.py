@@ -268,12 +268,15 @@ def test_errors_in_the_log_and_more_threads_are_seen_once(tmp_path: Path, monkey
     thread.start()
     with log.open("a") as file:
         file.write(
-            "[t] WARN x\n[t] ERROR a.B - request 1\njava.lang.IllegalStateException: 1\n[t] ERROR c 2\n[t] ERROR d"
+            f"[t] WARN x\n[t] ERROR a.B - {'request' * 1000}\njava.lang.IllegalStateException: 1\n"
+            "[t] ERROR C - [C id=1] No group: R(id='a')\n[u] ERROR C - [C id=2] No group: R(id='\n"
+            f"[t] ERROR c {'A' * 22}:0\n[t] ERROR c x1:2\n[t] ERROR d"
         )
     seen = {(one.harm, one.about) for one in watched.look()} - {("memory", "")}
     done.set()
     thread.join()
-    assert seen == {("logged", "java.lang.IllegalStateException"), ("logged", "[t] ERROR c …"), ("threads", "")}
+    lines = {"java.lang.IllegalStateException", "[] ERROR C - [] No group: R", "[] ERROR c …:…"}
+    assert seen == {("threads", ""), *(("logged", line) for line in lines)}
     # A new file, and more of it than is read.
     log.write_text("panic: 1\n" + "x\n" * (1 << 20) + "panic: 2\n")
     assert [one.text for one in watched.look()] == ["panic: 2"]
