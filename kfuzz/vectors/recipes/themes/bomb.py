@@ -23,7 +23,7 @@ def theme() -> Theme:
     )
     # No document limits a reader's memory, so a reader that takes more gets a warning, not a failure.
     options: dict[str, Any] = {"flags": ["Bomb"], "level": "recommended", "budget": REFUSAL}
-    made.flag(
+    many_records = made.flag(
         "ManyRecords",
         "strictness",
         "A batch holds more records than some readers expect.",
@@ -33,12 +33,11 @@ def theme() -> Theme:
     for name in RAWS:
         raw = raw_of(name)
         if name.startswith("records-"):
-            made.valid(
+            many_records.valid(
                 name,
                 "one batch holds 131,071 empty records, twice as many as a 16-bit number can count",
                 raw,
                 requirements=["RB-COUNT-2", "RB-CODEC-7"],
-                flags=["ManyRecords"],
                 budget={"cpu_ms": 20_000, "memory_bytes": 256 * MIB},
                 bomb=name,
             )

@@ -106,28 +106,25 @@ def _every_codec(made: Theme) -> None:
 
 
 def _no_records(made: Theme) -> None:
-    made.flag(
+    empty_compressed_batch = made.flag(
         "EmptyCompressedBatch",
         "crash",
         "A compressed batch contains no record.",
         "Decompressors get no input, or a stream without content; this has crashed processes.",
+        requirements=["RB-CODEC-5", "RB-COUNT-3"],
     )
     for codec in COMPRESSED:
-        made.valid(
+        empty_compressed_batch.valid(
             f"{codec}-no-records",
             f"the {codec} stream is empty, and the record count is 0; batches without records may be compressed",
             holding(codec, stored(codec, b""), (), hostile=False),
-            requirements=["RB-CODEC-5", "RB-COUNT-3"],
-            flags=["EmptyCompressedBatch"],
         )
         # Kafka opens the stream even if the count is 0. Opening a zstd stream accepts any bytes.
         lazy = codec == "zstd"
-        made.acceptable(
+        empty_compressed_batch.acceptable(
             f"{codec}-no-records-no-payload",
             f"the attributes name {codec}, the record count is 0, and there is no payload",
             holding(codec, b"", ()),
-            requirements=["RB-CODEC-5", "RB-COUNT-3"],
-            flags=["EmptyCompressedBatch"],
             finding=None if lazy else "decompression-failed",
         )
         add = made.acceptable if lazy else made.invalid
@@ -142,36 +139,32 @@ def _no_records(made: Theme) -> None:
 
 
 def _mislabelled(made: Theme) -> None:
-    made.flag(
+    codec_mislabelled = made.flag(
         "CodecMislabelled",
         "confusion",
         "The attributes name one codec, but the payload uses another.",
         "A reader that guesses the codec from the payload's first bytes reads batches that others refuse.",
+        finding="record-length-negative",
     )
     for named, real in (("gzip", "zstd"), ("snappy", "gzip"), ("lz4", "snappy"), ("zstd", "lz4")):
-        made.invalid(
+        codec_mislabelled.invalid(
             f"{named}-is-{real}",
             f"the attributes name {named}, but the payload is a stream of {real}",
             holding(named, stored(real, PLAIN)),
             requirements=["RB-CODEC-1", "RB-CODEC-2"],
-            flags=["CodecMislabelled"],
             finding="decompression-failed",
         )
-    made.invalid(
+    codec_mislabelled.invalid(
         "none-is-gzip",
         "the attributes name no codec, but the payload is a gzip stream",
         holding("none", stored("gzip", PLAIN)),
         requirements=["RB-CODEC-1"],
-        flags=["CodecMislabelled"],
-        finding="record-length-negative",
     )
-    made.invalid(
+    codec_mislabelled.invalid(
         "gzip-in-gzip",
         "the records are compressed twice; compression must not be nested",
         holding("gzip", stored("gzip", stored("gzip", PLAIN))),
         requirements=["RB-CODEC-6"],
-        flags=["CodecMislabelled"],
-        finding="record-length-negative",
     )
 
 
@@ -245,7 +238,7 @@ def _gzip(made: Theme) -> None:
 
 def _snappy(made: Theme) -> None:
     options: dict[str, Any] = {"requirements": ["RB-SNAPPY-1"]}
-    made.flag(
+    snappy_framing = made.flag(
         "SnappyFraming",
         "interoperability",
         "Kafka writes snappy in the xerial framing, but reads raw blocks too.",
@@ -271,39 +264,33 @@ def _snappy(made: Theme) -> None:
         ("raw", "a raw snappy block without xerial framing", raw_snappy(PLAIN)),
     )
     for slug, summary, stream in valid:
-        made.valid(
-            f"snappy-{slug}", summary, holding("snappy", stream, hostile=False), flags=["SnappyFraming"], **options
-        )
-    made.acceptable(
+        snappy_framing.valid(f"snappy-{slug}", summary, holding("snappy", stream, hostile=False), **options)
+    snappy_framing.acceptable(
         "snappy-xerial-twice",
         "two xerial streams, each with its own header; Kafka reads both",
         holding("snappy", xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:]))),
-        flags=["SnappyFraming"],
         **options,
     )
-    made.acceptable(
+    snappy_framing.acceptable(
         "snappy-xerial-later-version",
         "the xerial header names version 2, compatible with version 1",
         holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1))),
-        flags=["SnappyFraming"],
         **options,
     )
     for slug, version in (("zero", 0), ("negative", -1)):
-        made.acceptable(
+        snappy_framing.acceptable(
             f"snappy-xerial-version-{slug}",
             f"the xerial header names version {version}, which does not exist; Kafka does not check",
             holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version))),
-            flags=["SnappyFraming"],
             **options,
         )
-    made.acceptable(
+    snappy_framing.acceptable(
         "snappy-xerial-version-little-endian",
         "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not check",
         holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1))),
-        flags=["SnappyFraming"],
         **options,
     )
-    made.flag(
+    snappy_length_huge = made.flag(
         "SnappyLengthHuge",
         "allocation",
         "A length inside the snappy stream claims gigabytes, or is negative.",
@@ -340,12 +327,11 @@ def _snappy(made: Theme) -> None:
         ),
     )
     for slug, summary, data in huge:
-        made.invalid(
+        snappy_length_huge.invalid(
             f"snappy-{slug}",
             summary,
             holding("snappy", data),
             requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"],
-            flags=["SnappyLengthHuge"],
             finding="decompression-failed",
             budget=SMALL,
         )
@@ -400,7 +386,7 @@ def _lz4(made: Theme) -> None:
     )
     for slug, summary, stream in valid:
         made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", holding("lz4", stream, hostile=False), **options)
-    made.flag(
+    lz4_checksum_unchecked = made.flag(
         "Lz4ChecksumUnchecked",
         "leniency",
         "A part of the lz4 frame that Kafka does not check contradicts the content.",
@@ -411,13 +397,8 @@ def _lz4(made: Theme) -> None:
         ("content-size-wrong", "the frame's content size is wrong", lz4_frame(PLAIN, content_size=7)),
     )
     for slug, summary, stream in lenient:
-        made.acceptable(
-            f"lz4-{slug}",
-            summary,
-            holding("lz4", stream),
-            flags=["Lz4ChecksumUnchecked"],
-            finding="compressed-content-mismatch",
-            **options,
+        lz4_checksum_unchecked.acceptable(
+            f"lz4-{slug}", summary, holding("lz4", stream), finding="compressed-content-mismatch", **options
         )
     for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
         made.acceptable(
@@ -428,7 +409,7 @@ def _lz4(made: Theme) -> None:
             finding="bytes-after-compressed-stream",
             **options,
         )
-    made.flag(
+    lz4_frames = made.flag(
         "Lz4Frames",
         "interoperability",
         "The payload has more than one lz4 frame, or a kind of frame that Kafka does not read.",
@@ -450,14 +431,7 @@ def _lz4(made: Theme) -> None:
         ),
     )
     for slug, summary, stream, finding in others:
-        made.acceptable(
-            f"lz4-{slug}",
-            summary,
-            holding("lz4", stream),
-            flags=["Lz4Frames"],
-            finding=finding,
-            **options,
-        )
+        lz4_frames.acceptable(f"lz4-{slug}", summary, holding("lz4", stream), finding=finding, **options)
     broken = (
         (
             "header-checksum-wrong",
@@ -485,7 +459,7 @@ def _lz4(made: Theme) -> None:
             finding="decompression-failed",
             budget=SMALL,
         )
-    made.flag(
+    lz4_block_damaged = made.flag(
         "Lz4BlockDamaged",
         "bounds",
         "A compressed lz4 block reaches outside its input or its output.",
@@ -503,12 +477,11 @@ def _lz4(made: Theme) -> None:
         ),
     )
     for slug, what, block in blocks:
-        made.invalid(
+        lz4_block_damaged.invalid(
             f"lz4-block-{slug}",
             f"a compressed block {what}",
             holding("lz4", frame[:7] + struct.pack("<I", len(block)) + block + bytes(4)),
             requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4BlockDamaged"],
             finding="decompression-failed",
             budget=SMALL,
         )

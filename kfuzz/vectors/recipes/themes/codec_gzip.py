@@ -68,24 +68,23 @@ def _headers(made: Theme) -> None:
     )
     for slug, summary, stream in cases:
         made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"])
-    made.flag(
+    gzip_reserved_flag = made.flag(
         "GzipReservedFlag",
         "strictness",
         "A reserved flag of the gzip header is set; RFC 1952 says that a decoder must refuse it.",
         "Java's decoder, and so Kafka, does not check it. zlib refuses a batch that a broker has stored.",
     )
     for bit in (5, 6, 7):
-        made.acceptable(
+        gzip_reserved_flag.acceptable(
             f"reserved-flag-{bit}",
             f"reserved flag bit {bit} of the header is set",
             _holding(gzip_member(PLAIN, flags=1 << bit)),
             requirements=["RB-GZIP-1"],
-            flags=["GzipReservedFlag"],
         )
 
 
 def _bad_headers(made: Theme) -> None:
-    made.flag(
+    gzip_header_broken = made.flag(
         "GzipHeaderBroken",
         "corruption",
         "The gzip header is invalid, or one of its fields has no end.",
@@ -116,12 +115,11 @@ def _bad_headers(made: Theme) -> None:
         ("header-crc-off", "the header's CRC is one too high", _header_crc_off()),
     )
     for slug, summary, stream in cases:
-        made.invalid(
+        gzip_header_broken.invalid(
             slug,
             summary,
             _holding(stream),
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["GzipHeaderBroken"],
             finding="decompression-failed",
             budget=SMALL,
         )
@@ -181,7 +179,7 @@ def _deflate(made: Theme) -> None:
 
 
 def _bad_deflate(made: Theme) -> None:
-    made.flag(
+    deflate_broken = made.flag(
         "DeflateBroken",
         "bounds",
         "A deflate block does not follow its format.",
@@ -199,12 +197,11 @@ def _bad_deflate(made: Theme) -> None:
         ("no-code-lengths", "defines no code at all", _dynamic(lengths=(0, 0, 0, 0))),
     )
     for slug, what, deflate in cases:
-        made.invalid(
+        deflate_broken.invalid(
             f"deflate-{slug}",
             f"the deflate block {what}",
             _holding(gzip_member(PLAIN, deflate=deflate)),
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["DeflateBroken"],
             finding="decompression-failed",
             budget=SMALL,
         )
@@ -226,7 +223,7 @@ def _dynamic(*, hlit: int = 0, lengths: tuple[int, ...] = (1, 1, 0, 0)) -> bytes
 
 
 def _members(made: Theme) -> None:
-    made.flag(
+    gzip_members = made.flag(
         "GzipMembers",
         "interoperability",
         "The payload has more than one gzip member.",
@@ -244,7 +241,7 @@ def _members(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"], flags=["GzipMembers"])
+        gzip_members.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"])
     second = gzip_member(PLAIN[HALF:])
     broken = (
         ("second-member-cut", "the second member ends within its deflate stream", second[:-20]),
@@ -252,12 +249,11 @@ def _members(made: Theme) -> None:
         ("second-member-size-wrong", "the second member's size is wrong", gzip_member(PLAIN[HALF:], size=1)),
     )
     for slug, summary, rest in broken:
-        made.invalid(
+        gzip_members.invalid(
             slug,
             f"two members; {summary}",
             _holding(gzip_member(PLAIN[:HALF]) + rest),
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["GzipMembers"],
             finding="decompression-failed",
         )
     made.flag(
@@ -291,7 +287,7 @@ def _around(middle: bytes) -> bytes:
 
 
 def _cuts(made: Theme) -> None:
-    made.flag(
+    gzip_cut = made.flag(
         "GzipCut",
         "corruption",
         "The gzip stream is truncated.",
@@ -307,11 +303,10 @@ def _cuts(made: Theme) -> None:
         ("behind-crc", "after the trailer's CRC", len(MEMBER) - 4),
     )
     for slug, where, size in cases:
-        made.invalid(
+        gzip_cut.invalid(
             f"cut-{slug}",
             f"the stream ends {where}",
             _holding(MEMBER[:size]),
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["GzipCut"],
             finding="decompression-failed",
         )

@@ -75,7 +75,7 @@ def _descriptor(made: Theme) -> None:
     )
     for slug, what, stream in cases:
         made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
-    made.flag(
+    lz4_descriptor = made.flag(
         "Lz4Descriptor",
         "interoperability",
         "The frame's descriptor uses an lz4 feature that Kafka's reader does not support.",
@@ -91,12 +91,11 @@ def _descriptor(made: Theme) -> None:
         ("dictionary-id", "the frame names a dictionary", dictionary),
     )
     for slug, summary, stream in others:
-        made.acceptable(
+        lz4_descriptor.acceptable(
             slug,
             f"{summary}; Kafka refuses it",
             _holding(stream),
             requirements=["RB-LZ4-1"],
-            flags=["Lz4Descriptor"],
             finding="decompression-failed",
         )
 
@@ -184,34 +183,30 @@ def _blocks(made: Theme) -> None:
         holding("lz4", frame(compressed(block)), [record], hostile=False),
         requirements=["RB-LZ4-1"],
     )
-    made.flag(
+    lz4_end_mark = made.flag(
         "Lz4EndMark",
         "leniency",
         "The frame's end mark is not four zero bytes, or bytes follow it.",
         "A reader that treats the mark as a block reads past the frame, or asks for 0 bytes or two gigabytes.",
         links=["KAFKA-5150"],
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
     )
-    made.acceptable(
+    lz4_end_mark.acceptable(
         "end-mark-with-high-bit",
         "the end mark has the bit for uncompressed blocks set",
         _holding(frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED))),
         requirements=["RB-LZ4-1"],
-        flags=["Lz4EndMark"],
     )
-    made.invalid(
+    lz4_end_mark.invalid(
         "end-mark-first",
         "the end mark comes before the block with the records",
         _holding(frame(end=END_MARK + stored(PLAIN) + END_MARK)),
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4EndMark"],
         finding="record-count-too-high",
     )
-    made.invalid(
+    lz4_end_mark.invalid(
         "end-mark-between",
         "an end mark is between two blocks",
         _holding(frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK)),
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4EndMark"],
         finding="record-length-exceeds-payload",
     )
     for slug, tail in (
@@ -220,24 +215,24 @@ def _blocks(made: Theme) -> None:
         ("zero-byte", b"\x00"),
         ("last-bytes-again", last),
     ):
-        made.acceptable(
+        lz4_end_mark.acceptable(
             f"then-{slug}",
             f"other bytes follow the frame ({slug.replace('-', ' ')}): {tail.hex()}; Kafka ignores them",
             _holding(FRAME + tail),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4EndMark"],
             finding="bytes-after-compressed-stream",
         )
 
 
 def _bad_blocks(made: Theme) -> None:
-    made.flag(
+    lz4_block_broken = made.flag(
         "Lz4BlockBroken",
         "bounds",
         "A block reaches outside its input, its output, or the frame's largest block.",
         "Fast decompressors have read and written beyond their buffers, or returned old memory contents.",
         links=["KAFKA-5150"],
         cves=["CVE-2025-12183", "CVE-2025-66566"],
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
+        budget=SMALL,
     )
     ahead = literals(PLAIN[:10])
     cases = (
@@ -284,33 +279,23 @@ def _bad_blocks(made: Theme) -> None:
         ("literal-length-cut", "the block ends within a literal's length", frame(compressed(b"\xf0"))),
     )
     for slug, what, stream in cases:
-        made.invalid(
-            f"block-{slug}",
-            what,
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4BlockBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        lz4_block_broken.invalid(f"block-{slug}", what, _holding(stream), finding="decompression-failed")
 
-    made.invalid(
+    lz4_block_broken.invalid(
         "block-copy-offset-zero",
         "a copy has offset 0; Kafka's library accepts it, but the output is not a record",
         _holding(frame(compressed(b"\x14A\x00\x00\x50" + bytes(5)))),
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4BlockBroken"],
         finding="record-length-negative",
-        budget=SMALL,
     )
 
 
 def _checksums(made: Theme) -> None:
-    made.flag(
+    lz4_checksum_wrong = made.flag(
         "Lz4ChecksumWrong",
         "corruption",
         "A checksum or size inside the frame does not match.",
         "Kafka checks the checksums of the header and the blocks, but not the content's checksum and size.",
+        budget=SMALL,
     )
     halves = (PLAIN[:HALF], PLAIN[HALF:])
     right = struct.pack("<I", xxh32(halves[0]))
@@ -333,14 +318,8 @@ def _checksums(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4ChecksumWrong"],
-            finding="decompression-failed",
-            budget=SMALL,
+        lz4_checksum_wrong.invalid(
+            slug, summary, _holding(stream), requirements=["RB-LZ4-1", "RB-CODEC-2"], finding="decompression-failed"
         )
     lenient = (
         ("content-size-zero", "the frame claims a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
@@ -357,23 +336,22 @@ def _checksums(made: Theme) -> None:
         ("content-checksum-zero", "the content's checksum is 0", lz4_frame(PLAIN, content_checksum=0)),
     )
     for slug, summary, stream in lenient:
-        made.acceptable(
+        lz4_checksum_wrong.acceptable(
             slug,
             f"{summary}; Kafka does not check it",
             _holding(stream),
             requirements=["RB-LZ4-1"],
-            flags=["Lz4ChecksumWrong"],
             finding="compressed-content-mismatch",
-            budget=SMALL,
         )
 
 
 def _cuts(made: Theme) -> None:
-    made.flag(
+    lz4_cut = made.flag(
         "Lz4Cut",
         "corruption",
         "The lz4 frame is truncated.",
         "A reader that accepts the partial output as complete does not notice the loss.",
+        finding="decompression-failed",
     )
     sized = lz4_frame(PLAIN, content_size=len(PLAIN))
     cases = (
@@ -393,26 +371,19 @@ def _cuts(made: Theme) -> None:
         ("in-end-mark", "within the end mark", FRAME[:-2]),
     )
     for slug, where, stream in cases:
-        made.invalid(
-            f"cut-{slug}",
-            f"the frame ends {where}",
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4Cut"],
-            finding="decompression-failed",
+        lz4_cut.invalid(
+            f"cut-{slug}", f"the frame ends {where}", _holding(stream), requirements=["RB-LZ4-1", "RB-CODEC-2"]
         )
-    made.acceptable(
+    lz4_cut.acceptable(
         "cut-before-content-checksum",
         "the frame declares a content checksum, but ends before it",
         _holding(lz4_frame(PLAIN, content_checksum=True)[:-4]),
         requirements=["RB-LZ4-1"],
-        flags=["Lz4Cut"],
-        finding="decompression-failed",
     )
 
 
 def _small_batches(made: Theme) -> None:
-    made.flag(
+    lz4_buffer_per_batch = made.flag(
         "Lz4BufferPerBatch",
         "allocation",
         "There are many small batches, each in a frame that allows blocks of 4 MiB.",
@@ -428,11 +399,10 @@ def _small_batches(made: Theme) -> None:
         )
         for index in range(100)
     ]
-    made.valid(
+    lz4_buffer_per_batch.valid(
         "hundred-small-batches",
         "a hundred batches of one record, each in a frame that allows blocks of 4 MiB",
         *batches,
         requirements=["RB-LZ4-1", "RB-CODEC-7"],
-        flags=["Lz4BufferPerBatch"],
         budget={"cpu_ms": 2000, "memory_bytes": 64 * KIB * KIB},
     )

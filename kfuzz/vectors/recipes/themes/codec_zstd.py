@@ -101,12 +101,13 @@ def _descriptor(made: Theme) -> None:
 
 
 def _windows(made: Theme) -> None:
-    made.flag(
+    zstd_window_large = made.flag(
         "ZstdWindowLarge",
         "allocation",
         "The frame requests a window far larger than its content.",
         "A decoder allocates it because of a single byte. RFC 8878 only recommends support for 8 MiB.",
         links=["KAFKA-14063"],
+        requirements=["RB-ZSTD-1", "RB-CODEC-7"],
     )
     sizes = (
         ("1-kib", 0, "1 KiB, the smallest"),
@@ -120,12 +121,10 @@ def _windows(made: Theme) -> None:
             _holding(frame(block(PLAIN), window=window), hostile=False),
             requirements=["RB-ZSTD-1"],
         )
-    made.acceptable(
+    zstd_window_large.acceptable(
         "window-128-mib",
         "the window has 128 MiB, the largest size that Kafka's library accepts",
         _holding(frame(block(PLAIN), window=17 << 3)),
-        requirements=["RB-ZSTD-1", "RB-CODEC-7"],
-        flags=["ZstdWindowLarge"],
         level="recommended",
         budget={"cpu_ms": 2000, "memory_bytes": 320 * MIB},
     )
@@ -134,19 +133,17 @@ def _windows(made: Theme) -> None:
         ("256-mib", 18 << 3, "256 MiB"),
         ("3-75-tib", 31 << 3 | 7, "3.75 TiB, the largest"),
     ):
-        made.acceptable(
+        zstd_window_large.acceptable(
             f"window-{slug}",
             f"the window has {what}; the format permits it, but Kafka's library refuses it",
             _holding(frame(block(PLAIN), window=window)),
-            requirements=["RB-ZSTD-1", "RB-CODEC-7"],
-            flags=["ZstdWindowLarge"],
             finding="decompression-failed",
             budget=SMALL,
         )
 
 
 def _bad_descriptor(made: Theme) -> None:
-    made.flag(
+    zstd_header_broken = made.flag(
         "ZstdHeaderBroken",
         "corruption",
         "The frame's magic or header is damaged, or the content size or checksum is wrong.",
@@ -194,12 +191,11 @@ def _bad_descriptor(made: Theme) -> None:
         ("checksum-missing", "the frame declares a checksum, but has none", frame(plain, descriptor=CHECKSUM)),
     )
     for slug, summary, stream in cases:
-        made.invalid(
+        zstd_header_broken.invalid(
             slug,
             summary,
             _holding(stream),
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdHeaderBroken"],
             finding="decompression-failed",
             budget=SMALL,
         )
@@ -247,11 +243,14 @@ def _blocks(made: Theme) -> None:
 
 
 def _bad_blocks(made: Theme) -> None:
-    made.flag(
+    zstd_block_broken = made.flag(
         "ZstdBlockBroken",
         "bounds",
         "A block is larger than allowed, longer than the payload, or malformed.",
         "A decoder that trusts the block reads and writes beyond its buffers.",
+        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
+        finding="decompression-failed",
+        budget=SMALL,
     )
     largest = (1 << 21) - 1
     cases = (
@@ -290,28 +289,16 @@ def _bad_blocks(made: Theme) -> None:
         ("not-last", "no block is marked as the last one", frame(block(PLAIN, last=False))),
     )
     for slug, what, stream in cases:
-        made.invalid(
-            f"block-{slug}",
-            what,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdBlockBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        zstd_block_broken.invalid(f"block-{slug}", what, _holding(stream))
 
     run = Record(value=bytes(2000))
     encoded = run.encode()
     repeated = block(b"\x00", RLE, last=False, size=2000)
     # A decoder that knows the size of its output from elsewhere needs no window, and may not look at it.
-    made.invalid(
+    zstd_block_broken.invalid(
         "block-run-beyond-window",
         "a block repeats one byte 2,000 times, but the window has 1 KiB and the frame states no content size",
         holding("zstd", frame(block(encoded[:-2001], last=False), repeated, block(encoded[-1:]), window=0), [run]),
-        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-        flags=["ZstdBlockBroken"],
-        finding="decompression-failed",
-        budget=SMALL,
     )
 
     # Kafka's library and kfuzz's end these streams at different places, but neither finds a record.
@@ -323,15 +310,7 @@ def _bad_blocks(made: Theme) -> None:
             frame(block(PLAIN), descriptor=0xC0, fields=bytes(8)),
         ),
     ):
-        made.invalid(
-            slug,
-            what,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdBlockBroken"],
-            finding="record-count-too-high",
-            budget=SMALL,
-        )
+        zstd_block_broken.invalid(slug, what, _holding(stream), finding="record-count-too-high")
 
 
 def skippable(data: bytes, kind: int = 0, *, size: int | None = None) -> bytes:
@@ -359,11 +338,12 @@ def _frames(made: Theme) -> None:
     )
     for slug, summary, stream in cases:
         made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
-    made.flag(
+    zstd_frames = made.flag(
         "ZstdFrames",
         "corruption",
         "The payload has several zstd frames, and one of them is broken.",
         "A reader that stops after the first frame does not notice, and loses records.",
+        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
     )
     broken = (
         ("skippable-only", "the payload is only a skippable frame", skippable(PLAIN), "record-count-too-high"),
@@ -389,33 +369,23 @@ def _frames(made: Theme) -> None:
         ("one-zero", "a zero byte follows the frame with the records", FRAME + b"\x00", "decompression-failed"),
     )
     for slug, summary, stream, finding in broken:
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdFrames"],
-            finding=finding,
-            budget=SMALL,
-        )
+        zstd_frames.invalid(slug, summary, _holding(stream), finding=finding, budget=SMALL)
     unfinished = (
         ("magic-again", "only a magic", ZSTD_MAGIC),
         ("skippable-cut", "a truncated skippable frame", skippable(JUNK, size=100)),
         ("skippable-header-cut", "a truncated header of a skippable frame", skippable(b"")[:6]),
     )
     for slug, what, tail in unfinished:
-        made.acceptable(
+        zstd_frames.acceptable(
             slug,
             f"{what} follows the frame with the records; Kafka already has all records",
             _holding(FRAME + tail),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdFrames"],
             finding="bytes-after-compressed-stream",
         )
 
 
 def _cuts(made: Theme) -> None:
-    made.flag(
+    zstd_cut = made.flag(
         "ZstdCut",
         "corruption",
         "The zstd frame is truncated.",
@@ -434,11 +404,10 @@ def _cuts(made: Theme) -> None:
         ("before-second-block", "before the second block", frame(block(PLAIN[:HALF], last=False))),
     )
     for slug, where, stream in cases:
-        made.invalid(
+        zstd_cut.invalid(
             f"cut-{slug}",
             f"the frame ends {where}",
             _holding(stream),
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdCut"],
             finding="decompression-failed",
         )

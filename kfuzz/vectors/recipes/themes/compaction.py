@@ -151,7 +151,7 @@ def _gaps(made: Theme) -> None:
 
 
 def _horizon(made: Theme) -> None:
-    made.flag(
+    delete_horizon = made.flag(
         "DeleteHorizon",
         "confusion",
         "Attribute bit 6 is set, and the base timestamp holds the delete horizon.",
@@ -160,15 +160,14 @@ def _horizon(made: Theme) -> None:
     )
     requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
     horizon = CREATED_MS + 86_400_000
-    made.valid(
+    delete_horizon.valid(
         "delete-horizon",
         "a tombstone waits for its delete horizon; its timestamp delta is negative, relative to the horizon",
         batch(Record(value=None, timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
         requirements=requirements,
-        flags=["DeleteHorizon"],
         broker=accepts(finding="delete-horizon-produced"),
     )
-    made.valid(
+    delete_horizon.valid(
         "delete-horizon-transaction",
         "an aborted transaction's marker waits for its delete horizon",
         batch(
@@ -181,7 +180,6 @@ def _horizon(made: Theme) -> None:
             producer_epoch=3,
         ),
         requirements=requirements,
-        flags=["DeleteHorizon"],
     )
     made.valid(
         "delete-horizon-empty",
@@ -205,12 +203,13 @@ def _compressed(made: Theme) -> None:
 
 def _odd(made: Theme) -> None:
     """Batches that no log cleaner leaves; no document forbids them, or Kafka's reader does not check them."""
-    made.flag(
+    compaction_odd = made.flag(
         "CompactionOdd",
         "strictness",
         "A batch looks compacted, but no log cleaner leaves such a batch.",
         "A reader that derives one field from another returns wrong timestamps or offsets, or refuses the batch.",
         links=["KAFKA-8522"],
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
     )
     horizon = CREATED_MS + 86_400_000
     requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
@@ -219,25 +218,23 @@ def _odd(made: Theme) -> None:
         ("delete-horizon-zero", 0, "0, the epoch"),
         ("delete-horizon-largest", 2**63 - 1, "INT64_MAX"),
     ):
-        made.acceptable(
+        compaction_odd.acceptable(
             slug,
             f"the delete horizon is {what}",
             batch(
                 delete_horizon=True, base_timestamp=base, base_offset=5, last_offset_delta=2, hostile=["base_timestamp"]
             ),
             requirements=requirements,
-            flags=["CompactionOdd"],
         )
-    made.acceptable(
+    compaction_odd.acceptable(
         "delete-horizon-without-tombstone",
         "a batch has a delete horizon, but no record to delete",
         batch(
             Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon, hostile=["base_timestamp"]
         ),
         requirements=requirements,
-        flags=["CompactionOdd"],
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "delete-horizon-log-append",
         "a delete horizon with LogAppendTime: the max timestamp is the records' time, the base timestamp the horizon",
         batch(
@@ -249,50 +246,41 @@ def _odd(made: Theme) -> None:
             hostile=["base_timestamp"],
         ),
         requirements=[*requirements, "RB-TIMESTAMP-5"],
-        flags=["CompactionOdd"],
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "deltas-beyond-last",
         "the last record is still there, but its offset is above base offset plus last offset delta",
         batch(Record(), Record(offset_delta=9), last_offset_delta=4, hostile=["last_offset_delta"]),
         requirements=["CMP-KEEP-1", "RB-OFFSET-2"],
-        flags=["CompactionOdd"],
         finding="offset-delta-beyond-last",
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "base-offset-of-first-left",
         "the base offset was raised to the remaining record, but its delta stayed: the record's offset is too high",
         batch(
             Record(offset_delta=3), base_offset=103, last_offset_delta=2, hostile=["base_offset", "last_offset_delta"]
         ),
         requirements=["CMP-KEEP-1", "RB-OFFSET-4"],
-        flags=["CompactionOdd"],
         finding="offset-delta-beyond-last",
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "batches-overlap",
         "the second batch begins before the first one ends",
         batch(Record(), Record(offset_delta=4), last_offset_delta=9),
         batch(Record(), base_offset=5, hostile=["base_offset"]),
-        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
-        flags=["CompactionOdd"],
         log=accepts(finding="offset-not-increasing"),
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "batches-backwards",
         "the offsets of the second batch are below those of the first",
         batch(Record(), base_offset=100),
         batch(Record(), base_offset=50, hostile=["base_offset"]),
-        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
-        flags=["CompactionOdd"],
         log=refuses("offset-outside-segment"),
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "same-batch-twice",
         "the same batch occurs twice",
         batch(Record(), base_offset=100),
         batch(Record(), base_offset=100, hostile=["base_offset"]),
-        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
-        flags=["CompactionOdd"],
         log=accepts(finding="offset-not-increasing"),
     )

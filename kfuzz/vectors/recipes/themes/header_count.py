@@ -30,7 +30,7 @@ def theme() -> Theme:
 
 
 def _true(made: Theme) -> None:
-    made.flag(
+    headers_many = made.flag(
         "HeadersMany",
         "strictness",
         "A record has thousands of headers.",
@@ -38,12 +38,11 @@ def _true(made: Theme) -> None:
     )
     for name in MANY_HEADERS:
         _, count, *rest = name.split("-")
-        made.valid(
+        headers_many.valid(
             "true-" + name.removeprefix("headers-"),
             f"the record has {int(count):,} headers{f' ({rest[0]})' if rest else ''}",
             raw_of(name),
             requirements=["RB-HEADERS-1", "RB-HEADERS-5"],
-            flags=["HeadersMany"],
             budget={"cpu_ms": READ_MS[count], "memory_bytes": 256 * MIB},
             bomb=name,
         )

@@ -94,7 +94,7 @@ def _plain(made: Theme, magic: int) -> None:
 
 
 def _crc(made: Theme, magic: int) -> None:
-    made.flag(
+    crc_wrong = made.flag(
         "CrcWrong",
         "corruption",
         "The CRC does not match the message.",
@@ -106,39 +106,30 @@ def _crc(made: Theme, magic: int) -> None:
         ("crc-wrong", "the CRC is wrong", message(magic, raw={"crc": b"\x00\x00\x00\x01"})),
         ("crc-stale", "the value's last byte changed after the CRC was computed", damaged),
     ):
-        made.invalid(
-            slug,
-            summary,
-            raw,
-            requirements=["MS-CRC-1"],
-            flags=["CrcWrong"],
-            finding="crc-mismatch",
-            level="recommended",
-        )
+        crc_wrong.invalid(slug, summary, raw, requirements=["MS-CRC-1"], finding="crc-mismatch", level="recommended")
 
 
 def _lengths(made: Theme, magic: int) -> None:
-    made.flag(
+    message_length_wrong = made.flag(
         "MessageLengthWrong",
         "bounds",
         "A length in the message is below -1, or does not match the message.",
         "A reader that trusts it reads past the message, or moves backwards in the buffer.",
+        requirements=["MS-BYTES-1"],
     )
     for name in ("key", "value"):
         for slug, length, finding in (
             ("one-too-high", 2 if name == "value" else 7, "length-exceeds-record"),
             ("largest", INT32_MAX, "length-exceeds-record"),
         ):
-            made.invalid(
+            message_length_wrong.invalid(
                 f"{name}-length-{slug}",
                 f"the {name}'s length is {length}, more than the rest of the message",
                 message(magic, raw={f"{name}_length": int32(length)}),
-                requirements=["MS-BYTES-1"],
-                flags=["MessageLengthWrong"],
                 finding=finding,
                 budget=SMALL,
             )
-        made.acceptable(
+        message_length_wrong.acceptable(
             f"{name}-length-minus-two",
             f"the {name}'s length is -2; Kafka reads null",
             message(
@@ -147,74 +138,66 @@ def _lengths(made: Theme, magic: int) -> None:
                 value=None if name == "value" else b"v",
                 raw={f"{name}_length": int32(-2)},
             ),
-            requirements=["MS-BYTES-1"],
-            flags=["MessageLengthWrong"],
             finding="length-below-minus-one",
         )
-    made.acceptable(
+    message_length_wrong.acceptable(
         "bytes-after-value",
         "three bytes follow the value inside the message's size; Kafka ignores them",
         message(magic, raw={"tail": b"\x01\x02\x03"}),
         requirements=["MS-MESSAGE-1"],
-        flags=["MessageLengthWrong"],
         finding="bytes-after-message",
     )
-    made.flag(
+    message_size_wrong = made.flag(
         "MessageSizeWrong",
         "bounds",
         "The size before the message is smaller than any message, or negative.",
         "A reader that advances by it loops forever, or reads before the buffer; this has crashed processes.",
     )
     for slug, size in (("negative-one", -1), ("zero", 0), ("13", 13)):
-        made.invalid(
+        message_size_wrong.invalid(
             f"size-{slug}",
             f"the message's size is {size}; the smallest message has 14",
             message(magic, raw={"batch_length": int32(size)}),
             requirements=["MS-FRAME-1"],
-            flags=["MessageSizeWrong"],
             finding="batch-length-below-minimum",
             budget=SMALL,
         )
 
 
 def _attributes(made: Theme, magic: int) -> None:
-    made.flag(
+    unused_attribute_bit = made.flag(
         "UnusedAttributeBit",
         "strictness",
         "An attribute bit that should be 0 is set.",
         "A reader that refuses it cannot read a message that Kafka reads.",
     )
     for bit in (0x10, 0x20, 0x40, 0x80, 0xF0) if magic else (0x08, 0x10, 0x20, 0x40, 0x80, 0xF8):
-        made.acceptable(
+        unused_attribute_bit.acceptable(
             f"attributes-{bit:02x}",
             f"the attributes are 0x{bit:02x}",
             message(magic, attributes=bit, hostile=[]),
             requirements=["MS-ATTRIBUTES-2"],
-            flags=["UnusedAttributeBit"],
             finding="attributes-unused-bits",
         )
-    made.flag(
+    codec_not_allowed = made.flag(
         "CodecNotAllowed",
         "confusion",
         "The attributes name a codec that this magic does not allow.",
         "A reader that shares code with magic 2 decompresses data that no broker would store.",
+        requirements=["MS-CODEC-1"],
     )
     zstd = stored("zstd", message(magic).data)
-    made.invalid(
+    codec_not_allowed.invalid(
         "codec-zstd",
         "the message is a zstd wrapper, but only magic 2 allows zstd",
         message(magic, key=None, value=zstd, codec="zstd", raw={"attributes": b"\x04"}),
-        requirements=["MS-CODEC-1"],
-        flags=["CodecNotAllowed"],
         finding="codec-not-allowed",
     )
     for codec in (5, 6, 7):
-        made.invalid(
+        codec_not_allowed.invalid(
             f"codec-{codec}",
             f"the attributes name codec {codec}, which is not defined",
             message(magic, raw={"attributes": bytes([codec])}),
-            requirements=["MS-CODEC-1"],
-            flags=["CodecNotAllowed"],
             finding="codec-unknown",
         )
 
@@ -293,11 +276,12 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
     requirements = ["MS-WRAPPER-1"]
-    made.flag(
+    wrapper_broken = made.flag(
         "WrapperBroken",
         "crash",
         "The wrapper is empty, or its contents are invalid.",
         "Readers that access the first inner message without a check raise an exception.",
+        requirements=requirements,
     )
     cases = (
         (
@@ -327,46 +311,39 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         ),
     )
     for slug, summary, raw, finding in cases:
-        made.invalid(
+        wrapper_broken.invalid(
             slug,
             summary,
             raw,
-            requirements=requirements,
-            flags=["WrapperBroken"],
             finding=finding,
             # Kafka 3.9 does not open a wrapper to find the start of a log. Later brokers do, and crash.
             log=accepts(finding="wrapper-start-unknown", batches=unopened(raw)),
         )
     after = concat(message(magic), wrapper_of(magic, b""))
-    made.invalid(
+    wrapper_broken.invalid(
         "wrapper-empty-behind-message",
         "a message, then an empty wrapper; in a segment, only a consumer opens it",
         after,
-        requirements=requirements,
-        flags=["WrapperBroken"],
         finding="wrapper-empty",
         log=accepts(finding="records-unreadable", batches=[after.batches[0], *unopened(wrapper_of(magic, b""))]),
     )
-    made.acceptable(
+    wrapper_broken.acceptable(
         "wrapper-partial-tail",
         "the wrapper's last message is truncated; Kafka reads the messages before it",
         wrapper(magic, inner[:2], offset=first + 1, stream=stored("gzip", plain[:-5])),
-        requirements=requirements,
-        flags=["WrapperBroken"],
         finding="inner-partial-tail",
     )
-    made.flag(
+    wrapper_nested = made.flag(
         "WrapperNested",
         "hang",
         "A wrapper is inside a wrapper; old documents permit it, but Kafka refuses it.",
         "In a reader that recurses, only the stack limits the depth.",
     )
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested",
         "the wrapper contains another wrapper",
         wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2, hostile=["value"]),
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNested"],
         finding="wrapper-nested",
     )
     made.invalid(
@@ -406,7 +383,7 @@ def cut(magic: int, size: int, **options: Any) -> Raw:
 
 def _cuts(made: Theme, magic: int) -> None:
     """Messages that end within a field; size and CRC match the remaining bytes."""
-    made.flag(
+    message_cut = made.flag(
         "MessageCut",
         "bounds",
         "The message ends within a field, and its size matches the cut.",
@@ -423,13 +400,12 @@ def _cuts(made: Theme, magic: int) -> None:
         ("in-value", key_at + 4 + len(key) + 4 + 4, "within the value", "length-exceeds-record"),
     )
     for slug, size, where, finding in cases:
-        made.invalid(
+        message_cut.invalid(
             f"cut-{slug}",
             f"the message ends {where}, and its size matches; another message follows",
             cut(magic, size, key=key, value=value),
             message(magic, offset=1),
             requirements=[f"MS-V{magic}-1", "MS-MESSAGE-1", "MS-BYTES-1"],
-            flags=["MessageCut"],
             finding=finding,
             budget=SMALL,
         )
@@ -450,33 +426,30 @@ def _cuts(made: Theme, magic: int) -> None:
             finding="batch-length-below-minimum",
             budget=SMALL,
         )
-    made.flag(
+    size_too_high = made.flag(
         "SizeTooHigh",
         "allocation",
         "The message's size reaches beyond the available bytes.",
         "Kafka treats it as a partial tail. A reader that allocates memory first asks for two gigabytes.",
         cves=["CVE-2022-34917"],
+        budget=SMALL,
     )
     for slug, size in (("one-too-high", len(message(magic).data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
-        made.valid(
+        size_too_high.valid(
             f"size-{slug}",
             f"the message's size is {size}; Kafka waits for the rest",
             Raw(b"", (), ()),
             tail=message(magic, raw={"batch_length": int32(size)}).data,
             requirements=["MS-FRAME-1", "RB-SEVERAL-1"],
-            flags=["SizeTooHigh"],
-            budget=SMALL,
         )
-    made.acceptable(
+    size_too_high.acceptable(
         "size-largest",
         "the message's size is INT32_MAX; with the 12 bytes before it, the sum overflows an int32, and Kafka fails",
         Raw(b"", (), ()),
         tail=message(magic, raw={"batch_length": int32(INT32_MAX)}).data,
         requirements=["MS-FRAME-1", "RB-LENGTH-2"],
-        flags=["SizeTooHigh"],
         finding="batch-length-too-large",
         broker=refuses("batch-length-too-large"),
-        budget=SMALL,
     )
 
 
@@ -529,28 +502,24 @@ def _by_codec(made: Theme, magic: int) -> None:
             finding="decompression-failed",
             budget=SMALL,
         )
-    made.flag(
+    codec_mislabelled = made.flag(
         "CodecMislabelled",
         "confusion",
         "The attributes name one codec, but the wrapper's value uses another or none.",
         "A reader that guesses the codec from the first bytes reads messages that others refuse.",
+        requirements=["MS-CODEC-1", "RB-CODEC-2"],
+        finding="decompression-failed",
     )
     for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
-        made.invalid(
+        codec_mislabelled.invalid(
             f"{named}-wrapper-is-{real}",
             f"the attributes name {named}, but the wrapper's value is a stream of {real}",
             wrapper_of(magic, b"", stored(real, plain), named),
-            requirements=["MS-CODEC-1", "RB-CODEC-2"],
-            flags=["CodecMislabelled"],
-            finding="decompression-failed",
         )
-    made.invalid(
+    codec_mislabelled.invalid(
         "gzip-wrapper-is-plain",
         "the attributes name gzip, but the wrapper's value is an uncompressed message set",
         wrapper_of(magic, b"", plain),
-        requirements=["MS-CODEC-1", "RB-CODEC-2"],
-        flags=["CodecMislabelled"],
-        finding="decompression-failed",
     )
     made.acceptable(
         "gzip-wrapper-bytes-after-stream",
@@ -661,7 +630,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
         made.invalid("inner-magic-9", f"{summary}; it is too short", nine, finding="message-truncated", **options)
     else:
         made.acceptable("inner-magic-9", summary, nine, finding="inner-magic-mismatch", **options)
-    made.flag(
+    inner_offsets_disorder = made.flag(
         "InnerOffsetsDisorder",
         "confusion",
         "The offsets inside a wrapper repeat, decrease or are negative.",
@@ -675,7 +644,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     for slug, offsets, what in orders:
         last = offsets[-1]
         # In magic 1 the base is the wrapper's offset minus the last inner offset: here 50.
-        made.acceptable(
+        inner_offsets_disorder.acceptable(
             f"inner-offsets-{slug}",
             f"the offsets inside the wrapper {what}",
             wrapper(
@@ -686,7 +655,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
                 hostile=["value"],
             ),
             requirements=["MS-WRAPPER-3" if magic else "MS-WRAPPER-1"],
-            flags=["InnerOffsetsDisorder"],
         )
     made.valid(
         "wrapper-of-hundred",
@@ -702,14 +670,16 @@ def _inner_sets(made: Theme, magic: int) -> None:
 
 def _bad_inner(made: Theme, magic: int, first: int) -> None:
     inner = three(magic, first)
-    made.flag(
+    inner_size_wrong = made.flag(
         "InnerSizeWrong",
         "allocation",
         "The size of a message inside the wrapper is negative or huge.",
         "A reader that trusts the size allocates two gigabytes.",
+        requirements=["MS-FRAME-1"],
+        budget=SMALL,
     )
     for slug, size in (("negative-one", -1), ("zero", 0)):
-        made.invalid(
+        inner_size_wrong.invalid(
             f"inner-size-{slug}",
             f"the size of the second inner message is {size}",
             wrapper(
@@ -718,17 +688,14 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
                 offset=first + 1,
                 hostile=["value"],
             ),
-            requirements=["MS-FRAME-1"],
-            flags=["InnerSizeWrong"],
             finding="batch-length-below-minimum",
-            budget=SMALL,
         )
     sizes = (
         ("inner-size-beyond-wrapper", 1000, "is 1000; Kafka treats it as a partial tail", "inner-partial-tail"),
         ("inner-size-largest", INT32_MAX, "is INT32_MAX, more than a Java array can hold", "batch-length-too-large"),
     )
     for slug, size, what, finding in sizes:
-        made.acceptable(
+        inner_size_wrong.acceptable(
             slug,
             f"the size of the second inner message {what}",
             wrapper(
@@ -737,32 +704,26 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
                 offset=first,
                 contents=inner[0].batches[0]["records"],
             ),
-            requirements=["MS-FRAME-1"],
-            flags=["InnerSizeWrong"],
             finding=finding,
-            budget=SMALL,
         )
-    made.flag(
+    inner_magic_other = made.flag(
         "InnerMagicOther",
         "confusion",
         "A message inside the wrapper has another magic than the wrapper.",
         "Its fields are at other positions; Kafka uses each message's own magic.",
+        requirements=["MS-WRAPPER-4"],
     )
     other = 1 - magic
-    made.acceptable(
+    inner_magic_other.acceptable(
         "inner-magic-other",
         f"a message of magic {other} is inside a wrapper of magic {magic}",
         wrapper(magic, [message(other, offset=first)], offset=first),
-        requirements=["MS-WRAPPER-4"],
-        flags=["InnerMagicOther"],
         finding="inner-magic-mismatch",
     )
-    made.invalid(
+    inner_magic_other.invalid(
         "inner-magic-2",
         f"a record batch of magic 2 is inside a wrapper of magic {magic}",
         wrapper(magic, [batch(Record())], offset=first, hostile=["value"]),
-        requirements=["MS-WRAPPER-4"],
-        flags=["InnerMagicOther"],
         finding="wrapper-nested",
     )
 

@@ -47,36 +47,32 @@ def _offsets(made: Theme) -> None:
 
 
 def _lz4(made: Theme) -> None:
-    made.flag(
+    lz4_old_checksum = made.flag(
         "Lz4OldChecksum",
         "interoperability",
         "The lz4 frame's header checksum is wrong; old Kafka computed it over the magic number too.",
         "The usual lz4 libraries cannot read such wrappers in old logs.",
         links=["KAFKA-3160"],
+        requirements=["RB-LZ4-1"],
     )
     inner = three(0, 10)
     plain = b"".join(raw.data for raw in inner)
     right = stored("lz4", plain)[6]
-    made.acceptable(
+    lz4_old_checksum.acceptable(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong; Kafka ignores it in magic 0",
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
-        requirements=["RB-LZ4-1"],
-        flags=["Lz4OldChecksum"],
     )
     old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
-    made.acceptable(
+    lz4_old_checksum.acceptable(
         "lz4-checksum-with-magic",
         "the header checksum is the one that old Kafka computed, over the magic number too",
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=old)),
-        requirements=["RB-LZ4-1"],
-        flags=["Lz4OldChecksum"],
     )
-    made.invalid(
+    lz4_old_checksum.invalid(
         "lz4-block-checksum-wrong",
         "a block's checksum is wrong; only a wrong header checksum is ignored",
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
         requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4OldChecksum"],
         finding="decompression-failed",
     )

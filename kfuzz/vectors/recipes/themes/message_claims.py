@@ -51,12 +51,6 @@ def theme() -> Theme:
         links=["KAFKA-14063"],
         cves=["CVE-2022-34917"],
     )
-    made.flag(
-        "NegativeAsUnsigned",
-        "confusion",
-        "A compact count or length is 2^32 - 1. It means -2 as a signed number, and 4,294,967,294 as an unsigned one.",
-        "Kafka reads any number below 0 as null. A reader of unsigned numbers allocates four gigabytes.",
-    )
     for name, *versions in RESPONSES:
         for version, path in versions:
             _count(made, successful(name, version), path)
@@ -68,6 +62,12 @@ def theme() -> Theme:
 
 
 def _count(made: Theme, whole: Body, path: str) -> None:
+    negative_as_unsigned = made.flag(
+        "NegativeAsUnsigned",
+        "confusion",
+        "A compact count or length is 2^32 - 1. It means -2 as a signed number, and 4,294,967,294 as an unsigned one.",
+        "Kafka reads any number below 0 as null. A reader of unsigned numbers allocates four gigabytes.",
+    )
     count = whole.place("count", path)
     slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
     what = f"{whole.definition.name} in version {whole.version}: {path}"
@@ -98,14 +98,13 @@ def _count(made: Theme, whole: Body, path: str) -> None:
     )
     after = whole.after(count)
     if whole.compact:
-        made.message(
+        negative_as_unsigned.message(
             f"{slug}-unsigned",
             f"{what} has the count 2^32 - 1, which is -2 as a signed number",
             whole.broken(
                 count, uvarint(UINT32_MAX), "length-below-minus-one" if nullable else "null-not-allowed", after=after
             ),
             requirements=null,
-            flags=["NegativeAsUnsigned"],
         )
     else:
         made.message(
@@ -150,7 +149,7 @@ def _length(made: Theme, whole: Body, path: str) -> None:
 
 def _multiplied(made: Theme) -> None:
     """Arrays in arrays, where every level claims as many elements as there are bytes."""
-    made.flag(
+    counts_multiply = made.flag(
         "CountsMultiply",
         "allocation",
         "Arrays are inside arrays, and each claims as many elements as there are bytes left.",
@@ -181,12 +180,11 @@ def _multiplied(made: Theme) -> None:
         first = whole.place("count", paths[0])
         after = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
         after += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
-        made.message(
+        counts_multiply.message(
             f"{whole.slug}-multiplied",
             f"{name} in version {version}: arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
             whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", after=after),
             requirements=ARRAY,
-            flags=["CountsMultiply"],
             budget=SMALL,
         )
 

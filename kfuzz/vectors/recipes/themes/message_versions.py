@@ -194,7 +194,7 @@ def _fallback(made: Theme) -> None:
     key = {"apiKey": API_VERSIONS_KEY, "minVersion": 0, "maxVersion": 3}
     answer = body("ApiVersionsResponse", 0, {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [key]})
     _add(made, "error-35", "the answer to a version that the broker does not know", answer, "MSG-ERRORS-1")
-    made.flag(
+    answered_in_version0 = made.flag(
         "AnsweredInVersion0",
         "interoperability",
         "an answer to ApiVersions in version 0, read in the version of the request",
@@ -207,12 +207,11 @@ def _fallback(made: Theme) -> None:
         assert finding is not None
         before = [place for place in answer.places if place.at < finding.at]
         hostile = Place(finding.at, len(answer.data) - finding.at, "apiKeys", "rest", hostile=True)
-        made.message(
+        answered_in_version0.message(
             f"api-versions-response-v{version}-answered-in-v0",
             f"the answer of a broker that knows only version 0, read in version {version}",
             Body(definition, version, answer.data, (*before, hostile), None, finding.code),
             requirements=["MSG-HEADER-1", "MSG-FIELDS-1"],
-            flags=["AnsweredInVersion0"],
         )
 
 

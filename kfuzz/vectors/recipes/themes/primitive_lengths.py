@@ -31,7 +31,7 @@ NO_TEXT = (
 def theme() -> Theme:
     """The recipes of ``vectors/primitives/lengths.json``."""
     made = Theme("primitives/lengths", "Texts, bytes and arrays of int32, with fixed and compact lengths.", "primitive")
-    bomb = made.flag(
+    made.flag(
         "LengthHuge",
         "allocation",
         "A length or a count claims up to 2,147,483,647 in a few bytes.",
@@ -42,7 +42,7 @@ def theme() -> Theme:
     for kind in WIDTHS:
         for compact in (False, True):
             for nullable in (False, True):
-                _Form(made, kind, compact, nullable, bomb).add_all()
+                _Form(made, kind, compact, nullable).add_all()
     return made
 
 
@@ -54,7 +54,6 @@ class _Form:
     kind: str
     compact: bool
     nullable: bool
-    bomb: str
 
     @property
     def name(self) -> str:
@@ -107,11 +106,13 @@ class _Form:
         self.add("beyond", "claims the length 9, but only 8 bytes follow", single, budget=SMALL)
         huge = 0x7FFF if self.kind == "string" else INT32_MAX
         single = self.wrong(self.length(huge) + bytes(4), beyond)
-        self.add("huge", f"claims length {huge:,}", single, flags=[self.bomb], budget=SMALL)
+        self.add("huge", f"claims length {huge:,}", single, flags=["LengthHuge"], budget=SMALL)
         if self.kind == "string" and self.compact:
             for slug, number in (("longer-than-int16", 0x8000), ("int32-max", INT32_MAX)):
                 single = self.wrong(self.length(number), "string-too-long")
-                self.add(slug, f"claims length {number:,}", single, ["MSG-STRING-2"], flags=[self.bomb], budget=SMALL)
+                self.add(
+                    slug, f"claims length {number:,}", single, ["MSG-STRING-2"], flags=["LengthHuge"], budget=SMALL
+                )
 
     def nulls(self) -> None:
         if self.nullable:

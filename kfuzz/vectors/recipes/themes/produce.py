@@ -30,34 +30,30 @@ def _disordered(deltas: tuple[int, ...], codec: str = "none") -> Raw:
 
 
 def _offsets(made: Theme) -> None:
-    made.flag(
+    offset_delta_not_index = made.flag(
         "OffsetDeltaNotIndex",
         "leniency",
         "The records' offset deltas are not 0, 1, 2 and so on, but the last offset delta matches their number.",
         "A broker refuses this in a compressed batch, but stores an uncompressed one: consumers see wrong offsets.",
+        requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
+        finding="offset-delta-not-increasing",
     )
     for slug, deltas, what in (
         ("zeros", (0, 0), "all 0"),
         ("decreasing", (2, 1, 0), "2, 1, 0"),
         ("repeated-last", (0, 1, 1), "0, 1, 1"),
     ):
-        made.acceptable(
+        offset_delta_not_index.acceptable(
             f"offset-deltas-{slug}",
             f"the offset deltas of an uncompressed batch are {what}; a broker stores it unchanged",
             _disordered(deltas),
-            requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
-            flags=["OffsetDeltaNotIndex"],
-            finding="offset-delta-not-increasing",
             broker=accepts(finding="offset-delta-not-index"),
         )
         for codec in ("gzip", "snappy", "lz4", "zstd"):
-            made.acceptable(
+            offset_delta_not_index.acceptable(
                 f"offset-deltas-{slug}-{codec}",
                 f"the offset deltas of the {codec} batch are {what}; a broker checks them and refuses it",
                 _disordered(deltas, codec),
-                requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
-                flags=["OffsetDeltaNotIndex"],
-                finding="offset-delta-not-increasing",
                 broker=refuses("compressed-offset-delta-not-index"),
             )
     made.acceptable(
@@ -71,7 +67,7 @@ def _offsets(made: Theme) -> None:
 
 
 def _timestamps(made: Theme) -> None:
-    made.flag(
+    max_timestamp_not_maximum = made.flag(
         "MaxTimestampNotMaximum",
         "leniency",
         "The max timestamp is above every record's. Compaction may leave such a batch; no producer should send one.",
@@ -79,7 +75,7 @@ def _timestamps(made: Theme) -> None:
     )
     for codec in ("none", "gzip"):
         record = Record()
-        made.valid(
+        max_timestamp_not_maximum.valid(
             "max-timestamp-above" + ("" if codec == "none" else f"-{codec}"),
             "the max timestamp is an hour above the only record's"
             + ("; a broker corrects it" if codec == "none" else f" ({codec})"),
@@ -90,7 +86,6 @@ def _timestamps(made: Theme) -> None:
                 max_timestamp=CREATED_MS + 3_600_000,
             ),
             requirements=["RB-TIMESTAMP-2"],
-            flags=["MaxTimestampNotMaximum"],
             broker=accepts(finding="max-timestamp-not-maximum"),
         )
 

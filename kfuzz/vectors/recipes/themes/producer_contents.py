@@ -17,13 +17,6 @@ def theme() -> Theme:
     made = Theme(
         "produce/contents", "Records with nulls, empty values, all kinds of headers, and timestamps.", "produce"
     )
-    made.flag(
-        "NullHeaderValue",
-        "crash",
-        "a header's value is null",
-        "An encoder that measures the value before it looks for null throws; others send an empty value.",
-        links=["kafkajs #1789", "kafka-backup #155"],
-    )
     made.produce(
         "plain",
         "one record of a producer without an id, which sends -1 as id, epoch and sequence",
@@ -74,6 +67,13 @@ def _nulls(made: Theme) -> None:
 
 
 def _headers(made: Theme) -> None:
+    null_header_value = made.flag(
+        "NullHeaderValue",
+        "crash",
+        "a header's value is null",
+        "An encoder that measures the value before it looks for null throws; others send an empty value.",
+        links=["kafkajs #1789", "kafka-backup #155"],
+    )
     cases: tuple[tuple[str, str, list[tuple[bytes, bytes | None]], list[str]], ...] = (
         ("header", "one header", [(b"h", b"v")], ["RB-HEADERS-1"]),
         ("header-value-empty", "a header has an empty value", [(b"h", b"")], ["RB-HEADERS-6"]),
@@ -115,19 +115,18 @@ def _headers(made: Theme) -> None:
     )
     for slug, summary, headers in nulls:
         raw = batch_of([Record(headers=headers)])
-        made.produce(slug, summary, raw, requirements=["RB-HEADERS-6"], flags=["NullHeaderValue"])
+        null_header_value.produce(slug, summary, raw, requirements=["RB-HEADERS-6"])
     made.produce(
         "headers-in-some-records",
         "records with headers, between records without",
         batch_of(Record(headers=[(b"h", b"%d" % number)] * (number % 3)) for number in range(10)),
         requirements=["RB-HEADERS-1"],
     )
-    made.produce(
+    null_header_value.produce(
         "all-null",
         "key, value and header value are null",
         batch_of([Record(key=None, value=None, headers=[(b"h", None)])]),
         requirements=["RB-RECORD-3", "RB-HEADERS-6"],
-        flags=["NullHeaderValue"],
     )
 
 

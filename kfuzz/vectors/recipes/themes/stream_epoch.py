@@ -75,11 +75,12 @@ def _new(made: Theme) -> None:
 
 
 def _stale(made: Theme) -> None:
-    made.flag(
+    zombie_producer = made.flag(
         "ZombieProducer",
         "corruption",
         "A producer that was replaced continues to write with its old epoch.",
         "A broker that does not fence it appends data that its successor already wrote, or mixes two transactions.",
+        requirements=EPOCHS,
     )
     cases: tuple[tuple[str, str, Raw], ...] = (
         ("next", "continues its sequences", data(2)),
@@ -87,7 +88,7 @@ def _stale(made: Theme) -> None:
         ("duplicate", "repeats its last batch, which is no longer a duplicate", data(0)),
     )
     for slug, what, zombie in cases:
-        made.stream(
+        zombie_producer.stream(
             f"stale-{slug}",
             f"after epoch 4, a producer with epoch 3 {what}",
             *Appends()
@@ -96,8 +97,6 @@ def _stale(made: Theme) -> None:
             .refuse(zombie, "producer-epoch-stale")
             .accept(data(2, producer_epoch=4))
             .steps,
-            requirements=EPOCHS,
-            flags=["ZombieProducer"],
         )
     made.stream(
         "stale-of-one-producer",
@@ -110,15 +109,13 @@ def _stale(made: Theme) -> None:
         .steps,
         requirements=EPOCHS,
     )
-    made.stream(
+    zombie_producer.stream(
         "stale-after-largest",
         "after epoch 32767, epoch 0 is stale: epochs do not wrap",
         *Appends()
         .accept(data(0, producer_epoch=INT16_MAX))
         .refuse(data(0, producer_epoch=0), "producer-epoch-stale")
         .steps,
-        requirements=EPOCHS,
-        flags=["ZombieProducer"],
     )
 
 

@@ -152,7 +152,7 @@ def _interleaved(made: Theme) -> None:
 
 
 def _uncommitted(made: Theme) -> None:
-    made.flag(
+    listed_uncommitted = made.flag(
         "ListedUncommitted",
         "lost-data",
         "The answer lists an aborted transaction, although the consumer is in read_uncommitted.",
@@ -160,14 +160,13 @@ def _uncommitted(made: Theme) -> None:
         links=["franz-go #758", "redpanda #18852"],
     )
     reading(
-        made,
+        listed_uncommitted,
         "uncommitted-aborted",
         "with read_uncommitted, an aborted transaction is returned, but not its marker",
         Part(txn(0)),
         ending(ABORT, 2),
         isolation="read_uncommitted",
         aborted=[(PRODUCER, 0)],
-        flags=["ListedUncommitted"],
     )
     reading(
         made,
@@ -527,7 +526,7 @@ def _control(made: Theme) -> None:
 
 
 def _refused(made: Theme) -> None:
-    made.flag(
+    marker_unreadable = made.flag(
         "MarkerUnreadable",
         "crash",
         "A producer's control batch has a key that is not a valid version and type.",
@@ -539,7 +538,7 @@ def _refused(made: Theme) -> None:
         ("version-negative", "has version -1", struct.pack(">hh", -1, ABORT)),
     ):
         reading(
-            made,
+            marker_unreadable,
             f"marker-key-{slug}",
             f"a marker's key {what}; with read_committed, Kafka refuses it",
             Part(plain(base_offset=0)),
@@ -547,7 +546,6 @@ def _refused(made: Theme) -> None:
             aborted=(),
             roles=CONSUMER,
             requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
-            flags=["MarkerUnreadable"],
         )
     reading(
         made,
@@ -605,14 +603,14 @@ def _logs(made: Theme) -> None:
         roles=LOG,
         requirements=requirements,
     )
-    made.flag(
+    log_unloadable = made.flag(
         "LogUnloadable",
         "crash",
         "A segment has a batch that Kafka's producer state cannot load.",
         "A broker that loads the segment crashes, and crashes again at each start.",
     )
     reading(
-        made,
+        log_unloadable,
         "log-plain-batch-inside",
         "a batch that is not transactional is inside its producer's open transaction",
         Part(txn(0)),
@@ -620,7 +618,6 @@ def _logs(made: Theme) -> None:
         ending(COMMIT, 4),
         roles=LOG,
         requirements=["TXN-BATCH-1"],
-        flags=["LogUnloadable"],
     )
     for slug, what, odd in (
         ("key-null", "key is null", {"key": None}),
@@ -629,14 +626,13 @@ def _logs(made: Theme) -> None:
     ):
         bad = marker(COMMIT, base_offset=2, **odd)
         reading(
-            made,
+            log_unloadable,
             f"log-marker-{slug}",
             f"a log has a producer's control batch whose {what}",
             Part(plain(2, base_offset=0)),
             Part(bad, shown=False, finding="end-marker-invalid"),
             roles=LOG,
             requirements=requirements,
-            flags=["LogUnloadable"],
         )
     reading(
         made,

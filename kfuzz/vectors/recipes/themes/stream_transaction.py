@@ -232,7 +232,7 @@ def _emptied() -> Raw:
 
 
 def _bad_markers(made: Theme) -> None:
-    made.flag(
+    marker_unreadable = made.flag(
         "MarkerUnreadable",
         "crash",
         "A producer's control batch has an invalid key or value, so the end of the transaction is unknown.",
@@ -250,10 +250,9 @@ def _bad_markers(made: Theme) -> None:
         ("value-version-negative", "value has version -1", {"value": struct.pack(">hi", -1, 0)}, invalid),
     )
     for slug, what, odd, error in cases:
-        made.stream(
+        marker_unreadable.stream(
             f"marker-{slug}",
             f"a producer's control batch whose {what} is refused, so the transaction stays open",
             *_open().refuse(marker(COMMIT, **odd), "end-marker-invalid", error=error, verdict="acceptable").steps,
             requirements=[*MARKER, "RB-CONTROL-2" if "key" in odd else "RB-CONTROL-4"],
-            flags=["MarkerUnreadable"],
         )

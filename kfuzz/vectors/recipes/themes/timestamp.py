@@ -56,13 +56,6 @@ def _create(made: Theme) -> None:
 
 
 def _log_append(made: Theme) -> None:
-    made.flag(
-        "LogAppendTime",
-        "confusion",
-        "The broker set the time: every record's timestamp is the batch's max timestamp.",
-        "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
-        links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
-    )
     records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
     options = {"requirements": ["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"], "flags": ["LogAppendTime"]}
     appended = CREATED_MS + 60_000
@@ -113,7 +106,7 @@ def _log_append(made: Theme) -> None:
 
 
 def _overflow(made: Theme) -> None:
-    made.flag(
+    timestamp_overflow = made.flag(
         "TimestampOverflow",
         "integer-overflow",
         "The sum of base timestamp and delta does not fit 64 bits.",
@@ -125,20 +118,19 @@ def _overflow(made: Theme) -> None:
         ("underflow", -(2**63), -1),
     )
     for slug, base, delta in cases:
-        made.acceptable(
+        timestamp_overflow.acceptable(
             slug,
             f"the base timestamp is {base} and the delta is {delta}; in Kafka the sum wraps",
             batch(
                 Record(timestamp_delta=delta), base_timestamp=base, max_timestamp=INT64_MAX, hostile=["base_timestamp"]
             ),
             requirements=["RB-TIMESTAMP-1"],
-            flags=["TimestampOverflow"],
             finding="timestamp-overflow",
         )
 
 
 def _max(made: Theme) -> None:
-    made.flag(
+    max_timestamp_wrong = made.flag(
         "MaxTimestampWrong",
         "lost-data",
         "The max timestamp is not the largest timestamp of the records.",
@@ -151,12 +143,11 @@ def _max(made: Theme) -> None:
         ("max-smallest", "is INT64_MIN", -(2**63)),
     )
     for slug, what, value in wrong:
-        made.acceptable(
+        max_timestamp_wrong.acceptable(
             slug,
             f"the max timestamp {what}",
             batch(*two, max_timestamp=value, hostile=["max_timestamp"]),
             requirements=["RB-TIMESTAMP-2"],
-            flags=["MaxTimestampWrong"],
             finding="max-timestamp-below-records",
         )
     made.valid(
@@ -169,26 +160,31 @@ def _max(made: Theme) -> None:
 
 def _odd(made: Theme) -> None:
     """Timestamps that mean "none" together with real timestamps."""
-    made.flag(
+    log_append_time = made.flag(
+        "LogAppendTime",
+        "confusion",
+        "The broker set the time: every record's timestamp is the batch's max timestamp.",
+        "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
+        links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
+    )
+    timestamp_none = made.flag(
         "TimestampNone",
         "confusion",
         "A timestamp of -1 means none. Here it results from a sum, or occurs together with real timestamps.",
         "A reader that tests the base for -1 returns no timestamps; one that tests the sum drops a real timestamp.",
     )
     first, second = Record(), Record(offset_delta=1, timestamp_delta=5)
-    made.acceptable(
+    timestamp_none.acceptable(
         "base-none-delta-positive",
         "the base timestamp is -1 and a delta is 5, so the second record's timestamp is 4",
         batch(first, second, base_timestamp=-1, hostile=["base_timestamp"]),
         requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-3"],
-        flags=["TimestampNone"],
     )
-    made.acceptable(
+    timestamp_none.acceptable(
         "sum-is-none",
         "the base timestamp is 10 and a delta is -11; the sum is -1, which means none",
         batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10, hostile=["base_timestamp"]),
         requirements=["RB-TIMESTAMP-1"],
-        flags=["TimestampNone"],
     )
     made.acceptable(
         "log-append-base-none",
@@ -197,12 +193,11 @@ def _odd(made: Theme) -> None:
         requirements=["RB-TIMESTAMP-5"],
         flags=["LogAppendTime", "TimestampNone"],
     )
-    made.acceptable(
+    log_append_time.acceptable(
         "log-append-smallest",
         "the batch has LogAppendTime, and the max timestamp is INT64_MIN",
         batch(first, log_append=True, max_timestamp=-(2**63), hostile=["max_timestamp"]),
         requirements=["RB-TIMESTAMP-5"],
-        flags=["LogAppendTime"],
     )
     made.acceptable(
         "log-append-delta-overflow",

@@ -30,7 +30,7 @@ def _batch(*records: Record, codec: str = "none") -> Raw:
 
 
 def _compacted(made: Theme) -> None:
-    made.flag(
+    keyless_in_compacted = made.flag(
         "KeylessInCompacted",
         "lost-data",
         "A record without a key is produced to a compacted topic.",
@@ -46,19 +46,18 @@ def _compacted(made: Theme) -> None:
             broker=accepts(),
             topic={"compacted": True},
         )
-        made.valid(
+        keyless_in_compacted.valid(
             f"compacted-without-key{slug}",
             f"a compacted topic gets two records; the second has no key (codec {codec})",
             _batch(Record(), Record(offset_delta=1, key=None), codec=codec),
             requirements=["CMP-KEY-1"],
-            flags=["KeylessInCompacted"],
             broker=refuses("key-missing"),
             topic={"compacted": True},
         )
 
 
 def _timestamps(made: Theme) -> None:
-    made.flag(
+    timestamp_out_of_range = made.flag(
         "TimestampOutOfRange",
         "leniency",
         "A record is older than message.timestamp.before.max.ms allows.",
@@ -69,12 +68,11 @@ def _timestamps(made: Theme) -> None:
     for codec in ("none", "lz4"):
         slug = "" if codec == "none" else f"-{codec}"
         aged = _batch(Record(), codec=codec)
-        made.valid(
+        timestamp_out_of_range.valid(
             f"timestamp-too-old{slug}",
             f"the record is two days old, but one day is allowed (codec {codec})",
             aged,
             requirements=["RB-TIMESTAMP-4"],
-            flags=["TimestampOutOfRange"],
             broker=refuses("timestamp-out-of-range"),
             topic=near,
         )
@@ -134,7 +132,7 @@ def _sizes(made: Theme) -> None:
 
 
 def _codecs(made: Theme) -> None:
-    made.flag(
+    cannot_be_built_anew = made.flag(
         "CannotBeBuiltAnew",
         "crash",
         "Kafka's batch builder refuses the producer fields; it runs if topic and batch have different codecs.",
@@ -164,12 +162,11 @@ def _codecs(made: Theme) -> None:
         ("kept", "producer", accepts()),
         ("rebuilt", "gzip", refuses("rebuild-refused")),
     ):
-        made.valid(
+        cannot_be_built_anew.valid(
             f"producer-without-epoch-{slug}",
             f"producer id 7 has epoch -1, and the topic's compression.type is {compression}",
             unborn,
             requirements=["RB-PRODUCER-1", "RB-CODEC-9"],
-            flags=["CannotBeBuiltAnew"],
             broker=broker,
             topic={"compression": compression},
         )

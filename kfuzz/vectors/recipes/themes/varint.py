@@ -129,7 +129,7 @@ def _widths(made: Theme) -> None:
 
 
 def _overlong(made: Theme) -> None:
-    made.flag(
+    varint_overlong = made.flag(
         "VarintOverlong",
         "strictness",
         "A varint is padded with groups of zero bits.",
@@ -144,35 +144,30 @@ def _overlong(made: Theme) -> None:
         ("header-count", "header_count", 0, 5),
     )
     for slug, name, value, size in fields:
-        made.acceptable(
+        varint_overlong.acceptable(
             f"{slug}-overlong",
             f"the {slug.replace('-', ' ')} takes {size} bytes, but one is enough",
             batch(Record(raw={name: overlong(value, size)})),
             requirements=["RB-VARINT-2"],
-            flags=["VarintOverlong"],
             finding="varint-overlong",
         )
-    made.flag(
+    varint_excess_bits = made.flag(
         "VarintExcessBits",
         "confusion",
         "The last byte of the longest varint has bits that do not fit the type.",
         "Kafka drops these bits. A reader that keeps them reads another value from the same bytes.",
+        requirements=["RB-VARINT-2"],
+        finding="varint-excess-bits",
     )
-    made.acceptable(
+    varint_excess_bits.acceptable(
         "key-length-excess-bits",
         "the fifth byte of the key length has bits above the 32nd; without them the length is 1",
         batch(Record(raw={"key_length": b"\x82\x80\x80\x80\x70"})),
-        requirements=["RB-VARINT-2"],
-        flags=["VarintExcessBits"],
-        finding="varint-excess-bits",
     )
-    made.acceptable(
+    varint_excess_bits.acceptable(
         "timestamp-delta-excess-bits",
         "the tenth byte of the timestamp delta has bits above the 64th; without them the delta is 0",
         batch(Record(raw={"timestamp_delta": b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7e"})),
-        requirements=["RB-VARINT-2"],
-        flags=["VarintExcessBits"],
-        finding="varint-excess-bits",
     )
 
 
@@ -281,7 +276,7 @@ def _cut(made: Theme) -> None:
 
 
 def _too_long(made: Theme) -> None:
-    made.flag(
+    varint_too_long = made.flag(
         "VarintTooLong",
         "hang",
         "A varint does not end within its five (varlong: ten) bytes.",
@@ -298,43 +293,31 @@ def _too_long(made: Theme) -> None:
         ("header-count-six-bytes", "header_count", overlong(0, 6)),
     )
     for slug, name, data in fields:
-        made.invalid(
+        varint_too_long.invalid(
             slug,
             f"the record's {name.replace('_', ' ')} is a varint of {len(data)} bytes",
             batch(Record(raw={name: data})),
             requirements=["RB-VARINT-1"],
-            flags=["VarintTooLong"],
             finding="varint-too-long",
             budget=SMALL,
         )
-    made.flag(
+    varint_cut = made.flag(
         "VarintCut",
         "bounds",
         "The bytes end in the middle of a varint.",
         "A reader that does not check each byte reads past the end of the buffer.",
         links=["kafkajs #1793"],
-    )
-    made.invalid(
-        "record-length-cut",
-        "the batch ends within the first record's length",
-        batch(payload=b"\x80", record_count=1),
         requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        flags=["VarintCut"],
         finding="record-truncated",
     )
-    made.invalid(
-        "header-count-cut",
-        "the record ends within its header count",
-        batch(Record(raw={"header_count": b"\x80"})),
-        requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        flags=["VarintCut"],
-        finding="record-truncated",
+    varint_cut.invalid(
+        "record-length-cut", "the batch ends within the first record's length", batch(payload=b"\x80", record_count=1)
     )
-    made.invalid(
+    varint_cut.invalid(
+        "header-count-cut", "the record ends within its header count", batch(Record(raw={"header_count": b"\x80"}))
+    )
+    varint_cut.invalid(
         "timestamp-delta-cut",
         "the record ends within its timestamp delta",
         batch(payload=varint(2) + b"\x00\x80", record_count=1),
-        requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        flags=["VarintCut"],
-        finding="record-truncated",
     )

@@ -32,23 +32,22 @@ def common(made: Theme, magic: int) -> None:
 
 
 def _without_contents(made: Theme, magic: int) -> None:
-    made.flag(
+    wrapper_without_contents = made.flag(
         "WrapperWithoutContents",
         "crash",
         "A message names a codec, but its value is null or has no bytes, so there is nothing to decompress.",
         "A reader that gives the value to a decompressor unchecked crashes, or returns a record that nobody sent.",
+        budget=SMALL,
     )
 
     def refused(slug: str, summary: str, raw: Raw, finding: str, *, log: bool) -> None:
-        made.invalid(
+        wrapper_without_contents.invalid(
             slug,
             summary,
             raw,
             requirements=["MS-WRAPPER-1", "MS-VALUE-1"],
-            flags=["WrapperWithoutContents"],
             finding=finding,
             log=accepts(finding="wrapper-start-unknown", batches=unopened(raw)) if log else None,
-            budget=SMALL,
         )
 
     null, empty = "wrapper-value-null", "decompression-failed"
@@ -85,7 +84,7 @@ def _without_contents(made: Theme, magic: int) -> None:
             log=True,
         )
         first = first_of(magic)
-        made.invalid(
+        wrapper_without_contents.invalid(
             f"{codec}-inner-without-value",
             f"a message inside the gzip wrapper names {codec}, but its value is null",
             wrapper(
@@ -95,9 +94,7 @@ def _without_contents(made: Theme, magic: int) -> None:
                 hostile=["value"],
             ),
             requirements=["MS-WRAPPER-2"],
-            flags=["WrapperWithoutContents"],
             finding="wrapper-nested",
-            budget=SMALL,
         )
 
 
@@ -112,26 +109,25 @@ def _nested(magic: int, codec: str, levels: int) -> Raw:
 
 
 def _deep(made: Theme, magic: int) -> None:
-    made.flag(
+    wrapper_nested_deep = made.flag(
         "WrapperNestedDeep",
         "crash",
         "Hundreds of wrappers are inside one another; Kafka refuses the second one.",
         "A reader that calls itself for each level overflows the stack, which ends the process in many languages.",
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        finding="wrapper-nested",
+        budget=SMALL,
     )
     for codec, depths in (("gzip", (100, 500)), ("snappy", (300,)), ("lz4", (300,))):
         for levels in depths:
-            made.invalid(
+            wrapper_nested_deep.invalid(
                 f"{codec}-nested-{levels}-deep",
                 f"{levels} {codec} wrappers are inside one another",
                 _nested(magic, codec, levels),
-                requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-                flags=["WrapperNestedDeep"],
-                finding="wrapper-nested",
-                budget=SMALL,
             )
     first = first_of(magic)
     deep = _nested(magic, "gzip", 100)
-    made.invalid(
+    wrapper_nested_deep.invalid(
         "gzip-nested-100-deep-behind-message",
         "a wrapper contains a plain message, then 100 wrappers inside one another",
         wrapper(
@@ -142,21 +138,11 @@ def _deep(made: Theme, magic: int) -> None:
             stream=stored("gzip", message(magic, offset=first).data + deep.data),
             contents=[],
         ),
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNestedDeep"],
-        finding="wrapper-nested",
-        budget=SMALL,
     )
     # No wrapper holds a message: every reader must stop, whatever its rule for nesting.
     raw = wrapper_of(magic, b"")
     for _ in range(99):
         raw = wrapper_of(magic, raw.data)
-    made.invalid(
-        "gzip-nested-100-deep-around-nothing",
-        "100 gzip wrappers are inside one another; the innermost is empty",
-        raw,
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNestedDeep"],
-        finding="wrapper-nested",
-        budget=SMALL,
+    wrapper_nested_deep.invalid(
+        "gzip-nested-100-deep-around-nothing", "100 gzip wrappers are inside one another; the innermost is empty", raw
     )
