@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.making.builder import Raw, concat
@@ -25,7 +25,7 @@ from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.making.produced import refusal
 
-__all__ = ["SMALL", "Expectation", "Recipe", "Step", "Theme", "accepts", "refuses"]
+__all__ = ["SMALL", "Expectation", "Recipe", "Step", "Theme", "accepts", "adding", "refuses"]
 
 Json = dict[str, Any]
 
@@ -105,7 +105,7 @@ class Recipe:
         return {**self.document, **content, "kafka": kafka}
 
 
-def _adding(add: Callable[..., None]) -> Callable[..., None]:
+def adding(add: Callable[..., None]) -> Callable[..., None]:
     """A method that adds a vector, with the theme's options instead of those that its caller does not give."""
 
     @wraps(add)
@@ -129,7 +129,7 @@ class Theme:
     recipes: list[Recipe] = field(default_factory=list)
     options: Json = field(default_factory=dict)
 
-    def having(self, **options: Any) -> Theme:
+    def having(self, **options: Any) -> Self:
         """The same theme, for vectors with these options."""
         return replace(self, options={**self.options, **options})
 
@@ -143,7 +143,7 @@ class Theme:
         links: Sequence[str] = (),
         cves: Sequence[str] = (),
         **options: Any,
-    ) -> Theme:
+    ) -> Self:
         """Explain a flag once for the file. Returns the theme for vectors with this flag and ``options``."""
         self.flags[name] = {"bug_type": bug_type, "description": description, "effect": effect}
         self.flags[name] |= {"links": list(links)} if links else {}
@@ -165,7 +165,7 @@ class Theme:
         """
         self._records("acceptable", slug, summary, *raws, **options)
 
-    @_adding
+    @adding
     def _records(
         self,
         verdict: str,
@@ -234,7 +234,7 @@ class Theme:
         }
         self.recipes.append(Recipe(document, data, by_content, bomb))
 
-    @_adding
+    @adding
     def stream(
         self,
         slug: str,
@@ -263,7 +263,7 @@ class Theme:
             **options,
         )
 
-    @_adding
+    @adding
     def produce(
         self,
         slug: str,
@@ -303,7 +303,7 @@ class Theme:
             **options,
         )
 
-    @_adding
+    @adding
     def conversation(
         self,
         slug: str,
@@ -341,7 +341,7 @@ class Theme:
             **options,
         )
 
-    @_adding
+    @adding
     def message(
         self, slug: str, summary: str, body: Body, *, annotate: bool = True, bomb: str | None = None, **options: Any
     ) -> None:
@@ -360,7 +360,7 @@ class Theme:
             slug, summary, body.data, layout=layout, expect=_by_reader(body, contents), bomb=bomb, **which, **options
         )
 
-    @_adding
+    @adding
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
         """A vector of kind ``primitive``; ``single`` holds its verdict, finding and value."""
         contents = {} if single.value is NOTHING else {"value": single.value, "consumed": single.size}

@@ -57,6 +57,7 @@ def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS, *, h
 
 
 def _every_codec(made: Theme) -> None:
+    stream_broken = made.having(flags=["StreamBroken"], requirements=["RB-CODEC-2"], finding="decompression-failed")
     names = {"gzip": "RB-GZIP-1", "snappy": "RB-SNAPPY-1", "lz4": "RB-LZ4-1", "zstd": "RB-ZSTD-1"}
     many = [Record(offset_delta=index, value=b"value %d " % index * 20) for index in range(50)]
     for codec in COMPRESSED:
@@ -77,29 +78,21 @@ def _every_codec(made: Theme) -> None:
             holding(codec, stored(codec, PLAIN), hostile=False),
             requirements=["RB-CODEC-4", names[codec]],
         )
-        made.invalid(
+        stream_broken.invalid(
             f"{codec}-empty",
             f"the {codec} batch has the record count 3, but no payload",
             holding(codec, b""),
-            requirements=["RB-CODEC-2"],
-            flags=["StreamBroken"],
             finding="record-count-too-high" if codec == "zstd" else "decompression-failed",
         )
-        made.invalid(
+        stream_broken.invalid(
             f"{codec}-garbage",
             f"the payload of the {codec} batch is not a stream of this codec",
             holding(codec, bytes(range(0x30, 0x60))),
-            requirements=["RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
         )
-        made.invalid(
+        stream_broken.invalid(
             f"{codec}-cut",
             f"the {codec} stream is truncated in the middle",
             holding(codec, stored(codec, PLAIN)[:-HALF]),
-            requirements=["RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
         )
     _no_records(made)
     _mislabelled(made)
@@ -237,6 +230,7 @@ def _gzip(made: Theme) -> None:
 
 
 def _snappy(made: Theme) -> None:
+    bytes_after_stream = made.having(flags=["BytesAfterStream"], requirements=["RB-SNAPPY-1", "RB-CODEC-2"])
     options: dict[str, Any] = {"requirements": ["RB-SNAPPY-1"]}
     snappy_framing = made.flag(
         "SnappyFraming",
@@ -358,20 +352,16 @@ def _snappy(made: Theme) -> None:
             flags=["StreamBroken"],
             finding="decompression-failed",
         )
-    made.acceptable(
+    bytes_after_stream.acceptable(
         "snappy-then-two-bytes",
         "two bytes follow the last chunk, too few for another length; Kafka ignores them",
         holding("snappy", stream + b"\x00\x00"),
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-        flags=["BytesAfterStream"],
         finding="bytes-after-compressed-stream",
     )
-    made.invalid(
+    bytes_after_stream.invalid(
         "snappy-then-garbage",
         "the last chunk is followed by a length of 4 and four garbage bytes",
         holding("snappy", stream + b"\x00\x00\x00\x04" + JUNK),
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-        flags=["BytesAfterStream"],
         finding="decompression-failed",
     )
 

@@ -69,6 +69,7 @@ def _several(made: Theme) -> None:
 
 def _mixed_wrappers(made: Theme) -> None:
     """Mixed magics where some batches are compressed or have no record."""
+    mixed_magic = made.having(flags=["MixedMagic"])
     requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
     zero = wrapper(0, three(0, 10), offset=12)
     one = wrapper(1, three(1), "snappy", offset=22, first=20)
@@ -89,7 +90,7 @@ def _mixed_wrappers(made: Theme) -> None:
     for slug, raws, summary in mixes:
         # The wrapper's offsets are below the first batch's offset, so they are outside the segment.
         before = refuses("offset-outside-segment") if slug == "batch-then-wrapper" else None
-        made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"], log=before)
+        mixed_magic.valid(f"magic-{slug}", summary, *raws, requirements=requirements, log=before)
     bad = (
         ("message-then-bad-batch", (message(1), batch(Record(), base_offset=1, crc=0)), "crc-mismatch", "a batch"),
         (
@@ -100,12 +101,11 @@ def _mixed_wrappers(made: Theme) -> None:
         ),
     )
     for slug, raws, finding, what in bad:
-        made.invalid(
+        mixed_magic.invalid(
             slug,
             f"mixed magics; the last entry is {what} with a wrong CRC",
             *raws,
             requirements=["RB-CRC-1", "RB-MAGIC-1"],
-            flags=["MixedMagic"],
             finding=finding,
             level="recommended",
         )

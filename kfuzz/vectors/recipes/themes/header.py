@@ -188,6 +188,10 @@ def _last_offset(made: Theme) -> None:
 
 def _extremes(made: Theme) -> None:
     """Offsets at the ends of their ranges and beyond."""
+    negative_offset = made.having(
+        flags=["NegativeOffset"], requirements=["RB-OFFSET-1"], finding="base-offset-negative"
+    )
+    last_offset_delta_wrong = made.having(flags=["LastOffsetDeltaWrong"], finding="last-offset-delta-negative")
     offset_extreme = made.flag(
         "OffsetExtreme",
         "integer-overflow",
@@ -195,22 +199,16 @@ def _extremes(made: Theme) -> None:
         "The next offset wraps to INT64_MIN. If overflow is an error or undefined, the process may crash.",
         requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
     )
-    made.acceptable(
+    negative_offset.acceptable(
         "base-offset-smallest",
         "the base offset is INT64_MIN",
         batch(Record(), base_offset=-(2**63), hostile=["base_offset"]),
-        requirements=["RB-OFFSET-1"],
-        flags=["NegativeOffset"],
-        finding="base-offset-negative",
         log=OUTSIDE,
     )
-    made.acceptable(
+    negative_offset.acceptable(
         "base-offset-minus-two",
         "the base offset is -2, which clients send to request the earliest offset",
         batch(Record(), base_offset=-2, hostile=["base_offset"]),
-        requirements=["RB-OFFSET-1"],
-        flags=["NegativeOffset"],
-        finding="base-offset-negative",
         log=OUTSIDE,
     )
     offset_extreme.acceptable(
@@ -238,13 +236,11 @@ def _extremes(made: Theme) -> None:
         requirements=["RB-OFFSET-2", "RB-OFFSET-5"],
     )
     for slug, delta in (("minus-two", -2), ("int32-min-plus-one", -(2**31) + 1)):
-        made.acceptable(
+        last_offset_delta_wrong.acceptable(
             f"last-offset-delta-{slug}",
             f"the last offset delta is {delta}",
             batch(Record(), base_offset=2**32, last_offset_delta=delta, hostile=["last_offset_delta"]),
             requirements=["RB-OFFSET-2"],
-            flags=["LastOffsetDeltaWrong"],
-            finding="last-offset-delta-negative",
             log=OUTSIDE,
         )
     last_offset_delta_fan_out = made.flag(
@@ -292,13 +288,11 @@ def _extremes(made: Theme) -> None:
             level="recommended" if slug == "crc-wrong" else "required",
             budget=SMALL,
         )
-    made.acceptable(
+    last_offset_delta_wrong.acceptable(
         "last-offset-delta-negative-empty",
         "the last offset delta of a batch without records is -1: the batch ends before its start",
         batch(last_offset_delta=-1, base_offset=7, hostile=["last_offset_delta"]),
         requirements=["RB-OFFSET-2", "RB-COUNT-3"],
-        flags=["LastOffsetDeltaWrong"],
-        finding="last-offset-delta-negative",
         log=OUTSIDE,
     )
 

@@ -272,6 +272,7 @@ def _with_key(raw: Raw, magic: int) -> Raw:
 
 
 def _bad_wrappers(made: Theme, magic: int) -> None:
+    crc_wrong = made.having(flags=["CrcWrong"], requirements=["MS-CRC-1"], level="recommended")
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
@@ -346,7 +347,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
         finding="wrapper-nested",
     )
-    made.invalid(
+    crc_wrong.invalid(
         "inner-crc-wrong",
         "an inner message's CRC is wrong, but the wrapper's is right",
         wrapper(
@@ -355,20 +356,14 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
             offset=first + 1,
             hostile=["value"],
         ),
-        requirements=["MS-CRC-1"],
-        flags=["CrcWrong"],
         finding="crc-mismatch",
-        level="recommended",
     )
-    made.acceptable(
+    crc_wrong.acceptable(
         "wrapper-crc-wrong",
         "the wrapper's CRC is wrong, the inner ones are right; Kafka's consumer checks only the inner ones",
         wrapper(magic, inner, offset=first + 2, raw={"crc": bytes(4)}),
-        requirements=["MS-CRC-1"],
-        flags=["CrcWrong"],
         finding="wrapper-crc-mismatch",
         log=refuses("wrapper-crc-mismatch"),
-        level="recommended",
     )
     _bad_inner(made, magic, first)
 
@@ -455,6 +450,7 @@ def _cuts(made: Theme, magic: int) -> None:
 
 def _by_codec(made: Theme, magic: int) -> None:
     """Broken wrappers of codecs other than gzip, and mislabelled ones."""
+    wrapper_broken = made.having(flags=["WrapperBroken"], requirements=["MS-WRAPPER-1", "RB-CODEC-2"])
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
@@ -466,21 +462,18 @@ def _by_codec(made: Theme, magic: int) -> None:
             ("holds-half-a-message", "holds only half a message", stored(codec, plain[:15]), "wrapper-empty"),
         )
         for slug, what, stream, finding in cases:
-            made.invalid(
+            wrapper_broken.invalid(
                 f"{codec}-wrapper-{slug}",
                 f"the {codec} wrapper's value {what}",
                 wrapper_of(magic, b"", stream, codec),
-                requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
-                flags=["WrapperBroken"],
                 finding=finding,
                 budget=SMALL,
             )
-        made.acceptable(
+        wrapper_broken.acceptable(
             f"{codec}-wrapper-partial-tail",
             f"the last message in the {codec} wrapper is truncated; Kafka reads the messages before it",
             wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
             requirements=["MS-WRAPPER-1"],
-            flags=["WrapperBroken"],
             finding="inner-partial-tail",
         )
         made.invalid(
@@ -493,12 +486,10 @@ def _by_codec(made: Theme, magic: int) -> None:
             budget=SMALL,
         )
     for codec in ("gzip", "snappy", "lz4"):
-        made.invalid(
+        wrapper_broken.invalid(
             f"{codec}-wrapper-value-empty",
             f"the value of the {codec} wrapper has no bytes",
             wrapper_of(magic, b"", b"", codec),
-            requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
-            flags=["WrapperBroken"],
             finding="decompression-failed",
             budget=SMALL,
         )
@@ -521,32 +512,30 @@ def _by_codec(made: Theme, magic: int) -> None:
         "the attributes name gzip, but the wrapper's value is an uncompressed message set",
         wrapper_of(magic, b"", plain),
     )
-    made.acceptable(
+    wrapper_broken.acceptable(
         "gzip-wrapper-bytes-after-stream",
         "eight bytes follow the gzip stream inside the wrapper's value; Kafka ignores them",
         wrapper(magic, inner, offset=first + 2, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
-        requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
-        flags=["WrapperBroken"],
         finding="bytes-after-compressed-stream",
     )
 
 
 def _inner_sets(made: Theme, magic: int) -> None:
     """Unusual contents of a wrapper: deeper nesting, other orders, other magics after the first message."""
+    message_length_wrong = made.having(flags=["MessageLengthWrong"], requirements=["MS-BYTES-1"])
+    wrapper_nested = made.having(
+        flags=["WrapperNested"], requirements=["MS-WRAPPER-2", "RB-CODEC-6"], finding="wrapper-nested", budget=SMALL
+    )
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     once = wrapper(magic, inner, offset=first + 2)
     twice = wrapper(magic, [once], offset=first + 2)
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested-three-deep",
         "wrappers are nested three deep",
         wrapper(magic, [twice], offset=first + 2, hostile=["value"]),
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNested"],
-        finding="wrapper-nested",
-        budget=SMALL,
     )
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested-behind-plain",
         "a wrapper contains a plain message, then another wrapper",
         wrapper(
@@ -555,19 +544,12 @@ def _inner_sets(made: Theme, magic: int) -> None:
             offset=first + 3,
             hostile=["value"],
         ),
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNested"],
-        finding="wrapper-nested",
-        budget=SMALL,
     )
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested-without-value",
         "a message inside the wrapper names a codec, but its value is null",
         wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], offset=first, hostile=["value"]),
         requirements=["MS-WRAPPER-2"],
-        flags=["WrapperNested"],
-        finding="wrapper-nested",
-        budget=SMALL,
     )
     made.invalid(
         "inner-crc-of-first-wrong",
@@ -583,7 +565,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
         finding="crc-mismatch",
         level="recommended",
     )
-    made.invalid(
+    message_length_wrong.invalid(
         "inner-key-length-largest",
         "the length of an inner message's key is INT32_MAX",
         wrapper(
@@ -592,12 +574,10 @@ def _inner_sets(made: Theme, magic: int) -> None:
             offset=first,
             hostile=["value"],
         ),
-        requirements=["MS-BYTES-1"],
-        flags=["MessageLengthWrong"],
         finding="length-exceeds-record",
         budget=SMALL,
     )
-    made.acceptable(
+    message_length_wrong.acceptable(
         "inner-value-length-minus-two",
         "the length of an inner message's value is -2; Kafka reads null",
         wrapper(
@@ -606,16 +586,13 @@ def _inner_sets(made: Theme, magic: int) -> None:
             offset=first,
             hostile=["value"],
         ),
-        requirements=["MS-BYTES-1"],
-        flags=["MessageLengthWrong"],
         finding="length-below-minus-one",
     )
-    made.acceptable(
+    message_length_wrong.acceptable(
         "inner-bytes-after-value",
         "three bytes follow an inner message's value inside its size",
         wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], offset=first, hostile=["value"]),
         requirements=["MS-MESSAGE-1"],
-        flags=["MessageLengthWrong"],
         finding="bytes-after-message",
     )
     nine = wrapper(

@@ -62,6 +62,7 @@ def theme() -> Theme:
 
 
 def _count(made: Theme, whole: Body, path: str) -> None:
+    nested_count_huge = made.having(flags=["NestedCountHuge"], requirements=ARRAY, budget=SMALL)
     negative_as_unsigned = made.flag(
         "NegativeAsUnsigned",
         "confusion",
@@ -73,17 +74,14 @@ def _count(made: Theme, whole: Body, path: str) -> None:
     what = f"{whole.definition.name} in version {whole.version}: {path}"
     nullable = whole.may_be_null(count)
     null = NULL if nullable else [*NOT_NULL, *ARRAY]
-    made.message(
+    nested_count_huge.message(
         f"{slug}-largest",
         f"{what} claims 2,147,483,647 elements",
         whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message"),
-        requirements=ARRAY,
-        flags=["NestedCountHuge"],
-        budget=SMALL,
     )
     # In these bytes, every text is empty and every number is the same.
     filler = (b"\x01" if whole.compact else b"\x00") * FILLED_BYTES
-    made.message(
+    nested_count_huge.message(
         f"{slug}-as-many-as-bytes",
         f"{what} claims {FILLED_BYTES:,} elements, and {FILLED_BYTES:,} bytes are left",
         whole.broken(
@@ -92,9 +90,6 @@ def _count(made: Theme, whole: Body, path: str) -> None:
             FILLED_FINDINGS.get(whole.slug, "message-cut"),
             after=filler,
         ),
-        requirements=ARRAY,
-        flags=["NestedCountHuge"],
-        budget=SMALL,
     )
     after = whole.after(count)
     if whole.compact:

@@ -7,16 +7,25 @@ from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import Raw, batch
 from kfuzz.vectors.recipes.theme import Theme
-from kfuzz.vectors.recipes.themes.stream import ABORT, COMMIT, EPOCH, OTHER, PRODUCER, Appends, data, marker, plain
+from kfuzz.vectors.recipes.themes.stream import (
+    ABORT,
+    COMMIT,
+    EPOCH,
+    OTHER,
+    PRODUCER,
+    Appends,
+    Stream,
+    data,
+    marker,
+    plain,
+)
 
 BATCHES, MARKER, STABLE = ["TXN-BATCH-1"], ["TXN-MARKER-1"], ["TXN-STABLE-1"]
 
 
 def theme() -> Theme:
     """The recipes of ``vectors/stream/transaction.json``."""
-    made = Theme(
-        "stream/transaction", "Open and ended transactions of a partition, and the last stable offset.", kind="stream"
-    )
+    made = Stream("stream/transaction", "Open and ended transactions of a partition, and the last stable offset.")
     _ends(made)
     _stable(made)
     _mixed(made)
@@ -34,7 +43,7 @@ def _open() -> Appends:
     return Appends().accept(_txn(0), begins=True)
 
 
-def _ends(made: Theme) -> None:
+def _ends(made: Stream) -> None:
     made.stream(
         "open",
         "an open transaction keeps the last stable offset at its first offset",
@@ -74,7 +83,7 @@ def _ends(made: Theme) -> None:
     )
 
 
-def _stable(made: Theme) -> None:
+def _stable(made: Stream) -> None:
     other = _txn(0, producer_id=OTHER)
     made.stream(
         "older-ends-first",
@@ -112,7 +121,7 @@ def _stable(made: Theme) -> None:
     )
 
 
-def _mixed(made: Theme) -> None:
+def _mixed(made: Stream) -> None:
     made.stream(
         "plain-batch-inside",
         "a producer with an open transaction sends a batch that is not transactional; the documents are silent",
@@ -145,7 +154,7 @@ def _mixed(made: Theme) -> None:
     )
 
 
-def _coordinators(made: Theme) -> None:
+def _coordinators(made: Stream) -> None:
     def ended() -> Appends:
         return _open().accept(marker(COMMIT, coordinator_epoch=12), ends=True).accept(_txn(2), begins=True)
 
@@ -173,7 +182,7 @@ def _coordinators(made: Theme) -> None:
     )
 
 
-def _odd_markers(made: Theme) -> None:
+def _odd_markers(made: Stream) -> None:
     made.stream(
         "marker-without-transaction",
         "the broker also writes a marker that ends no transaction",
@@ -231,7 +240,7 @@ def _emptied() -> Raw:
     )
 
 
-def _bad_markers(made: Theme) -> None:
+def _bad_markers(made: Stream) -> None:
     marker_unreadable = made.flag(
         "MarkerUnreadable",
         "crash",

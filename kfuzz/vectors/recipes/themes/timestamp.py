@@ -160,6 +160,9 @@ def _max(made: Theme) -> None:
 
 def _odd(made: Theme) -> None:
     """Timestamps that mean "none" together with real timestamps."""
+    max_timestamp_wrong = made.having(
+        flags=["MaxTimestampWrong"], requirements=["RB-TIMESTAMP-2"], finding="max-timestamp-below-records"
+    )
     log_append_time = made.flag(
         "LogAppendTime",
         "confusion",
@@ -212,7 +215,7 @@ def _odd(made: Theme) -> None:
         requirements=["RB-TIMESTAMP-5", "RB-TIMESTAMP-1"],
         flags=["LogAppendTime", "TimestampOverflow"],
     )
-    made.acceptable(
+    max_timestamp_wrong.acceptable(
         "max-below-first-of-three",
         "the max timestamp is below the first record's, but above the others'",
         batch(
@@ -222,21 +225,15 @@ def _odd(made: Theme) -> None:
             max_timestamp=CREATED_MS + 50,
             hostile=["max_timestamp"],
         ),
-        requirements=["RB-TIMESTAMP-2"],
-        flags=["MaxTimestampWrong"],
-        finding="max-timestamp-below-records",
     )
-    made.acceptable(
+    max_timestamp_wrong.acceptable(
         "max-below-base",
         "the max timestamp is one millisecond below the only record's",
         batch(first, max_timestamp=CREATED_MS - 1, hostile=["max_timestamp"]),
-        requirements=["RB-TIMESTAMP-2"],
-        flags=["MaxTimestampWrong"],
-        finding="max-timestamp-below-records",
     )
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         records = (Record(timestamp_delta=100), Record(offset_delta=1))
-        made.acceptable(
+        max_timestamp_wrong.acceptable(
             f"max-of-last-{codec}",
             f"the max timestamp of the {codec} batch is the last record's, not the largest",
             batch(
@@ -246,7 +243,4 @@ def _odd(made: Theme) -> None:
                 max_timestamp=CREATED_MS,
                 hostile=["max_timestamp"],
             ),
-            requirements=["RB-TIMESTAMP-2"],
-            flags=["MaxTimestampWrong"],
-            finding="max-timestamp-below-records",
         )

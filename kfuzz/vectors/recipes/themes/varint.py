@@ -190,18 +190,17 @@ def with_header(raw: dict[str, bytes]) -> Record:
 
 
 def _overlong_by_width(made: Theme) -> None:
+    varint_overlong = made.having(flags=["VarintOverlong"], finding="varint-overlong")
     for slug, name, value, widest in FIELDS:
         sizes = {2, widest} if slug.startswith("header-") and slug != "header-count" else {2}
         if slug == "timestamp-delta":
             sizes = {2, 6, 9}
         for size in sorted(sizes):
-            made.acceptable(
+            varint_overlong.acceptable(
                 f"{slug}-padded-to-{size}",
                 f"the {slug.replace('-', ' ')} is {value}, padded to {size} bytes",
                 batch(with_header({name: overlong(value, size)})),
                 requirements=["RB-VARINT-2"],
-                flags=["VarintOverlong"],
-                finding="varint-overlong",
             )
     nulls = (
         ("null-key", Record(key=None, raw={"key_length": overlong(-1, 5)})),
@@ -209,13 +208,11 @@ def _overlong_by_width(made: Theme) -> None:
         ("null-header-value", Record(headers=[(b"h", None)], raw={"headers[0].value_length": overlong(-1, 3)})),
     )
     for slug, record in nulls:
-        made.acceptable(
+        varint_overlong.acceptable(
             f"{slug}-overlong",
             f"the length -1 of a {slug.replace('-', ' ')} is padded; a reader that looks for the byte 01 misses it",
             batch(record),
             requirements=["RB-VARINT-2", "RB-RECORD-3"],
-            flags=["VarintOverlong"],
-            finding="varint-overlong",
         )
 
 
@@ -235,6 +232,9 @@ def _excess_bits(made: Theme) -> None:
 
 def _cut(made: Theme) -> None:
     """Varints that are incomplete because the record ends, and varints that never end."""
+    varint_too_long = made.having(
+        flags=["VarintTooLong"], requirements=["RB-VARINT-1"], finding="varint-too-long", budget=SMALL
+    )
     parts = Record(headers=[(b"h", b"vv")]).parts()[1:]
     cut = {"offset_delta", "key_length", "value_length", "headers[0].key_length", "headers[0].value_length"}
     for index, (name, _) in enumerate(parts):
@@ -254,24 +254,16 @@ def _cut(made: Theme) -> None:
             budget=SMALL,
         )
     for slug, name, _, _ in FIELDS[2:]:
-        made.invalid(
+        varint_too_long.invalid(
             f"{slug}-endless",
             f"40 bytes of the {slug.replace('-', ' ')} each claim that another byte follows",
             batch(with_header({name: b"\xff" * 40})),
-            requirements=["RB-VARINT-1"],
-            flags=["VarintTooLong"],
-            finding="varint-too-long",
-            budget=SMALL,
         )
     for slug, name, value, widest in FIELDS[-2:]:
-        made.invalid(
+        varint_too_long.invalid(
             f"{slug}-six-bytes",
             f"the {slug.replace('-', ' ')} is a varint of six bytes",
             batch(with_header({name: overlong(value, widest + 1)})),
-            requirements=["RB-VARINT-1"],
-            flags=["VarintTooLong"],
-            finding="varint-too-long",
-            budget=SMALL,
         )
 
 
