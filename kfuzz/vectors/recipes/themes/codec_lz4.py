@@ -24,7 +24,7 @@ def theme() -> Theme:
     made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.")
     _descriptor(made)
     _bad_descriptor(made)
-    _blocks(made)
+    _blocks(made.having(requirements=["RB-LZ4-1"]))
     _bad_blocks(made)
     _checksums(made)
     _cuts(made)
@@ -168,7 +168,7 @@ def _blocks(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
+        made.valid(slug, summary, _holding(stream, hostile=False))
     value = b"ab" * 60
     record = Record(value=value)
     data = record.encode()
@@ -181,7 +181,6 @@ def _blocks(made: Theme) -> None:
         "overlapping-copy",
         "a copy in a compressed block overlaps its own output",
         holding("lz4", frame(compressed(block)), [record], hostile=False),
-        requirements=["RB-LZ4-1"],
     )
     lz4_end_mark = made.flag(
         "Lz4EndMark",

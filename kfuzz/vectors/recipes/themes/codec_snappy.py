@@ -20,7 +20,7 @@ AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/snappy.json``."""
     made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.")
-    _elements(made)
+    _elements(made.having(requirements=["RB-SNAPPY-1"]))
     _framing(made)
     _bad_framing(made)
     _bad_blocks(made)
@@ -73,9 +73,7 @@ def _elements(made: Theme) -> None:
         ),
     )
     for slug, summary, elements in cases:
-        made.valid(
-            slug, summary, _holding(xerial(block(elements)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"]
-        )
+        made.valid(slug, summary, _holding(xerial(block(elements)), (RUN,), hostile=False))
     copies = (
         (
             "copy-one-byte-offset",
@@ -94,12 +92,11 @@ def _elements(made: Theme) -> None:
         ),
     )
     for slug, summary, parts in copies:
-        made.valid(slug, summary, _holding(xerial(_run(*parts)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"])
+        made.valid(slug, summary, _holding(xerial(_run(*parts)), (RUN,), hostile=False))
     made.valid(
         "raw-copies",
         "a raw block has copies, and no xerial framing",
         _holding(_run(copy(2, 64, 2), copy(2, 14, 2)), (RUN,), hostile=False),
-        requirements=["RB-SNAPPY-1"],
     )
     raw_snappy_begins_like_xerial = made.flag(
         "RawSnappyBeginsLikeXerial",
@@ -114,7 +111,6 @@ def _elements(made: Theme) -> None:
             f"raw-of-{size}-bytes",
             f"a raw block of {size:,} bytes begins with {start}; the xerial framing begins with 82 53 4e",
             _holding(_literals(record.encode()), (record,), hostile=False),
-            requirements=["RB-SNAPPY-1"],
         )
 
 

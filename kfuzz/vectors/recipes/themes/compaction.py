@@ -12,7 +12,7 @@ from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/compaction.json``."""
     made = Theme("records/v2/compaction", "Compacted batches: empty, with gaps, with a delete horizon.")
-    _empty(made)
+    _empty(made.having(requirements=["RB-COUNT-3", "CMP-KEEP-1"]))
     _gaps(made)
     _horizon(made)
     _compressed(made)
@@ -40,21 +40,18 @@ def _empty(made: Theme) -> None:
         "empty",
         "a batch spans ten offsets but has no record; the next offset is ten higher",
         _cleaned(20, 9),
-        requirements=requirements,
         flags=flags,
     )
     made.valid(
         "empty-with-producer",
         "an empty batch that keeps producer id, epoch and sequence",
         _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17),
-        requirements=requirements,
         flags=flags,
     )
     made.valid(
         "empty-transactional",
         "an empty batch of a transaction",
         _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17, transactional=True),
-        requirements=requirements,
         flags=flags,
     )
     made.valid(
@@ -71,7 +68,6 @@ def _empty(made: Theme) -> None:
         "three empty batches in a row, then one with a record",
         *(_cleaned(offset, 2) for offset in (0, 3, 6)),
         batch(Record(), base_offset=9),
-        requirements=requirements,
         flags=flags,
     )
     made.valid(
@@ -82,18 +78,11 @@ def _empty(made: Theme) -> None:
         requirements=[*requirements, "RB-OFFSET-5"],
         flags=flags,
     )
-    made.valid(
-        "empty-log-append",
-        "an empty batch with LogAppendTime",
-        _cleaned(20, 4, log_append=True),
-        requirements=requirements,
-        flags=flags,
-    )
+    made.valid("empty-log-append", "an empty batch with LogAppendTime", _cleaned(20, 4, log_append=True), flags=flags)
     made.valid(
         "empty-no-timestamp",
         "an empty batch has the base and max timestamp -1",
         _cleaned(20, 4, base_timestamp=-1, max_timestamp=-1),
-        requirements=requirements,
         flags=flags,
     )
 

@@ -12,7 +12,7 @@ from kfuzz.vectors.recipes.themes.legacy import three, wrapper
 def theme() -> Theme:
     """The recipes of ``vectors/records/framing.json``."""
     made = Theme("records/framing", "How batches of any magic follow one another in a fetch.")
-    _several(made)
+    _several(made.having(requirements=["RB-SEVERAL-1"]))
     _mixed_wrappers(made)
     _tails(made)
     _lengths(made)
@@ -28,19 +28,12 @@ def nothing() -> Raw:
 
 def _several(made: Theme) -> None:
     requirements = ["RB-SEVERAL-1"]
-    made.valid("empty", "the fetch is empty: nothing new", nothing(), requirements=requirements)
-    made.valid(
-        "two-batches",
-        "two batches, one after the other",
-        batch(Record()),
-        batch(Record(), base_offset=1),
-        requirements=requirements,
-    )
+    made.valid("empty", "the fetch is empty: nothing new", nothing())
+    made.valid("two-batches", "two batches, one after the other", batch(Record()), batch(Record(), base_offset=1))
     made.valid(
         "ten-batches",
         "ten batches of growing size",
         *(batch(*(Record(offset_delta=at) for at in range(n + 1)), base_offset=n * 20) for n in range(10)),
-        requirements=requirements,
     )
     mixed_magic = made.flag(
         "MixedMagic",

@@ -11,7 +11,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/headers.json``."""
     made = Theme("records/v2/headers", "A record's headers: their count, keys and values.")
-    _contents(made)
+    _contents(made.having(requirements=["RB-HEADERS-1"]))
     _count(made)
     _key(made)
     _value(made)
@@ -67,7 +67,6 @@ def _contents(made: Theme) -> None:
         "hundred",
         "there are 100 headers: the count takes two bytes",
         batch(Record(headers=[(b"h%d" % index, b"%d" % index) for index in range(100)])),
-        requirements=["RB-HEADERS-1"],
     )
     headers_repeated.valid(
         "thousand",
@@ -84,7 +83,6 @@ def _contents(made: Theme) -> None:
         "second-record-only",
         "only the second record has a header; headers belong to one record",
         batch(Record(), Record(offset_delta=1, headers=[(b"h", b"v")])),
-        requirements=["RB-HEADERS-1"],
     )
     made.valid(
         "key-beyond-ascii",

@@ -59,7 +59,7 @@ def common(made: Theme, magic: int) -> None:
     _crc(made, magic)
     _lengths(made, magic)
     _attributes(made, magic)
-    _wrappers(made, magic)
+    _wrappers(made.having(requirements=["MS-WRAPPER-1"]), magic)
     _bad_wrappers(made, magic)
     _cuts(made, magic)
     _by_codec(made, magic)
@@ -219,13 +219,9 @@ def _wrappers(made: Theme, magic: int) -> None:
         "gzip-wrapper-compressed",
         "three messages in a wrapper, compressed by the usual library for gzip",
         wrapper(magic, inner, offset=first + 2, first=move, stream=packed("gzip", plain), by_content=True),
-        requirements=["MS-WRAPPER-1"],
     )
     made.valid(
-        "gzip-wrapper-of-one",
-        "a wrapper holds a single message",
-        wrapper(magic, inner[:1], offset=first, first=move),
-        requirements=["MS-WRAPPER-1"],
+        "gzip-wrapper-of-one", "a wrapper holds a single message", wrapper(magic, inner[:1], offset=first, first=move)
     )
     made.acceptable(
         "two-wrappers",
@@ -246,7 +242,6 @@ def _wrappers(made: Theme, magic: int) -> None:
         "wrapper-with-key",
         "the wrapper itself has a key, which readers ignore",
         _with_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
-        requirements=["MS-WRAPPER-1"],
     )
 
 

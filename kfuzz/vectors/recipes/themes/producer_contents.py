@@ -37,7 +37,7 @@ def theme() -> Theme:
         requirements=["RB-RECORD-3"],
         left_out=["key"],
     )
-    _nulls(made)
+    _nulls(made.having(requirements=["RB-RECORD-3"]))
     _headers(made)
     _timestamps(made)
     return made
@@ -50,19 +50,16 @@ def _nulls(made: Theme) -> None:
                 f"key-{key_name}-value-{value_name}",
                 f"the key is {key_name}, the value is {value_name}",
                 batch_of([Record(key=key, value=value)]),
-                requirements=["RB-RECORD-3"],
             )
     made.produce(
         "every-null-in-one-batch",
         "all pairs of null, empty and filled keys and values, one after another",
         batch_of(Record(key=key, value=value) for key in TEXT.values() for value in TEXT.values()),
-        requirements=["RB-RECORD-3"],
     )
     made.produce(
         "bytes-that-are-no-text",
         "key and value have all bytes from 0 to 255, which are no text in any encoding",
         batch_of([Record(key=bytes(range(256)), value=bytes(range(255, -1, -1)))]),
-        requirements=["RB-RECORD-3"],
     )
 
 

@@ -39,7 +39,7 @@ THREE = [Record(value=b"1"), Record(value=b"2"), Record(value=b"3")]
 def theme() -> Theme:
     """The recipes of ``vectors/produce/retries.json``."""
     made = Theme("produce/retries", "Errors in a broker's answers, idempotent producers, and transactions.", "produce")
-    _errors(made)
+    _errors(made.having(requirements=["MSG-ERRORS-1"]))
     _idempotent(made)
     _transactional(made)
     _sends(made)
@@ -60,7 +60,6 @@ def _errors(made: Theme) -> None:
             _slug(error),
             f"the broker answers once with {error}, and then takes the records",
             batch_of(THREE),
-            requirements=["MSG-ERRORS-1"],
             level="recommended",
             errors=[error],
         )
@@ -69,7 +68,6 @@ def _errors(made: Theme) -> None:
             f"lasting-{_slug(error)}",
             f"the broker answers once with {error}, which no repetition mends",
             batch_of(THREE),
-            requirements=["MSG-ERRORS-1"],
             errors=[error],
             may_refuse=True,
         )
@@ -78,7 +76,6 @@ def _errors(made: Theme) -> None:
         "several-errors",
         "the broker answers with three different errors, and then takes the records",
         batch_of(THREE),
-        requirements=["MSG-ERRORS-1"],
         level="recommended",
         errors=several,
     )

@@ -15,7 +15,7 @@ def theme() -> Theme:
     _length(made)
     _attributes(made)
     _nullable(made)
-    _lengths_by_codec(made)
+    _lengths_by_codec(made.having(budget=SMALL))
     _offset_delta(made)
     return made
 
@@ -223,7 +223,6 @@ def _lengths_by_codec(made: Theme) -> None:
                 requirements=["RB-RECORD-3"],
                 flags=["LengthBeyondRecord"],
                 finding="length-exceeds-record",
-                budget=SMALL,
             )
         null = Record(value=None, raw={"value_length": varint(-2)})
         made.acceptable(
@@ -233,7 +232,6 @@ def _lengths_by_codec(made: Theme) -> None:
             requirements=["RB-RECORD-3"],
             flags=["LengthBelowMinusOne"],
             finding="length-below-minus-one",
-            budget=SMALL,
         )
     for codec in ("snappy", "lz4"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
@@ -245,7 +243,6 @@ def _lengths_by_codec(made: Theme) -> None:
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
                 finding="record-length-exceeds-payload" if length > 0 else "record-length-negative",
-                budget=SMALL,
                 broker=_skimmed(raw, length),
             )
 

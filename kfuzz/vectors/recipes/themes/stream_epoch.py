@@ -15,9 +15,9 @@ INT16_MAX = 2**15 - 1
 def theme() -> Theme:
     """The recipes of ``vectors/stream/epoch.json``."""
     made = Theme("stream/epoch", "Producer epochs: new ones, stale ones, and those set by markers.", kind="stream")
-    _new(made)
+    _new(made.having(requirements=EPOCHS))
     _stale(made)
-    _markers(made)
+    _markers(made.having(requirements=MARKERS))
     _own_epoch_each(made)
     return made
 
@@ -28,7 +28,6 @@ def _new(made: Theme) -> None:
             f"new-{slug}-at-zero",
             f"epoch {epoch} follows epoch 3 and begins at sequence 0",
             *Appends().accept(data(0)).accept(data(0, producer_epoch=epoch)).steps,
-            requirements=EPOCHS,
         )
     for slug, sequence in (("one", 1), ("next-sequence", 2)):
         made.stream(
@@ -38,7 +37,6 @@ def _new(made: Theme) -> None:
             .accept(data(0))
             .refuse(data(sequence, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
             .steps,
-            requirements=EPOCHS,
         )
     made.stream(
         "new-refused-then-old",
@@ -48,7 +46,6 @@ def _new(made: Theme) -> None:
         .refuse(data(7, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
         .accept(data(2))
         .steps,
-        requirements=EPOCHS,
     )
     made.stream(
         "new-then-gap",
@@ -70,7 +67,6 @@ def _new(made: Theme) -> None:
         "first-is-not-zero",
         "an unknown producer begins at epoch 90",
         *Appends().accept(data(0, producer_epoch=90)).steps,
-        requirements=EPOCHS,
     )
 
 
@@ -128,7 +124,6 @@ def _markers(made: Theme) -> None:
         "marker-of-same-epoch",
         "a marker of the same epoch does not change the sequences",
         *_open().accept(marker(COMMIT), ends=True).accept(data(2, transactional=True), begins=True).steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-of-same-epoch-then-zero",
@@ -141,14 +136,12 @@ def _markers(made: Theme) -> None:
         "marker-brings-epoch",
         "an abort marker of epoch 4 fences epoch 3, so that its next batch is stale",
         *_open().accept(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale").steps,
-        requirements=MARKERS,
         flags=["ZombieProducer"],
     )
     made.stream(
         "marker-brings-epoch-then-zero",
         "after a marker of epoch 4, the producer begins at sequence 0 with epoch 4",
         *_open().accept(bumped, ends=True).accept(data(0, transactional=True, producer_epoch=4), begins=True).steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-brings-epoch-then-next",
@@ -157,13 +150,11 @@ def _markers(made: Theme) -> None:
         .accept(bumped, ends=True)
         .refuse(data(2, transactional=True, producer_epoch=4), "sequence-gap", verdict="acceptable")
         .steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-stale",
         "a marker of epoch 2 is stale after a batch of epoch 3, so the transaction stays open",
         *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-of-unknown-producer-then-seven",

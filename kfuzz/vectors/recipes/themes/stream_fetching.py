@@ -46,7 +46,7 @@ def theme() -> Theme:
     _codecs(made)
     _contents(made)
     _markers(made)
-    _ends(made)
+    _ends(made.having(isolation="read_uncommitted"))
     _positions(made)
     return made
 
@@ -189,14 +189,12 @@ def _ends(made: Stream) -> None:
         dropped(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         Part(plain(base_offset=5)),
         fetch_offset=1,
-        isolation="read_uncommitted",
     )
     nothing_to_show.reading(
         "compacted-tail-alone",
         "the fetch begins after the only record that compaction left of a batch; nothing follows yet",
         dropped(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         fetch_offset=1,
-        isolation="read_uncommitted",
     )
     empty = batch(base_offset=1, last_offset_delta=1, max_timestamp=CREATED_MS)
     nothing_to_show.reading(
@@ -205,14 +203,12 @@ def _ends(made: Stream) -> None:
         Part(plain(base_offset=0)),
         Part(empty, shown=False),
         Part(plain(base_offset=1_000_000)),
-        isolation="read_uncommitted",
         requirements=[*POSITION, "RB-COUNT-3"],
     )
     nothing_to_show.reading(
         "empty-alone",
         "the fetch has only a batch that compaction emptied",
         Part(batch(base_offset=0, last_offset_delta=6, max_timestamp=CREATED_MS), shown=False),
-        isolation="read_uncommitted",
         requirements=[*POSITION, "RB-COUNT-3"],
     )
 

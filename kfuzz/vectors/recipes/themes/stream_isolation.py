@@ -42,14 +42,14 @@ def theme() -> Theme:
     )
     _ends(made)
     _interleaved(made)
-    _uncommitted(made)
-    _unstable(made)
+    _uncommitted(made.having(isolation="read_uncommitted"))
+    _unstable(made.having(requirements=["TXN-FILTER-1", "TXN-STABLE-1"], roles=LOG))
     _aborted_lists(made)
     _positions(made)
     _shapes(made)
     _control(made)
     _refused(made)
-    _logs(made)
+    _logs(made.having(roles=LOG))
     return made
 
 
@@ -140,7 +140,6 @@ def _uncommitted(made: Stream) -> None:
         "with read_uncommitted, an aborted transaction is returned, but not its marker",
         Part(txn(0)),
         ending(ABORT, 2),
-        isolation="read_uncommitted",
         aborted=[(PRODUCER, 0)],
     )
     made.reading(
@@ -148,27 +147,22 @@ def _uncommitted(made: Stream) -> None:
         "with read_uncommitted, an open transaction is returned",
         Part(txn(0)),
         Part(plain(base_offset=2)),
-        isolation="read_uncommitted",
     )
     made.reading(
         "uncommitted-control-alone",
         "the fetch has only markers: no record is returned, and the next fetch begins after them",
         ending(COMMIT, 7),
         ending(ABORT, 8, producer_id=OTHER),
-        isolation="read_uncommitted",
         requirements=["TXN-FILTER-1", "TXN-BATCH-1"],
     )
 
 
 def _unstable(made: Stream) -> None:
-    requirements = ["TXN-FILTER-1", "TXN-STABLE-1"]
     made.reading(
         "open-at-the-end",
         "a log ends with an open transaction: nothing from its first offset on is stable",
         Part(plain(base_offset=0)),
         Part(txn(1), shown=False, beyond=True),
-        roles=LOG,
-        requirements=requirements,
     )
     made.reading(
         "committed-behind-open",
@@ -178,16 +172,12 @@ def _unstable(made: Stream) -> None:
         Part(txn(3, producer_id=OTHER), shown=False, beyond=True),
         Part(marker(COMMIT, base_offset=5, producer_id=OTHER), shown=False, beyond=True),
         Part(plain(base_offset=6), shown=False, beyond=True),
-        roles=LOG,
-        requirements=requirements,
     )
     made.reading(
         "committed-before-open",
         "a committed transaction before an open one is returned",
         *ended(COMMIT, 0),
         Part(txn(3, 2), shown=False, beyond=True),
-        roles=LOG,
-        requirements=requirements,
     )
     made.reading(
         "open-and-told",
@@ -195,7 +185,6 @@ def _unstable(made: Stream) -> None:
         Part(txn(0)),
         roles=CONSUMER,
         aborted=(),
-        requirements=requirements,
     )
 
 
@@ -493,7 +482,6 @@ def _logs(made: Stream) -> None:
         "the sequences in a log have a gap, as after compaction; readers of a log do not check sequences",
         Part(txn(0)),
         *ended(COMMIT, 7, 7),
-        roles=LOG,
         requirements=["TXN-FILTER-1", "SEQ-ORDER-1"],
     )
     made.reading(
@@ -501,7 +489,6 @@ def _logs(made: Stream) -> None:
         "the same sequences occur twice in a log; it is too late to drop one batch",
         Part(txn(0)),
         *ended(COMMIT, 2),
-        roles=LOG,
         requirements=["TXN-FILTER-1", "SEQ-DUPLICATE-1"],
     )
     made.reading(
@@ -509,7 +496,6 @@ def _logs(made: Stream) -> None:
         "a log has a batch of an older epoch; a broker that loads it only warns",
         Part(data(0, base_offset=0, producer_epoch=EPOCH + 1)),
         Part(data(2, base_offset=2), finding="producer-epoch-stale"),
-        roles=LOG,
         requirements=["SEQ-EPOCH-1"],
     )
     made.reading(
@@ -519,7 +505,6 @@ def _logs(made: Stream) -> None:
         ending(COMMIT, 2, coordinator_epoch=12),
         dropped(txn(3, 2)),
         Part(marker(ABORT, base_offset=5, coordinator_epoch=11), shown=False, finding="coordinator-epoch-stale"),
-        roles=LOG,
         requirements=requirements,
     )
     log_unloadable = made.flag(
@@ -534,7 +519,6 @@ def _logs(made: Stream) -> None:
         Part(txn(0)),
         Part(data(2, base_offset=2), finding="transaction-not-ended"),
         ending(COMMIT, 4),
-        roles=LOG,
         requirements=["TXN-BATCH-1"],
     )
     for slug, what, odd in (
@@ -548,7 +532,6 @@ def _logs(made: Stream) -> None:
             f"a log has a producer's control batch whose {what}",
             Part(plain(2, base_offset=0)),
             Part(bad, shown=False, finding="end-marker-invalid"),
-            roles=LOG,
             requirements=requirements,
         )
     made.reading(

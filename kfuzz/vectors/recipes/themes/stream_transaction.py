@@ -27,10 +27,10 @@ def theme() -> Theme:
     """The recipes of ``vectors/stream/transaction.json``."""
     made = Stream("stream/transaction", "Open and ended transactions of a partition, and the last stable offset.")
     _ends(made)
-    _stable(made)
+    _stable(made.having(requirements=STABLE))
     _mixed(made)
-    _coordinators(made)
-    _odd_markers(made)
+    _coordinators(made.having(requirements=MARKER))
+    _odd_markers(made.having(requirements=MARKER))
     _bad_markers(made)
     return made
 
@@ -89,7 +89,6 @@ def _stable(made: Stream) -> None:
         "older-ends-first",
         "the older of two open transactions ends: the last stable offset moves to the first offset of the younger",
         *_open().accept(other, begins=True).accept(marker(COMMIT), ends=True).steps,
-        requirements=STABLE,
     )
     made.stream(
         "younger-ends-first",
@@ -99,13 +98,11 @@ def _stable(made: Stream) -> None:
         .accept(marker(COMMIT, producer_id=OTHER), ends=True)
         .accept(marker(COMMIT), ends=True)
         .steps,
-        requirements=STABLE,
     )
     made.stream(
         "others-behind-open",
         "batches of others after an open transaction are not stable before it ends",
         *_open().accept(plain(4)).accept(data(0, producer_id=OTHER)).accept(marker(ABORT), ends=True).steps,
-        requirements=STABLE,
     )
     made.stream(
         "refused-opens-nothing",
@@ -163,13 +160,11 @@ def _coordinators(made: Stream) -> None:
             f"coordinator-epoch-{slug}",
             f"a marker of coordinator epoch 12 is followed by one of epoch {epoch}",
             *ended().accept(marker(ABORT, coordinator_epoch=epoch), ends=True).steps,
-            requirements=MARKER,
         )
     made.stream(
         "coordinator-epoch-lower",
         "a marker of coordinator epoch 12 is followed by one of epoch 11, from a replaced coordinator",
         *ended().refuse(marker(ABORT, coordinator_epoch=11), "coordinator-epoch-stale", verdict="acceptable").steps,
-        requirements=MARKER,
     )
     made.stream(
         "coordinator-epoch-of-other-producer",
@@ -178,7 +173,6 @@ def _coordinators(made: Stream) -> None:
         .accept(_txn(0, producer_id=OTHER), begins=True)
         .accept(marker(ABORT, coordinator_epoch=11, producer_id=OTHER), ends=True)
         .steps,
-        requirements=MARKER,
     )
 
 
@@ -187,13 +181,11 @@ def _odd_markers(made: Stream) -> None:
         "marker-without-transaction",
         "the broker also writes a marker that ends no transaction",
         *Appends().accept(marker(ABORT), verdict="acceptable").steps,
-        requirements=MARKER,
     )
     made.stream(
         "marker-twice",
         "a marker is sent twice, as after a lost answer to the coordinator",
         *_open().accept(marker(COMMIT), ends=True).accept(marker(COMMIT), verdict="acceptable").steps,
-        requirements=MARKER,
     )
     made.stream(
         "marker-emptied",
@@ -207,13 +199,11 @@ def _odd_markers(made: Stream) -> None:
         *_open()
         .accept(marker(COMMIT, producer_id=-1, producer_epoch=-1, transactional=False), verdict="acceptable")
         .steps,
-        requirements=MARKER,
     )
     made.stream(
         "marker-not-transactional",
         "a marker in a batch without the transactional bit ends the transaction",
         *_open().accept(marker(COMMIT, transactional=False), ends=True, verdict="acceptable").steps,
-        requirements=MARKER,
     )
     longer = struct.pack(">hh", 1, COMMIT) + b"\x00\x09"
     made.stream(

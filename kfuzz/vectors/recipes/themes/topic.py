@@ -18,8 +18,8 @@ def theme() -> Theme:
     """The recipes of ``vectors/records/v2/topic.json``."""
     made = Theme("records/v2/topic", "Produced batches whose outcome depends on the topic's or broker's configuration.")
     _compacted(made)
-    _timestamps(made)
-    _sizes(made)
+    _timestamps(made.having(requirements=["RB-TIMESTAMP-4"]))
+    _sizes(made.having(requirements=["LIM-DEFAULT-1"]))
     _codecs(made)
     return made
 
@@ -72,7 +72,6 @@ def _timestamps(made: Theme) -> None:
             f"timestamp-too-old{slug}",
             f"the record is two days old, but one day is allowed (codec {codec})",
             aged,
-            requirements=["RB-TIMESTAMP-4"],
             broker=refuses("timestamp-out-of-range"),
             topic=near,
         )
@@ -80,7 +79,6 @@ def _timestamps(made: Theme) -> None:
             f"timestamp-old{slug}",
             f"the record is two days old, and a century is allowed (codec {codec})",
             aged,
-            requirements=["RB-TIMESTAMP-4"],
             broker=accepts(),
             topic=far,
         )
@@ -88,7 +86,6 @@ def _timestamps(made: Theme) -> None:
         "timestamp-none",
         "the record has no timestamp, so the bounds do not apply",
         batch(Record(), base_timestamp=NO_TIMESTAMP),
-        requirements=["RB-TIMESTAMP-4"],
         broker=accepts(),
         topic=near,
     )
@@ -101,7 +98,6 @@ def _sizes(made: Theme) -> None:
         "batch-at-limit",
         "the batch has as many bytes as max.message.bytes",
         largest,
-        requirements=["LIM-DEFAULT-1"],
         broker=accepts(),
         topic={"max_message_bytes": size},
     )
@@ -109,7 +105,6 @@ def _sizes(made: Theme) -> None:
         "batch-above-limit",
         "the batch has one byte more than max.message.bytes",
         largest,
-        requirements=["LIM-DEFAULT-1"],
         broker=refuses("batch-too-large"),
         topic={"max_message_bytes": size - 1},
     )
@@ -117,7 +112,6 @@ def _sizes(made: Theme) -> None:
         "request-above-limit",
         "the request has more bytes than socket.request.max.bytes; the broker closes the connection without an answer",
         batch(Record(value=bytes(REQUEST_BYTES_MAX))),
-        requirements=["LIM-DEFAULT-1"],
         broker=refuses("request-too-large"),
         topic={"max_request_bytes": REQUEST_BYTES_MAX},
     )
