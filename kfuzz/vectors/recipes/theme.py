@@ -150,15 +150,15 @@ class Theme:
         self.flags[name] |= {"cves": list(cves)} if cves else {}
         return self.having(flags=[name], **options)
 
-    def valid(self, slug: str, summary: str, *raws: Raw, **options: Any) -> None:
+    def valid(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
         """The documents and Apache Kafka both accept it."""
         self._records("valid", slug, summary, *raws, **options)
 
-    def invalid(self, slug: str, summary: str, *raws: Raw, **options: Any) -> None:
+    def invalid(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
         """The documents and Apache Kafka both refuse it; ``finding`` names the reason."""
         self._records("invalid", slug, summary, *raws, **options)
 
-    def acceptable(self, slug: str, summary: str, *raws: Raw, **options: Any) -> None:
+    def acceptable(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
         """The documents and Kafka differ, or the documents are silent or say *should* or *may*.
 
         ``finding`` is the reason for a refusal; without it, the bytes comply with every document.
@@ -171,7 +171,7 @@ class Theme:
         verdict: str,
         slug: str,
         summary: str,
-        *raws: Raw,
+        *raws: Any,
         finding: str | None = None,
         tail: bytes = b"",
         read: Sequence[Json] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kfuzz.kafka import CODECS
@@ -19,7 +20,7 @@ from kfuzz.vectors.recipes.making.containers import (
     xerial,
     zstd_frame,
 )
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Json, Theme
 
 COMPRESSED = CODECS[1:]
 RECORDS = (Record(), Record(offset_delta=1, value=b"second"), Record(offset_delta=2, value=None))
@@ -30,7 +31,7 @@ JUNK = b"\xde\xad\xbe\xef"
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/codec.json``."""
-    made = Theme("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
+    made = Streams("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
     made.flag(
         "StreamBroken",
         "corruption",
@@ -44,11 +45,37 @@ def theme() -> Theme:
         "Kafka ignores them after gzip and lz4. It refuses them after zstd, and four or more of them after snappy.",
     )
     _every_codec(made)
-    _gzip(made)
-    _snappy(made)
-    _lz4(made)
-    _zstd(made)
+    _gzip(made.of("gzip"))
+    _snappy(made.of("snappy"))
+    _lz4(made.of("lz4"))
+    _zstd(made.of("zstd"))
     return made
+
+
+@dataclass(slots=True)
+class Streams(Theme):
+    """A theme of compressed payloads. Instead of a batch, a vector may give the payload: a stream of ``codec``.
+
+    Such a batch has ``records``, by default ``RECORDS``. A vector cites the codec's requirement. If it is invalid, it
+    also cites ``RB-CODEC-2``, and the decompression fails.
+    """
+
+    codec: str = ""
+
+    def of(self, codec: str) -> Streams:
+        """The same theme, for streams of another codec."""
+        return replace(self, codec=codec)
+
+    def _records(self, verdict: str, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
+        usual: Json = {"requirements": [f"RB-{self.codec.upper()}-1"]}
+        if verdict == "invalid":
+            usual["requirements"].append("RB-CODEC-2")
+            usual["finding"] = "decompression-failed"
+        options = usual | self.options | options
+        records = options.pop("records", RECORDS)
+        hostile = verdict != "valid"
+        batches = (one if isinstance(one, Raw) else holding(self.codec, one, records, hostile=hostile) for one in raws)
+        Theme._records(self, verdict, slug, summary, *batches, **options)
 
 
 def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS, *, hostile: bool = True) -> Raw:
@@ -161,7 +188,7 @@ def _mislabelled(made: Theme) -> None:
     )
 
 
-def _gzip(made: Theme) -> None:
+def _gzip(made: Streams) -> None:
     options: dict[str, Any] = {"requirements": ["RB-GZIP-1"]}
     extra = struct.pack("<H", 4) + b"ABCD"
     headers = (
@@ -174,26 +201,26 @@ def _gzip(made: Theme) -> None:
         made.valid(
             f"gzip-header-{slug}",
             f"the gzip header has {what}",
-            holding("gzip", gzip_member(PLAIN, flags=flags, fields=fields), hostile=False),
+            gzip_member(PLAIN, flags=flags, fields=fields),
             **options,
         )
     made.valid(
         "gzip-two-members",
         "two gzip members; the first one ends in the middle of a record",
-        holding("gzip", gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:]), hostile=False),
+        gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:]),
         **options,
     )
     made.valid(
         "gzip-empty-member-first",
         "an empty gzip member precedes the one with the records",
-        holding("gzip", gzip_member(b"") + gzip_member(PLAIN), hostile=False),
+        gzip_member(b"") + gzip_member(PLAIN),
         **options,
     )
     for slug, tail in (("zeros", bytes(16)), ("garbage", JUNK * 8), ("one-byte", b"\x00")):
         made.acceptable(
             f"gzip-then-{slug}",
             f"{len(tail)} bytes follow the gzip stream; Kafka ignores them",
-            holding("gzip", gzip_member(PLAIN) + tail),
+            gzip_member(PLAIN) + tail,
             flags=["BytesAfterStream"],
             finding="bytes-after-compressed-stream",
             **options,
@@ -222,14 +249,14 @@ def _gzip(made: Theme) -> None:
         made.invalid(
             f"gzip-{slug}",
             summary,
-            holding("gzip", stream),
+            stream,
             flags=["StreamBroken"],
             finding="decompression-failed",
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
         )
 
 
-def _snappy(made: Theme) -> None:
+def _snappy(made: Streams) -> None:
     bytes_after_stream = made.having(flags=["BytesAfterStream"], requirements=["RB-SNAPPY-1", "RB-CODEC-2"])
     options: dict[str, Any] = {"requirements": ["RB-SNAPPY-1"]}
     snappy_framing = made.flag(
@@ -258,30 +285,30 @@ def _snappy(made: Theme) -> None:
         ("raw", "a raw snappy block without xerial framing", raw_snappy(PLAIN)),
     )
     for slug, summary, stream in valid:
-        snappy_framing.valid(f"snappy-{slug}", summary, holding("snappy", stream, hostile=False), **options)
+        snappy_framing.valid(f"snappy-{slug}", summary, stream, **options)
     snappy_framing.acceptable(
         "snappy-xerial-twice",
         "two xerial streams, each with its own header; Kafka reads both",
-        holding("snappy", xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:]))),
+        xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:])),
         **options,
     )
     snappy_framing.acceptable(
         "snappy-xerial-later-version",
         "the xerial header names version 2, compatible with version 1",
-        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1))),
+        xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1)),
         **options,
     )
     for slug, version in (("zero", 0), ("negative", -1)):
         snappy_framing.acceptable(
             f"snappy-xerial-version-{slug}",
             f"the xerial header names version {version}, which does not exist; Kafka does not check",
-            holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version))),
+            xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version)),
             **options,
         )
     snappy_framing.acceptable(
         "snappy-xerial-version-little-endian",
         "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not check",
-        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1))),
+        xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1)),
         **options,
     )
     snappy_length_huge = made.flag(
@@ -324,7 +351,7 @@ def _snappy(made: Theme) -> None:
         snappy_length_huge.invalid(
             f"snappy-{slug}",
             summary,
-            holding("snappy", data),
+            data,
             requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"],
             finding="decompression-failed",
             budget=SMALL,
@@ -347,7 +374,7 @@ def _snappy(made: Theme) -> None:
         made.invalid(
             f"snappy-{slug}",
             summary,
-            holding("snappy", data),
+            data,
             requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
             flags=["StreamBroken"],
             finding="decompression-failed",
@@ -355,18 +382,18 @@ def _snappy(made: Theme) -> None:
     bytes_after_stream.acceptable(
         "snappy-then-two-bytes",
         "two bytes follow the last chunk, too few for another length; Kafka ignores them",
-        holding("snappy", stream + b"\x00\x00"),
+        stream + b"\x00\x00",
         finding="bytes-after-compressed-stream",
     )
     bytes_after_stream.invalid(
         "snappy-then-garbage",
         "the last chunk is followed by a length of 4 and four garbage bytes",
-        holding("snappy", stream + b"\x00\x00\x00\x04" + JUNK),
+        stream + b"\x00\x00\x00\x04" + JUNK,
         finding="decompression-failed",
     )
 
 
-def _lz4(made: Theme) -> None:
+def _lz4(made: Streams) -> None:
     options: dict[str, Any] = {"requirements": ["RB-LZ4-1"]}
     valid = (
         ("two-blocks", "has two blocks, split in the middle of a record", lz4_frame(PLAIN[:HALF], PLAIN[HALF:])),
@@ -375,7 +402,7 @@ def _lz4(made: Theme) -> None:
         ("content-size", "has the content's size in the header", lz4_frame(PLAIN, content_size=len(PLAIN))),
     )
     for slug, summary, stream in valid:
-        made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", holding("lz4", stream, hostile=False), **options)
+        made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", stream, **options)
     lz4_checksum_unchecked = made.flag(
         "Lz4ChecksumUnchecked",
         "leniency",
@@ -388,13 +415,13 @@ def _lz4(made: Theme) -> None:
     )
     for slug, summary, stream in lenient:
         lz4_checksum_unchecked.acceptable(
-            f"lz4-{slug}", summary, holding("lz4", stream), finding="compressed-content-mismatch", **options
+            f"lz4-{slug}", summary, stream, finding="compressed-content-mismatch", **options
         )
     for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
         made.acceptable(
             f"lz4-then-{slug}",
             f"{len(tail)} bytes follow the lz4 frame; Kafka ignores them",
-            holding("lz4", lz4_frame(PLAIN) + tail),
+            lz4_frame(PLAIN) + tail,
             flags=["BytesAfterStream"],
             finding="bytes-after-compressed-stream",
             **options,
@@ -421,7 +448,7 @@ def _lz4(made: Theme) -> None:
         ),
     )
     for slug, summary, stream, finding in others:
-        lz4_frames.acceptable(f"lz4-{slug}", summary, holding("lz4", stream), finding=finding, **options)
+        lz4_frames.acceptable(f"lz4-{slug}", summary, stream, finding=finding, **options)
     broken = (
         (
             "header-checksum-wrong",
@@ -443,7 +470,7 @@ def _lz4(made: Theme) -> None:
         made.invalid(
             f"lz4-{slug}",
             summary,
-            holding("lz4", stream),
+            stream,
             requirements=["RB-LZ4-1", "RB-CODEC-2"],
             flags=["StreamBroken"],
             finding="decompression-failed",
@@ -470,14 +497,14 @@ def _lz4(made: Theme) -> None:
         lz4_block_damaged.invalid(
             f"lz4-block-{slug}",
             f"a compressed block {what}",
-            holding("lz4", frame[:7] + struct.pack("<I", len(block)) + block + bytes(4)),
+            frame[:7] + struct.pack("<I", len(block)) + block + bytes(4),
             requirements=["RB-LZ4-1", "RB-CODEC-2"],
             finding="decompression-failed",
             budget=SMALL,
         )
 
 
-def _zstd(made: Theme) -> None:
+def _zstd(made: Streams) -> None:
     options: dict[str, Any] = {"requirements": ["RB-ZSTD-1"]}
     skippable = struct.pack("<II", 0x184D2A50, 4) + JUNK
     frame = zstd_frame(PLAIN)
@@ -497,12 +524,12 @@ def _zstd(made: Theme) -> None:
         ("skippable-frame-last", "a skippable frame follows the zstd frame", frame + skippable),
     )
     for slug, summary, stream in valid:
-        made.valid(f"zstd-{slug}", summary, holding("zstd", stream, hostile=False), **options)
+        made.valid(f"zstd-{slug}", summary, stream, **options)
     for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
         made.invalid(
             f"zstd-then-{slug}",
             f"{len(tail)} bytes follow the zstd frame; Kafka refuses them",
-            holding("zstd", frame + tail),
+            frame + tail,
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             flags=["BytesAfterStream"],
             finding="decompression-failed",
@@ -541,7 +568,7 @@ def _zstd(made: Theme) -> None:
         made.invalid(
             f"zstd-{slug}",
             summary,
-            holding("zstd", stream),
+            stream,
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             flags=[flag],
             finding="decompression-failed",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 
-from kfuzz.vectors.recipes.making.builder import Raw
 from kfuzz.vectors.recipes.making.containers import Bits, gzip_member
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
 TEXT, HEADER_CRC, EXTRA, NAME, COMMENT = 0x01, 0x02, 0x04, 0x08, 0x10
 HEADER_BYTES, TRAILER_BYTES = 10, 8
@@ -17,7 +16,9 @@ MEMBER = gzip_member(PLAIN)
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/gzip.json``."""
-    made = Theme("records/v2/gzip", "The gzip container (RFC 1952) and the deflate blocks in it (RFC 1951).")
+    made = Streams(
+        "records/v2/gzip", "The gzip container (RFC 1952) and the deflate blocks in it (RFC 1951).", codec="gzip"
+    )
     _headers(made)
     _bad_headers(made)
     _deflate(made)
@@ -25,10 +26,6 @@ def theme() -> Theme:
     _members(made)
     _cuts(made)
     return made
-
-
-def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
-    return holding("gzip", stream, hostile=hostile)
 
 
 def _with_header_crc(flags: int, fields: bytes) -> bytes:
@@ -42,7 +39,7 @@ def _patched(at: int, data: bytes) -> bytes:
     return MEMBER[:at] + data + MEMBER[at + len(data) :]
 
 
-def _headers(made: Theme) -> None:
+def _headers(made: Streams) -> None:
     extra = struct.pack("<H", 6) + b"KF\x02\x00ab"
     cases = (
         ("text", "the header flags the content as text, which has no effect", gzip_member(PLAIN, flags=TEXT)),
@@ -67,7 +64,7 @@ def _headers(made: Theme) -> None:
         ("unix", "the header names Unix", _patched(9, b"\x03")),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"])
+        made.valid(slug, summary, stream, requirements=["RB-GZIP-1"])
     gzip_reserved_flag = made.flag(
         "GzipReservedFlag",
         "strictness",
@@ -78,12 +75,12 @@ def _headers(made: Theme) -> None:
         gzip_reserved_flag.acceptable(
             f"reserved-flag-{bit}",
             f"reserved flag bit {bit} of the header is set",
-            _holding(gzip_member(PLAIN, flags=1 << bit)),
+            gzip_member(PLAIN, flags=1 << bit),
             requirements=["RB-GZIP-1"],
         )
 
 
-def _bad_headers(made: Theme) -> None:
+def _bad_headers(made: Streams) -> None:
     gzip_header_broken = made.flag(
         "GzipHeaderBroken",
         "corruption",
@@ -118,7 +115,7 @@ def _bad_headers(made: Theme) -> None:
         gzip_header_broken.invalid(
             slug,
             summary,
-            _holding(stream),
+            stream,
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             finding="decompression-failed",
             budget=SMALL,
@@ -156,7 +153,7 @@ def _stored_blocks(*chunks: bytes) -> bytes:
     return b"".join([*blocks[:-1], b"\x01" + blocks[-1][1:]])
 
 
-def _deflate(made: Theme) -> None:
+def _deflate(made: Streams) -> None:
     cases = (
         ("fixed-codes", "the deflate block has fixed Huffman codes", _fixed(PLAIN)),
         (
@@ -173,12 +170,10 @@ def _deflate(made: Theme) -> None:
         ),
     )
     for slug, summary, deflate in cases:
-        made.valid(
-            slug, summary, _holding(gzip_member(PLAIN, deflate=deflate), hostile=False), requirements=["RB-GZIP-1"]
-        )
+        made.valid(slug, summary, gzip_member(PLAIN, deflate=deflate), requirements=["RB-GZIP-1"])
 
 
-def _bad_deflate(made: Theme) -> None:
+def _bad_deflate(made: Streams) -> None:
     deflate_broken = made.flag(
         "DeflateBroken",
         "bounds",
@@ -200,7 +195,7 @@ def _bad_deflate(made: Theme) -> None:
         deflate_broken.invalid(
             f"deflate-{slug}",
             f"the deflate block {what}",
-            _holding(gzip_member(PLAIN, deflate=deflate)),
+            gzip_member(PLAIN, deflate=deflate),
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             finding="decompression-failed",
             budget=SMALL,
@@ -222,7 +217,7 @@ def _dynamic(*, hlit: int = 0, lengths: tuple[int, ...] = (1, 1, 0, 0)) -> bytes
 # --- members --------------------------------------------------------------------------------------------------------
 
 
-def _members(made: Theme) -> None:
+def _members(made: Streams) -> None:
     gzip_members = made.flag(
         "GzipMembers",
         "interoperability",
@@ -241,7 +236,7 @@ def _members(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        gzip_members.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"])
+        gzip_members.valid(slug, summary, stream, requirements=["RB-GZIP-1"])
     second = gzip_member(PLAIN[HALF:])
     broken = (
         ("second-member-cut", "the second member ends within its deflate stream", second[:-20]),
@@ -252,7 +247,7 @@ def _members(made: Theme) -> None:
         gzip_members.invalid(
             slug,
             f"two members; {summary}",
-            _holding(gzip_member(PLAIN[:HALF]) + rest),
+            gzip_member(PLAIN[:HALF]) + rest,
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             finding="decompression-failed",
         )
@@ -275,7 +270,7 @@ def _members(made: Theme) -> None:
         add(
             f"tail-{slug}",
             f"the bytes after the last member {what}",
-            _holding(MEMBER + tail),
+            MEMBER + tail,
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             flags=["GzipTail"],
             finding="bytes-after-compressed-stream" if accepted else "decompression-failed",
@@ -286,7 +281,7 @@ def _around(middle: bytes) -> bytes:
     return gzip_member(PLAIN[:HALF]) + middle + gzip_member(PLAIN[HALF:])
 
 
-def _cuts(made: Theme) -> None:
+def _cuts(made: Streams) -> None:
     gzip_cut = made.flag(
         "GzipCut",
         "corruption",
@@ -306,7 +301,7 @@ def _cuts(made: Theme) -> None:
         gzip_cut.invalid(
             f"cut-{slug}",
             f"the stream ends {where}",
-            _holding(MEMBER[:size]),
+            MEMBER[:size],
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             finding="decompression-failed",
         )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
+from kfuzz.vectors.recipes.making.builder import Record, batch
 from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, LZ4_STORED, lz4_frame, xxh32
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
 KIB = 1024
 FRAME = lz4_frame(PLAIN)
@@ -21,7 +21,9 @@ END_MARK = bytes(4)
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/lz4.json``."""
-    made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.")
+    made = Streams(
+        "records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.", codec="lz4"
+    )
     _descriptor(made)
     _bad_descriptor(made)
     _blocks(made.having(requirements=["RB-LZ4-1"]))
@@ -58,11 +60,7 @@ def literals(data: bytes) -> bytes:
     return b"\xf0" + b"\xff" * full + bytes([rest]) + data
 
 
-def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
-    return holding("lz4", stream, hostile=hostile)
-
-
-def _descriptor(made: Theme) -> None:
+def _descriptor(made: Streams) -> None:
     cases = (
         ("block-max-256-kib", "blocks of at most 256 KiB", frame(stored(PLAIN), block_size=0x50)),
         ("block-max-1-mib", "blocks of at most 1 MiB", frame(stored(PLAIN), block_size=0x60)),
@@ -74,7 +72,7 @@ def _descriptor(made: Theme) -> None:
         ),
     )
     for slug, what, stream in cases:
-        made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
+        made.valid(slug, f"a frame with {what}", stream, requirements=["RB-LZ4-1"])
     lz4_descriptor = made.flag(
         "Lz4Descriptor",
         "interoperability",
@@ -92,15 +90,11 @@ def _descriptor(made: Theme) -> None:
     )
     for slug, summary, stream in others:
         lz4_descriptor.acceptable(
-            slug,
-            f"{summary}; Kafka refuses it",
-            _holding(stream),
-            requirements=["RB-LZ4-1"],
-            finding="decompression-failed",
+            slug, f"{summary}; Kafka refuses it", stream, requirements=["RB-LZ4-1"], finding="decompression-failed"
         )
 
 
-def _bad_descriptor(made: Theme) -> None:
+def _bad_descriptor(made: Streams) -> None:
     made.flag(
         "Lz4DescriptorBroken",
         "corruption",
@@ -144,7 +138,7 @@ def _bad_descriptor(made: Theme) -> None:
         made.invalid(
             slug,
             summary,
-            _holding(stream),
+            stream,
             requirements=["RB-LZ4-1", "RB-CODEC-2"],
             flags=flags,
             finding="decompression-failed",
@@ -152,7 +146,7 @@ def _bad_descriptor(made: Theme) -> None:
         )
 
 
-def _blocks(made: Theme) -> None:
+def _blocks(made: Streams) -> None:
     last = PLAIN[-4:]
     cases = (
         ("compressed-literals", "a compressed block has only literals", frame(compressed(literals(PLAIN)))),
@@ -168,7 +162,7 @@ def _blocks(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False))
+        made.valid(slug, summary, stream)
     value = b"ab" * 60
     record = Record(value=value)
     data = record.encode()
@@ -180,7 +174,8 @@ def _blocks(made: Theme) -> None:
     made.valid(
         "overlapping-copy",
         "a copy in a compressed block overlaps its own output",
-        holding("lz4", frame(compressed(block)), [record], hostile=False),
+        frame(compressed(block)),
+        records=[record],
     )
     lz4_end_mark = made.flag(
         "Lz4EndMark",
@@ -193,19 +188,19 @@ def _blocks(made: Theme) -> None:
     lz4_end_mark.acceptable(
         "end-mark-with-high-bit",
         "the end mark has the bit for uncompressed blocks set",
-        _holding(frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED))),
+        frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED)),
         requirements=["RB-LZ4-1"],
     )
     lz4_end_mark.invalid(
         "end-mark-first",
         "the end mark comes before the block with the records",
-        _holding(frame(end=END_MARK + stored(PLAIN) + END_MARK)),
+        frame(end=END_MARK + stored(PLAIN) + END_MARK),
         finding="record-count-too-high",
     )
     lz4_end_mark.invalid(
         "end-mark-between",
         "an end mark is between two blocks",
-        _holding(frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK)),
+        frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK),
         finding="record-length-exceeds-payload",
     )
     for slug, tail in (
@@ -217,12 +212,12 @@ def _blocks(made: Theme) -> None:
         lz4_end_mark.acceptable(
             f"then-{slug}",
             f"other bytes follow the frame ({slug.replace('-', ' ')}): {tail.hex()}; Kafka ignores them",
-            _holding(FRAME + tail),
+            FRAME + tail,
             finding="bytes-after-compressed-stream",
         )
 
 
-def _bad_blocks(made: Theme) -> None:
+def _bad_blocks(made: Streams) -> None:
     lz4_block_broken = made.flag(
         "Lz4BlockBroken",
         "bounds",
@@ -278,17 +273,17 @@ def _bad_blocks(made: Theme) -> None:
         ("literal-length-cut", "the block ends within a literal's length", frame(compressed(b"\xf0"))),
     )
     for slug, what, stream in cases:
-        lz4_block_broken.invalid(f"block-{slug}", what, _holding(stream), finding="decompression-failed")
+        lz4_block_broken.invalid(f"block-{slug}", what, stream, finding="decompression-failed")
 
     lz4_block_broken.invalid(
         "block-copy-offset-zero",
         "a copy has offset 0; Kafka's library accepts it, but the output is not a record",
-        _holding(frame(compressed(b"\x14A\x00\x00\x50" + bytes(5)))),
+        frame(compressed(b"\x14A\x00\x00\x50" + bytes(5))),
         finding="record-length-negative",
     )
 
 
-def _checksums(made: Theme) -> None:
+def _checksums(made: Streams) -> None:
     lz4_checksum_wrong = made.flag(
         "Lz4ChecksumWrong",
         "corruption",
@@ -318,7 +313,7 @@ def _checksums(made: Theme) -> None:
     )
     for slug, summary, stream in cases:
         lz4_checksum_wrong.invalid(
-            slug, summary, _holding(stream), requirements=["RB-LZ4-1", "RB-CODEC-2"], finding="decompression-failed"
+            slug, summary, stream, requirements=["RB-LZ4-1", "RB-CODEC-2"], finding="decompression-failed"
         )
     lenient = (
         ("content-size-zero", "the frame claims a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
@@ -338,13 +333,13 @@ def _checksums(made: Theme) -> None:
         lz4_checksum_wrong.acceptable(
             slug,
             f"{summary}; Kafka does not check it",
-            _holding(stream),
+            stream,
             requirements=["RB-LZ4-1"],
             finding="compressed-content-mismatch",
         )
 
 
-def _cuts(made: Theme) -> None:
+def _cuts(made: Streams) -> None:
     lz4_cut = made.flag(
         "Lz4Cut",
         "corruption",
@@ -370,18 +365,16 @@ def _cuts(made: Theme) -> None:
         ("in-end-mark", "within the end mark", FRAME[:-2]),
     )
     for slug, where, stream in cases:
-        lz4_cut.invalid(
-            f"cut-{slug}", f"the frame ends {where}", _holding(stream), requirements=["RB-LZ4-1", "RB-CODEC-2"]
-        )
+        lz4_cut.invalid(f"cut-{slug}", f"the frame ends {where}", stream, requirements=["RB-LZ4-1", "RB-CODEC-2"])
     lz4_cut.acceptable(
         "cut-before-content-checksum",
         "the frame declares a content checksum, but ends before it",
-        _holding(lz4_frame(PLAIN, content_checksum=True)[:-4]),
+        lz4_frame(PLAIN, content_checksum=True)[:-4],
         requirements=["RB-LZ4-1"],
     )
 
 
-def _small_batches(made: Theme) -> None:
+def _small_batches(made: Streams) -> None:
     lz4_buffer_per_batch = made.flag(
         "Lz4BufferPerBatch",
         "allocation",

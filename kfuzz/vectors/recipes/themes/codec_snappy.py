@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.making.builder import Raw, Record
+from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.containers import XERIAL_MAGIC, XERIAL_VERSIONS, raw_snappy, xerial
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 from kfuzz.wire.io.cursor import uvarint
 
 # The value repeats two bytes, so that a block can encode it with copies.
@@ -19,18 +19,12 @@ AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/snappy.json``."""
-    made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.")
+    made = Streams("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.", codec="snappy")
     _elements(made.having(requirements=["RB-SNAPPY-1"]))
     _framing(made)
     _bad_framing(made)
     _bad_blocks(made)
     return made
-
-
-def _holding(stream: bytes, records: tuple[Record, ...] | None = None, *, hostile: bool = True) -> Raw:
-    if records is None:
-        return holding("snappy", stream, hostile=hostile)
-    return holding("snappy", stream, records, hostile=hostile)
 
 
 # --- the elements of a block ----------------------------------------------------------------------------------------
@@ -60,7 +54,7 @@ def _run(*copies: bytes) -> bytes:
     return block(literal(AHEAD + b"ab"), *copies, literal(BEHIND))
 
 
-def _elements(made: Theme) -> None:
+def _elements(made: Streams) -> None:
     cases = (
         ("literal-length-in-one-byte", "a literal has its length in one byte after the tag", literal(ENCODED, 1)),
         ("literal-length-in-two-bytes", "a literal has its length in two bytes", literal(ENCODED, 2)),
@@ -73,7 +67,7 @@ def _elements(made: Theme) -> None:
         ),
     )
     for slug, summary, elements in cases:
-        made.valid(slug, summary, _holding(xerial(block(elements)), (RUN,), hostile=False))
+        made.valid(slug, summary, xerial(block(elements)), records=(RUN,))
     copies = (
         (
             "copy-one-byte-offset",
@@ -92,11 +86,12 @@ def _elements(made: Theme) -> None:
         ),
     )
     for slug, summary, parts in copies:
-        made.valid(slug, summary, _holding(xerial(_run(*parts)), (RUN,), hostile=False))
+        made.valid(slug, summary, xerial(_run(*parts)), records=(RUN,))
     made.valid(
         "raw-copies",
         "a raw block has copies, and no xerial framing",
-        _holding(_run(copy(2, 64, 2), copy(2, 14, 2)), (RUN,), hostile=False),
+        _run(copy(2, 64, 2), copy(2, 14, 2)),
+        records=(RUN,),
     )
     raw_snappy_begins_like_xerial = made.flag(
         "RawSnappyBeginsLikeXerial",
@@ -110,11 +105,12 @@ def _elements(made: Theme) -> None:
         raw_snappy_begins_like_xerial.valid(
             f"raw-of-{size}-bytes",
             f"a raw block of {size:,} bytes begins with {start}; the xerial framing begins with 82 53 4e",
-            _holding(_literals(record.encode()), (record,), hostile=False),
+            _literals(record.encode()),
+            records=(record,),
         )
 
 
-def _framing(made: Theme) -> None:
+def _framing(made: Streams) -> None:
     snappy_framing_odd = made.flag(
         "SnappyFramingOdd",
         "interoperability",
@@ -129,9 +125,8 @@ def _framing(made: Theme) -> None:
     snappy_framing_odd.valid(
         "blocks-of-32-kib",
         "a record of 70,000 bytes is split into blocks of 32 KiB, as Kafka's own writer does",
-        _holding(
-            xerial(*(_literals(encoded[i : i + 32768]) for i in range(0, len(encoded), 32768))), (large,), hostile=False
-        ),
+        xerial(*(_literals(encoded[i : i + 32768]) for i in range(0, len(encoded), 32768))),
+        records=(large,),
     )
     cases = (
         (
@@ -146,7 +141,7 @@ def _framing(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        snappy_framing_odd.valid(slug, summary, _holding(stream, hostile=False))
+        snappy_framing_odd.valid(slug, summary, stream)
     for slug, versions, what in (
         ("version-largest", struct.pack(">ii", 2**31 - 1, 1), "the version is INT32_MAX"),
         ("compatible-version-later", struct.pack(">ii", 1, 2), "the lowest compatible version is 2"),
@@ -154,17 +149,17 @@ def _framing(made: Theme) -> None:
         ("compatible-version-negative", struct.pack(">ii", 1, -1), "the lowest compatible version is -1"),
     ):
         snappy_framing_odd.acceptable(
-            f"xerial-{slug}", f"{what}; Kafka does not check it", _holding(xerial(raw_snappy(PLAIN), versions=versions))
+            f"xerial-{slug}", f"{what}; Kafka does not check it", xerial(raw_snappy(PLAIN), versions=versions)
         )
     snappy_framing_odd.acceptable(
         "xerial-three-times",
         "three xerial streams, of which the second is empty; Kafka reads all three",
-        _holding(xerial(raw_snappy(PLAIN[:HALF])) + xerial() + xerial(raw_snappy(PLAIN[HALF:]))),
+        xerial(raw_snappy(PLAIN[:HALF])) + xerial() + xerial(raw_snappy(PLAIN[HALF:])),
     )
     snappy_framing_odd.acceptable(
         "preamble-padded",
         "the block's length takes five bytes, but one is enough",
-        _holding(xerial(bytes([len(PLAIN) | 0x80]) + b"\x80\x80\x80\x00" + raw_snappy(PLAIN)[1:])),
+        xerial(bytes([len(PLAIN) | 0x80]) + b"\x80\x80\x80\x00" + raw_snappy(PLAIN)[1:]),
     )
 
 
@@ -173,7 +168,7 @@ def _literals(data: bytes) -> bytes:
     return uvarint(len(data)) + literal(data, 2)
 
 
-def _bad_framing(made: Theme) -> None:
+def _bad_framing(made: Streams) -> None:
     snappy_framing_broken = made.flag(
         "SnappyFramingBroken",
         "bounds",
@@ -228,16 +223,16 @@ def _bad_framing(made: Theme) -> None:
         ("second-block-broken", "the second block is garbage", xerial(raw_snappy(PLAIN[:HALF]), JUNK), None),
     )
     for slug, summary, data, finding in cases:
-        snappy_framing_broken.invalid(slug, summary, _holding(data), finding=finding or "decompression-failed")
+        snappy_framing_broken.invalid(slug, summary, data, finding=finding or "decompression-failed")
     snappy_framing_broken.invalid(
         "second-chunk-length-cut",
         "the payload ends within the second chunk's length; Kafka ends the stream there, and records are missing",
-        _holding(first + b"\x00\x00"),
+        first + b"\x00\x00",
         finding="record-length-exceeds-payload",
     )
 
 
-def _bad_blocks(made: Theme) -> None:
+def _bad_blocks(made: Streams) -> None:
     snappy_block_broken = made.flag(
         "SnappyBlockBroken",
         "bounds",
@@ -284,10 +279,10 @@ def _bad_blocks(made: Theme) -> None:
         ("preamble-zero-with-content", "the block claims no content, but has some", block(literal(ENCODED, 1), size=0)),
     )
     for slug, what, data in cases:
-        snappy_block_broken.invalid(f"block-{slug}", what, _holding(xerial(data), (RUN,)))
+        snappy_block_broken.invalid(f"block-{slug}", what, xerial(data), records=(RUN,))
     for slug, what, data in cases:
         if slug not in ("copy-first", "literal-beyond-input", "too-short"):
             continue
         snappy_block_broken.invalid(
-            f"raw-block-{slug}", f"{what} (raw block without the xerial framing)", _holding(data, (RUN,))
+            f"raw-block-{slug}", f"{what} (raw block without the xerial framing)", data, records=(RUN,)
         )

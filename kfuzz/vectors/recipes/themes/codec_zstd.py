@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.making.builder import Raw, Record
+from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.containers import ZSTD_MAGIC, xxh64, zstd_frame
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
 MIB = 1024 * 1024
 RAW, RLE, COMPRESSED, RESERVED = 0, 1, 2, 3
@@ -20,7 +20,11 @@ SKIPPABLE = 0x184D2A50
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/zstd.json``."""
-    made = Theme("records/v2/zstd", "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks inside it.")
+    made = Streams(
+        "records/v2/zstd",
+        "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks inside it.",
+        codec="zstd",
+    )
     _descriptor(made)
     _windows(made)
     _bad_descriptor(made)
@@ -45,11 +49,7 @@ def block(data: bytes, kind: int = RAW, *, last: bool = True, size: int | None =
     return (last | kind << 1 | size << 3).to_bytes(3, "little") + data
 
 
-def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
-    return holding("zstd", stream, hostile=hostile)
-
-
-def _descriptor(made: Theme) -> None:
+def _descriptor(made: Streams) -> None:
     size = len(PLAIN)
     plain = block(PLAIN)
     checksum = struct.pack("<I", xxh64(PLAIN) & 0xFFFFFFFF)
@@ -81,26 +81,22 @@ def _descriptor(made: Theme) -> None:
         ),
     )
     for slug, what, stream in cases:
-        made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
+        made.valid(slug, f"a frame with {what}", stream, requirements=["RB-ZSTD-1"])
     made.valid(
         "content-size-two-bytes",
         "a frame with the content's size in two bytes, stored minus 256",
-        holding(
-            "zstd",
-            frame(
-                block(encoded),
-                descriptor=0x40 | SINGLE_SEGMENT,
-                window=None,
-                fields=struct.pack("<H", len(encoded) - 256),
-            ),
-            [large],
-            hostile=False,
+        frame(
+            block(encoded),
+            descriptor=0x40 | SINGLE_SEGMENT,
+            window=None,
+            fields=struct.pack("<H", len(encoded) - 256),
         ),
+        records=[large],
         requirements=["RB-ZSTD-1"],
     )
 
 
-def _windows(made: Theme) -> None:
+def _windows(made: Streams) -> None:
     zstd_window_large = made.flag(
         "ZstdWindowLarge",
         "allocation",
@@ -116,15 +112,12 @@ def _windows(made: Theme) -> None:
     )
     for slug, window, what in sizes:
         made.valid(
-            f"window-{slug}",
-            f"the window has {what}",
-            _holding(frame(block(PLAIN), window=window), hostile=False),
-            requirements=["RB-ZSTD-1"],
+            f"window-{slug}", f"the window has {what}", frame(block(PLAIN), window=window), requirements=["RB-ZSTD-1"]
         )
     zstd_window_large.acceptable(
         "window-128-mib",
         "the window has 128 MiB, the largest size that Kafka's library accepts",
-        _holding(frame(block(PLAIN), window=17 << 3)),
+        frame(block(PLAIN), window=17 << 3),
         level="recommended",
         budget={"cpu_ms": 2000, "memory_bytes": 320 * MIB},
     )
@@ -136,13 +129,13 @@ def _windows(made: Theme) -> None:
         zstd_window_large.acceptable(
             f"window-{slug}",
             f"the window has {what}; the format permits it, but Kafka's library refuses it",
-            _holding(frame(block(PLAIN), window=window)),
+            frame(block(PLAIN), window=window),
             finding="decompression-failed",
             budget=SMALL,
         )
 
 
-def _bad_descriptor(made: Theme) -> None:
+def _bad_descriptor(made: Streams) -> None:
     zstd_header_broken = made.flag(
         "ZstdHeaderBroken",
         "corruption",
@@ -194,14 +187,14 @@ def _bad_descriptor(made: Theme) -> None:
         zstd_header_broken.invalid(
             slug,
             summary,
-            _holding(stream),
+            stream,
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             finding="decompression-failed",
             budget=SMALL,
         )
 
 
-def _blocks(made: Theme) -> None:
+def _blocks(made: Streams) -> None:
     raw_literals = bytes([len(PLAIN) << 3]) if len(PLAIN) < 32 else struct.pack("<H", len(PLAIN) << 4 | 0b0100)
     run = Record(value=bytes(2000))
     encoded = run.encode()
@@ -228,21 +221,17 @@ def _blocks(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
+        made.valid(slug, summary, stream, requirements=["RB-ZSTD-1"])
     made.valid(
         "run-length-block",
         "a block that repeats one byte is between two raw blocks",
-        holding(
-            "zstd",
-            frame(block(encoded[:-2001], last=False), block(b"\x00", RLE, last=False, size=2000), block(encoded[-1:])),
-            [run],
-            hostile=False,
-        ),
+        frame(block(encoded[:-2001], last=False), block(b"\x00", RLE, last=False, size=2000), block(encoded[-1:])),
+        records=[run],
         requirements=["RB-ZSTD-1"],
     )
 
 
-def _bad_blocks(made: Theme) -> None:
+def _bad_blocks(made: Streams) -> None:
     zstd_block_broken = made.flag(
         "ZstdBlockBroken",
         "bounds",
@@ -289,7 +278,7 @@ def _bad_blocks(made: Theme) -> None:
         ("not-last", "no block is marked as the last one", frame(block(PLAIN, last=False))),
     )
     for slug, what, stream in cases:
-        zstd_block_broken.invalid(f"block-{slug}", what, _holding(stream))
+        zstd_block_broken.invalid(f"block-{slug}", what, stream)
 
     run = Record(value=bytes(2000))
     encoded = run.encode()
@@ -298,7 +287,8 @@ def _bad_blocks(made: Theme) -> None:
     zstd_block_broken.invalid(
         "block-run-beyond-window",
         "a block repeats one byte 2,000 times, but the window has 1 KiB and the frame states no content size",
-        holding("zstd", frame(block(encoded[:-2001], last=False), repeated, block(encoded[-1:]), window=0), [run]),
+        frame(block(encoded[:-2001], last=False), repeated, block(encoded[-1:]), window=0),
+        records=[run],
     )
 
     # Kafka's library and kfuzz's end these streams at different places, but neither finds a record.
@@ -310,7 +300,7 @@ def _bad_blocks(made: Theme) -> None:
             frame(block(PLAIN), descriptor=0xC0, fields=bytes(8)),
         ),
     ):
-        zstd_block_broken.invalid(slug, what, _holding(stream), finding="record-count-too-high")
+        zstd_block_broken.invalid(slug, what, stream, finding="record-count-too-high")
 
 
 def skippable(data: bytes, kind: int = 0, *, size: int | None = None) -> bytes:
@@ -318,7 +308,7 @@ def skippable(data: bytes, kind: int = 0, *, size: int | None = None) -> bytes:
     return struct.pack("<II", SKIPPABLE + kind, len(data) if size is None else size) + data
 
 
-def _frames(made: Theme) -> None:
+def _frames(made: Streams) -> None:
     first, second = zstd_frame(PLAIN[:HALF]), zstd_frame(PLAIN[HALF:])
     cases = (
         (
@@ -337,7 +327,7 @@ def _frames(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
+        made.valid(slug, summary, stream, requirements=["RB-ZSTD-1"])
     zstd_frames = made.flag(
         "ZstdFrames",
         "corruption",
@@ -369,7 +359,7 @@ def _frames(made: Theme) -> None:
         ("one-zero", "a zero byte follows the frame with the records", FRAME + b"\x00", "decompression-failed"),
     )
     for slug, summary, stream, finding in broken:
-        zstd_frames.invalid(slug, summary, _holding(stream), finding=finding, budget=SMALL)
+        zstd_frames.invalid(slug, summary, stream, finding=finding, budget=SMALL)
     unfinished = (
         ("magic-again", "only a magic", ZSTD_MAGIC),
         ("skippable-cut", "a truncated skippable frame", skippable(JUNK, size=100)),
@@ -379,12 +369,12 @@ def _frames(made: Theme) -> None:
         zstd_frames.acceptable(
             slug,
             f"{what} follows the frame with the records; Kafka already has all records",
-            _holding(FRAME + tail),
+            FRAME + tail,
             finding="bytes-after-compressed-stream",
         )
 
 
-def _cuts(made: Theme) -> None:
+def _cuts(made: Streams) -> None:
     zstd_cut = made.flag(
         "ZstdCut",
         "corruption",
@@ -407,7 +397,7 @@ def _cuts(made: Theme) -> None:
         zstd_cut.invalid(
             f"cut-{slug}",
             f"the frame ends {where}",
-            _holding(stream),
+            stream,
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             finding="decompression-failed",
         )
