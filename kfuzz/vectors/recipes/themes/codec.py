@@ -84,7 +84,7 @@ def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS, *, h
 
 
 def _every_codec(made: Theme) -> None:
-    stream_broken = made.having(flags=["StreamBroken"], requirements=["RB-CODEC-2"], finding="decompression-failed")
+    stream_broken = made.having(flags=["StreamBroken"], requirements=["RB-CODEC-2"])
     names = {"gzip": "RB-GZIP-1", "snappy": "RB-SNAPPY-1", "lz4": "RB-LZ4-1", "zstd": "RB-ZSTD-1"}
     many = [Record(offset_delta=index, value=b"value %d " % index * 20) for index in range(50)]
     for codec in COMPRESSED:
@@ -246,14 +246,7 @@ def _gzip(made: Streams) -> None:
         ),
     )
     for slug, summary, stream in broken:
-        made.invalid(
-            f"gzip-{slug}",
-            summary,
-            stream,
-            flags=["StreamBroken"],
-            finding="decompression-failed",
-            requirements=["RB-GZIP-1", "RB-CODEC-2"],
-        )
+        made.invalid(f"gzip-{slug}", summary, stream, flags=["StreamBroken"])
 
 
 def _snappy(made: Streams) -> None:
@@ -353,7 +346,6 @@ def _snappy(made: Streams) -> None:
             summary,
             data,
             requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"],
-            finding="decompression-failed",
             budget=SMALL,
         )
     broken = (
@@ -371,14 +363,7 @@ def _snappy(made: Streams) -> None:
         ),
     )
     for slug, summary, data in broken:
-        made.invalid(
-            f"snappy-{slug}",
-            summary,
-            data,
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
-        )
+        made.invalid(f"snappy-{slug}", summary, data, flags=["StreamBroken"])
     bytes_after_stream.acceptable(
         "snappy-then-two-bytes",
         "two bytes follow the last chunk, too few for another length; Kafka ignores them",
@@ -389,7 +374,6 @@ def _snappy(made: Streams) -> None:
         "snappy-then-garbage",
         "the last chunk is followed by a length of 4 and four garbage bytes",
         stream + b"\x00\x00\x00\x04" + JUNK,
-        finding="decompression-failed",
     )
 
 
@@ -471,9 +455,7 @@ def _lz4(made: Streams) -> None:
             f"lz4-{slug}",
             summary,
             stream,
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
             flags=["StreamBroken"],
-            finding="decompression-failed",
             budget=SMALL,
         )
     lz4_block_damaged = made.flag(
@@ -498,8 +480,6 @@ def _lz4(made: Streams) -> None:
             f"lz4-block-{slug}",
             f"a compressed block {what}",
             frame[:7] + struct.pack("<I", len(block)) + block + bytes(4),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            finding="decompression-failed",
             budget=SMALL,
         )
 
@@ -530,9 +510,7 @@ def _zstd(made: Streams) -> None:
             f"zstd-then-{slug}",
             f"{len(tail)} bytes follow the zstd frame; Kafka refuses them",
             frame + tail,
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             flags=["BytesAfterStream"],
-            finding="decompression-failed",
         )
     made.flag(
         "ZstdWindowHuge",
@@ -569,8 +547,6 @@ def _zstd(made: Streams) -> None:
             f"zstd-{slug}",
             summary,
             stream,
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             flags=[flag],
-            finding="decompression-failed",
             budget=SMALL,
         )

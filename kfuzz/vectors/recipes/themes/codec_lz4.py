@@ -26,7 +26,7 @@ def theme() -> Theme:
     )
     _descriptor(made)
     _bad_descriptor(made)
-    _blocks(made.having(requirements=["RB-LZ4-1"]))
+    _blocks(made.having())
     _bad_blocks(made)
     _checksums(made)
     _cuts(made)
@@ -72,7 +72,7 @@ def _descriptor(made: Streams) -> None:
         ),
     )
     for slug, what, stream in cases:
-        made.valid(slug, f"a frame with {what}", stream, requirements=["RB-LZ4-1"])
+        made.valid(slug, f"a frame with {what}", stream)
     lz4_descriptor = made.flag(
         "Lz4Descriptor",
         "interoperability",
@@ -89,9 +89,7 @@ def _descriptor(made: Streams) -> None:
         ("dictionary-id", "the frame names a dictionary", dictionary),
     )
     for slug, summary, stream in others:
-        lz4_descriptor.acceptable(
-            slug, f"{summary}; Kafka refuses it", stream, requirements=["RB-LZ4-1"], finding="decompression-failed"
-        )
+        lz4_descriptor.acceptable(slug, f"{summary}; Kafka refuses it", stream, finding="decompression-failed")
 
 
 def _bad_descriptor(made: Streams) -> None:
@@ -139,9 +137,7 @@ def _bad_descriptor(made: Streams) -> None:
             slug,
             summary,
             stream,
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
             flags=flags,
-            finding="decompression-failed",
             budget=SMALL,
         )
 
@@ -225,7 +221,6 @@ def _bad_blocks(made: Streams) -> None:
         "Fast decompressors have read and written beyond their buffers, or returned old memory contents.",
         links=["KAFKA-5150"],
         cves=["CVE-2025-12183", "CVE-2025-66566"],
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
         budget=SMALL,
     )
     ahead = literals(PLAIN[:10])
@@ -273,7 +268,7 @@ def _bad_blocks(made: Streams) -> None:
         ("literal-length-cut", "the block ends within a literal's length", frame(compressed(b"\xf0"))),
     )
     for slug, what, stream in cases:
-        lz4_block_broken.invalid(f"block-{slug}", what, stream, finding="decompression-failed")
+        lz4_block_broken.invalid(f"block-{slug}", what, stream)
 
     lz4_block_broken.invalid(
         "block-copy-offset-zero",
@@ -312,9 +307,7 @@ def _checksums(made: Streams) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        lz4_checksum_wrong.invalid(
-            slug, summary, stream, requirements=["RB-LZ4-1", "RB-CODEC-2"], finding="decompression-failed"
-        )
+        lz4_checksum_wrong.invalid(slug, summary, stream)
     lenient = (
         ("content-size-zero", "the frame claims a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
         (
@@ -334,7 +327,6 @@ def _checksums(made: Streams) -> None:
             slug,
             f"{summary}; Kafka does not check it",
             stream,
-            requirements=["RB-LZ4-1"],
             finding="compressed-content-mismatch",
         )
 
@@ -365,12 +357,11 @@ def _cuts(made: Streams) -> None:
         ("in-end-mark", "within the end mark", FRAME[:-2]),
     )
     for slug, where, stream in cases:
-        lz4_cut.invalid(f"cut-{slug}", f"the frame ends {where}", stream, requirements=["RB-LZ4-1", "RB-CODEC-2"])
+        lz4_cut.invalid(f"cut-{slug}", f"the frame ends {where}", stream)
     lz4_cut.acceptable(
         "cut-before-content-checksum",
         "the frame declares a content checksum, but ends before it",
         lz4_frame(PLAIN, content_checksum=True)[:-4],
-        requirements=["RB-LZ4-1"],
     )
 
 

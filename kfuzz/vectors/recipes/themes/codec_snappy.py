@@ -20,7 +20,7 @@ AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/snappy.json``."""
     made = Streams("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.", codec="snappy")
-    _elements(made.having(requirements=["RB-SNAPPY-1"]))
+    _elements(made.having())
     _framing(made)
     _bad_framing(made)
     _bad_blocks(made)
@@ -117,7 +117,6 @@ def _framing(made: Streams) -> None:
         "The xerial framing has an unusual structure.",
         "A reader that expects a single block, or versions 1 and 1, loses records or refuses them.",
         links=["kafka-protocol-rs #79"],
-        requirements=["RB-SNAPPY-1"],
     )
     value = bytes(index * 7 % 251 for index in range(70_000))
     large = Record(value=value)
@@ -175,7 +174,6 @@ def _bad_framing(made: Streams) -> None:
         "The xerial header or a chunk's length is truncated, damaged or wrong.",
         "A reader that does not check the length allocates or copies that many bytes.",
         cves=["CVE-2023-34455", "CVE-2023-43642"],
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
         budget=SMALL,
     )
     stream = xerial(raw_snappy(PLAIN))
@@ -239,8 +237,6 @@ def _bad_blocks(made: Streams) -> None:
         "A literal or a copy reaches outside the block or its output, or the block's own length is wrong.",
         "Decompressors that trust the block read and write beyond their buffers.",
         cves=["CVE-2023-34455"],
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-        finding="decompression-failed",
         budget=SMALL,
     )
     head = literal(AHEAD + b"ab")

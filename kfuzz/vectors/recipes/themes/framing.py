@@ -64,8 +64,8 @@ def _mixed_wrappers(made: Theme) -> None:
     """Mixed magics where some batches are compressed or have no record."""
     mixed_magic = made.having(flags=["MixedMagic"])
     requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
-    zero = wrapper(0, three(0, 10), offset=12)
-    one = wrapper(1, three(1), "snappy", offset=22, first=20)
+    zero = wrapper(0, three(0, 10))
+    one = wrapper(1, three(1), "snappy", first=20)
     two = batch(Record(), codec="zstd", payload=stored("zstd", Record().encode()), base_offset=30)
     empty = batch(base_offset=31, last_offset_delta=8, max_timestamp=CREATED_MS)
     mixes = (

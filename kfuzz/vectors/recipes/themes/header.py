@@ -336,7 +336,7 @@ def _producers(made: Theme) -> None:
     producer_fields_contradict.acceptable(
         "transactional-without-producer",
         "the batch is transactional, but producer id and epoch are -1",
-        batch(Record(), transactional=True, hostile=[]),
+        batch(Record(), transactional=True),
         requirements=["RB-ATTRIBUTES-3", "RB-PRODUCER-1"],
         broker=accepts(finding="transactional-without-id"),
     )

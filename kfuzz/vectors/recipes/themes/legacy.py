@@ -23,7 +23,7 @@ def wrapper(
     inner: Sequence[Raw],
     codec: str = "gzip",
     *,
-    offset: int,
+    offset: int | None = None,
     first: int = 0,
     stream: bytes | None = None,
     **options: Any,
@@ -31,8 +31,11 @@ def wrapper(
     """A message whose value is ``inner``, compressed. The first inner message reads as offset ``first``.
 
     Unless ``contents`` is given, the contents are those of the inner messages, with their offsets raised by ``first``.
+    The default ``offset`` is that of the last one.
     """
     data = b"".join(raw.data for raw in inner)
+    if offset is None:
+        offset = int(inner[-1].batches[0]["last_offset"]) + first
     contents = options.pop("contents", None)
     if contents is None:
         contents = [_moved(record, first) for raw in inner for record in raw.batches[0]["records"]]
@@ -175,7 +178,7 @@ def _attributes(made: Theme, magic: int) -> None:
         unused_attribute_bit.acceptable(
             f"attributes-{bit:02x}",
             f"the attributes are 0x{bit:02x}",
-            message(magic, attributes=bit, hostile=[]),
+            message(magic, attributes=bit),
             requirements=["MS-ATTRIBUTES-2"],
             finding="attributes-unused-bits",
         )
@@ -211,37 +214,35 @@ def _wrappers(made: Theme, magic: int) -> None:
         made.valid(
             f"{codec}-wrapper",
             f"the {codec} wrapper holds three messages with {how} offsets",
-            wrapper(magic, inner, codec, offset=first + 2, first=move),
+            wrapper(magic, inner, codec, first=move),
             requirements=["MS-WRAPPER-1", "MS-WRAPPER-2", "MS-WRAPPER-4", "MS-WRAPPER-5", "MS-CODEC-1"],
         )
     plain = b"".join(raw.data for raw in inner)
     made.valid(
         "gzip-wrapper-compressed",
         "three messages in a wrapper, compressed by the usual library for gzip",
-        wrapper(magic, inner, offset=first + 2, first=move, stream=packed("gzip", plain), by_content=True),
+        wrapper(magic, inner, first=move, stream=packed("gzip", plain), by_content=True),
     )
-    made.valid(
-        "gzip-wrapper-of-one", "a wrapper holds a single message", wrapper(magic, inner[:1], offset=first, first=move)
-    )
+    made.valid("gzip-wrapper-of-one", "a wrapper holds a single message", wrapper(magic, inner[:1], first=move))
     made.acceptable(
         "two-wrappers",
         "two wrappers, one after another: a producer should send only one, but a broker serves many",
-        wrapper(magic, inner, offset=first + 2, first=move),
-        wrapper(magic, inner, offset=first + 5, first=move + 3) if magic else wrapper(magic, three(0, 13), offset=15),
+        wrapper(magic, inner, first=move),
+        wrapper(magic, inner, first=move + 3) if magic else wrapper(magic, three(0, 13)),
         requirements=["MS-WRAPPER-5"],
     )
     made.valid(
         "wrapper-between-plain",
         "a plain message, a wrapper, a plain message",
         message(magic, offset=9),
-        wrapper(magic, inner, offset=first + 2, first=move),
+        wrapper(magic, inner, first=move),
         message(magic, offset=13),
         requirements=["MS-WRAPPER-1", "MS-FRAME-1"],
     )
     made.valid(
         "wrapper-with-key",
         "the wrapper itself has a key, which readers ignore",
-        _with_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
+        _with_key(wrapper(magic, inner, first=move), magic),
     )
 
 
@@ -326,7 +327,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     wrapper_broken.acceptable(
         "wrapper-partial-tail",
         "the wrapper's last message is truncated; Kafka reads the messages before it",
-        wrapper(magic, inner[:2], offset=first + 1, stream=stored("gzip", plain[:-5])),
+        wrapper(magic, inner[:2], stream=stored("gzip", plain[:-5])),
         finding="inner-partial-tail",
     )
     wrapper_nested = made.flag(
@@ -338,7 +339,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     wrapper_nested.invalid(
         "wrapper-nested",
         "the wrapper contains another wrapper",
-        wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2, hostile=["value"]),
+        wrapper(magic, [wrapper(magic, inner)], hostile=["value"]),
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
         finding="wrapper-nested",
     )
@@ -348,7 +349,6 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         wrapper(
             magic,
             [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})],
-            offset=first + 1,
             hostile=["value"],
         ),
         finding="crc-mismatch",
@@ -356,7 +356,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     crc_wrong.acceptable(
         "wrapper-crc-wrong",
         "the wrapper's CRC is wrong, the inner ones are right; Kafka's consumer checks only the inner ones",
-        wrapper(magic, inner, offset=first + 2, raw={"crc": bytes(4)}),
+        wrapper(magic, inner, raw={"crc": bytes(4)}),
         finding="wrapper-crc-mismatch",
         log=refuses("wrapper-crc-mismatch"),
     )
@@ -467,14 +467,14 @@ def _by_codec(made: Theme, magic: int) -> None:
         wrapper_broken.acceptable(
             f"{codec}-wrapper-partial-tail",
             f"the last message in the {codec} wrapper is truncated; Kafka reads the messages before it",
-            wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
+            wrapper(magic, inner[:2], codec, stream=stored(codec, plain[:-5])),
             requirements=["MS-WRAPPER-1"],
             finding="inner-partial-tail",
         )
         made.invalid(
             f"{codec}-wrapper-nested",
             f"the gzip wrapper contains a wrapper with codec {codec}",
-            wrapper(magic, [wrapper(magic, inner, codec, offset=first + 2)], offset=first + 2, hostile=["value"]),
+            wrapper(magic, [wrapper(magic, inner, codec)], hostile=["value"]),
             requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
             flags=["WrapperNested"],
             finding="wrapper-nested",
@@ -510,7 +510,7 @@ def _by_codec(made: Theme, magic: int) -> None:
     wrapper_broken.acceptable(
         "gzip-wrapper-bytes-after-stream",
         "eight bytes follow the gzip stream inside the wrapper's value; Kafka ignores them",
-        wrapper(magic, inner, offset=first + 2, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
+        wrapper(magic, inner, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
         finding="bytes-after-compressed-stream",
     )
 
@@ -523,27 +523,26 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
-    once = wrapper(magic, inner, offset=first + 2)
-    twice = wrapper(magic, [once], offset=first + 2)
+    once = wrapper(magic, inner)
+    twice = wrapper(magic, [once])
     wrapper_nested.invalid(
         "wrapper-nested-three-deep",
         "wrappers are nested three deep",
-        wrapper(magic, [twice], offset=first + 2, hostile=["value"]),
+        wrapper(magic, [twice], hostile=["value"]),
     )
     wrapper_nested.invalid(
         "wrapper-nested-behind-plain",
         "a wrapper contains a plain message, then another wrapper",
         wrapper(
             magic,
-            [message(magic, offset=first), wrapper(magic, three(magic, first + 1), offset=first + 3)],
-            offset=first + 3,
+            [message(magic, offset=first), wrapper(magic, three(magic, first + 1))],
             hostile=["value"],
         ),
     )
     wrapper_nested.invalid(
         "wrapper-nested-without-value",
         "a message inside the wrapper names a codec, but its value is null",
-        wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], offset=first, hostile=["value"]),
+        wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], hostile=["value"]),
         requirements=["MS-WRAPPER-2"],
     )
     made.invalid(
@@ -552,7 +551,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
         wrapper(
             magic,
             [message(magic, offset=first, raw={"crc": bytes(4)}), message(magic, offset=first + 1)],
-            offset=first + 1,
             hostile=["value"],
         ),
         requirements=["MS-CRC-1"],
@@ -566,7 +564,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
         wrapper(
             magic,
             [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})],
-            offset=first,
             hostile=["value"],
         ),
         finding="length-exceeds-record",
@@ -578,7 +575,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
         wrapper(
             magic,
             [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})],
-            offset=first,
             hostile=["value"],
         ),
         finding="length-below-minus-one",
@@ -586,14 +582,13 @@ def _inner_sets(made: Theme, magic: int) -> None:
     message_length_wrong.acceptable(
         "inner-bytes-after-value",
         "three bytes follow an inner message's value inside its size",
-        wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], offset=first, hostile=["value"]),
+        wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], hostile=["value"]),
         requirements=["MS-MESSAGE-1"],
         finding="bytes-after-message",
     )
     nine = wrapper(
         magic,
         [message(magic, offset=first), message(magic, offset=first + 1, raw={"magic": b"\x09"})],
-        offset=first + 1,
         hostile=["value"],
     )
     options: dict[str, Any] = {"requirements": ["MS-WRAPPER-4", "MS-MAGIC-1"], "flags": ["InnerMagicOther"]}
@@ -614,7 +609,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
         ("negative", (-5, first), "begin with a negative one"),
     )
     for slug, offsets, what in orders:
-        last = offsets[-1]
         # In magic 1 the base is the wrapper's offset minus the last inner offset: here 50.
         inner_offsets_disorder.acceptable(
             f"inner-offsets-{slug}",
@@ -622,7 +616,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
             wrapper(
                 magic,
                 [message(magic, offset=offset, value=b"%d" % index) for index, offset in enumerate(offsets)],
-                offset=last + (50 if magic else 0),
                 first=50 if magic else 0,
                 hostile=["value"],
             ),
@@ -631,11 +624,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     made.valid(
         "wrapper-of-hundred",
         "a wrapper with a hundred messages",
-        wrapper(
-            magic,
-            [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)],
-            offset=first + 99,
-        ),
+        wrapper(magic, [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)]),
         requirements=["MS-WRAPPER-1"],
     )
 
@@ -657,7 +646,6 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
             wrapper(
                 magic,
                 [inner[0], message(magic, offset=first + 1, raw={"batch_length": int32(size)})],
-                offset=first + 1,
                 hostile=["value"],
             ),
             finding="batch-length-below-minimum",
@@ -689,7 +677,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
     inner_magic_other.acceptable(
         "inner-magic-other",
         f"a message of magic {other} is inside a wrapper of magic {magic}",
-        wrapper(magic, [message(other, offset=first)], offset=first),
+        wrapper(magic, [message(other, offset=first)]),
         finding="inner-magic-mismatch",
     )
     inner_magic_other.invalid(

@@ -41,7 +41,7 @@ def _offsets(made: Theme) -> None:
     made.valid(
         "wrapper-inner-gap",
         "the inner offsets have a gap, as after compaction",
-        wrapper(0, [*three(0, 10)[:1], *three(0, 20)[:1]], offset=20),
+        wrapper(0, [*three(0, 10)[:1], *three(0, 20)[:1]]),
         requirements=["MS-WRAPPER-1", "RB-OFFSET-6"],
     )
 
@@ -61,18 +61,18 @@ def _lz4(made: Theme) -> None:
     lz4_old_checksum.acceptable(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong; Kafka ignores it in magic 0",
-        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
+        wrapper(0, inner, "lz4", stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
     )
     old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
     lz4_old_checksum.acceptable(
         "lz4-checksum-with-magic",
         "the header checksum is the one that old Kafka computed, over the magic number too",
-        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=old)),
+        wrapper(0, inner, "lz4", stream=lz4_frame(plain, header_checksum=old)),
     )
     lz4_old_checksum.invalid(
         "lz4-block-checksum-wrong",
         "a block's checksum is wrong; only a wrong header checksum is ignored",
-        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
+        wrapper(0, inner, "lz4", stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
         requirements=["RB-LZ4-1", "RB-CODEC-2"],
         finding="decompression-failed",
     )

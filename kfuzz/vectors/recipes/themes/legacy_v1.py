@@ -49,12 +49,12 @@ def _timestamps(made: Theme) -> None:
     log_append_time.valid(
         "wrapper-log-append",
         "a wrapper with LogAppendTime holds messages with CreateTime",
-        wrapper(1, three(1), offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
+        wrapper(1, three(1), timestamp=appended, attributes=LOG_APPEND, contents=read),
     )
     made.valid(
         "wrapper-create",
         "a wrapper with CreateTime has the largest timestamp of its messages",
-        wrapper(1, three(1), offset=2, timestamp=CREATED_MS + 2),
+        wrapper(1, three(1), timestamp=CREATED_MS + 2),
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-1"],
     )
 
@@ -64,7 +64,6 @@ def _timestamps(made: Theme) -> None:
         wrapper(
             1,
             [message(1, offset=index, timestamp=CREATED_MS + index, attributes=LOG_APPEND) for index in range(2)],
-            offset=1,
             hostile=["value"],
         ),
     )
@@ -72,20 +71,20 @@ def _timestamps(made: Theme) -> None:
     log_append_time.acceptable(
         "wrapper-log-append-none",
         "a wrapper with LogAppendTime has the timestamp -1",
-        wrapper(1, three(1), offset=2, timestamp=-1, attributes=LOG_APPEND, contents=none, hostile=["timestamp"]),
+        wrapper(1, three(1), timestamp=-1, attributes=LOG_APPEND, contents=none, hostile=["timestamp"]),
         requirements=["MS-WRAPPER-6"],
     )
     log_append_time.acceptable(
         "wrapper-create-other-timestamp",
         "a wrapper with CreateTime has a timestamp of no inner message; Kafka does not check it",
-        wrapper(1, three(1), offset=2, timestamp=5, hostile=["timestamp"]),
+        wrapper(1, three(1), timestamp=5, hostile=["timestamp"]),
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-6"],
     )
     for codec in ("snappy", "lz4"):
         log_append_time.valid(
             f"wrapper-log-append-{codec}",
             f"the {codec} wrapper has LogAppendTime",
-            wrapper(1, three(1), codec, offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
+            wrapper(1, three(1), codec, timestamp=appended, attributes=LOG_APPEND, contents=read),
         )
 
 
@@ -101,18 +100,18 @@ def _relative(made: Theme) -> None:
     relative_offsets.valid(
         "relative-with-gap",
         "the relative offsets are 0 and 2: compaction removed the message between",
-        wrapper(1, [first, third], offset=52, first=50),
+        wrapper(1, [first, third], first=50),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
     )
     relative_offsets.valid(
         "relative-not-from-zero",
         "the relative offsets are 1 and 2: compaction removed the first message",
-        wrapper(1, three(1)[1:], offset=52, first=50),
+        wrapper(1, three(1)[1:], first=50),
     )
     relative_offsets.acceptable(
         "relative-all-zero",
         "all inner offsets are 0, as some producers wrote them; Kafka returns the same offset three times",
-        wrapper(1, [message(1, value=b"%d" % index) for index in range(3)], offset=52, first=52),
+        wrapper(1, [message(1, value=b"%d" % index) for index in range(3)], first=52),
     )
     relative_offsets.acceptable(
         "wrapper-offset-zero",
@@ -136,19 +135,19 @@ def _relative(made: Theme) -> None:
     relative_offsets.acceptable(
         "wrapper-offset-largest",
         "the wrapper's offset is INT64_MAX, so there is no next offset",
-        wrapper(1, three(1), offset=INT64_MAX, first=INT64_MAX - 2, hostile=["base_offset"]),
+        wrapper(1, three(1), first=INT64_MAX - 2, hostile=["base_offset"]),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-5"],
     )
     relative_offsets.valid(
         "relative-large",
         "the relative offsets are 0 and 2^31; the second does not fit a signed 32-bit number",
-        wrapper(1, [message(1), message(1, offset=2**31)], offset=2**31 + 7, first=7),
+        wrapper(1, [message(1), message(1, offset=2**31)], first=7),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
     )
     relative_offsets.acceptable(
         "absolute-inner-offsets",
         "the inner offsets are absolute, but should be relative; Kafka reads them unchanged",
-        wrapper(1, three(1, 50), offset=52),
+        wrapper(1, three(1, 50)),
     )
 
 
@@ -179,7 +178,7 @@ def _sizes(made: Theme) -> None:
     lz4_old_checksum.invalid(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong; only magic 0 allows that",
-        wrapper(1, three(1), "lz4", offset=2, hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
+        wrapper(1, three(1), "lz4", hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
         requirements=["RB-LZ4-1"],
         finding="decompression-failed",
     )

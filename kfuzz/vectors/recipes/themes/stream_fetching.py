@@ -217,7 +217,7 @@ def _positions(made: Stream) -> None:
     # Inner offsets of magic 0 are absolute, those of magic 1 relative.
     for magic, inner_first, first in ((0, 4, 0), (1, 0, 4)):
         inner = [message(magic, offset=inner_first + index, value=b"v%d" % index) for index in range(3)]
-        raw = wrapper(magic, inner, offset=6, first=first)
+        raw = wrapper(magic, inner, first=first)
         made.reading(
             f"inside-wrapper-{magic}",
             f"the fetch begins at the second message of a gzip wrapper of magic {magic}",

@@ -148,7 +148,7 @@ def _headers(made: Theme) -> None:
         header_cut.invalid(
             f"header-ends-at-{slug}",
             f"the header {what}, and the batch length matches; a whole batch follows",
-            Raw(whole.data[:size], whole.layout, whole.batches, canonical=False),
+            Raw(whole.data[:size], whole.layout, whole.batches),
             batch(Record(), base_offset=1),
             requirements=["RB-LENGTH-2", "RB-HEADER-1"],
             finding="batch-length-below-minimum",
