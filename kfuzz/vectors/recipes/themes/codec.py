@@ -342,11 +342,7 @@ def _snappy(made: Streams) -> None:
     )
     for slug, summary, data in huge:
         snappy_length_huge.invalid(
-            f"snappy-{slug}",
-            summary,
-            data,
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"],
-            budget=SMALL,
+            f"snappy-{slug}", summary, data, requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"], budget=SMALL
         )
     broken = (
         ("copy-before-start", "a copy reaches before the start of the block", xerial(b"\x08\x00A\x0d\x09")),
@@ -451,13 +447,7 @@ def _lz4(made: Streams) -> None:
         ),
     )
     for slug, summary, stream in broken:
-        made.invalid(
-            f"lz4-{slug}",
-            summary,
-            stream,
-            flags=["StreamBroken"],
-            budget=SMALL,
-        )
+        made.invalid(f"lz4-{slug}", summary, stream, flags=["StreamBroken"], budget=SMALL)
     lz4_block_damaged = made.flag(
         "Lz4BlockDamaged",
         "bounds",
@@ -543,10 +533,4 @@ def _zstd(made: Streams) -> None:
         ("window-huge", "the frame requests a window of 2 TiB", ZSTD_MAGIC + b"\x00\xf8" + frame[6:], "ZstdWindowHuge"),
     )
     for slug, summary, stream, flag in broken:
-        made.invalid(
-            f"zstd-{slug}",
-            summary,
-            stream,
-            flags=[flag],
-            budget=SMALL,
-        )
+        made.invalid(f"zstd-{slug}", summary, stream, flags=[flag], budget=SMALL)

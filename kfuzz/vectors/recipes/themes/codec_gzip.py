@@ -109,12 +109,7 @@ def _bad_headers(made: Streams) -> None:
         ("header-crc-off", "the header's CRC is one too high", _header_crc_off()),
     )
     for slug, summary, stream in cases:
-        gzip_header_broken.invalid(
-            slug,
-            summary,
-            stream,
-            budget=SMALL,
-        )
+        gzip_header_broken.invalid(slug, summary, stream, budget=SMALL)
 
 
 def zlib_stored(data: bytes) -> bytes:
@@ -188,10 +183,7 @@ def _bad_deflate(made: Streams) -> None:
     )
     for slug, what, deflate in cases:
         deflate_broken.invalid(
-            f"deflate-{slug}",
-            f"the deflate block {what}",
-            gzip_member(PLAIN, deflate=deflate),
-            budget=SMALL,
+            f"deflate-{slug}", f"the deflate block {what}", gzip_member(PLAIN, deflate=deflate), budget=SMALL
         )
 
 

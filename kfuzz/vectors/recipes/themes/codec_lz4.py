@@ -133,13 +133,7 @@ def _bad_descriptor(made: Streams) -> None:
     )
     for slug, summary, stream in cases:
         flags = ["Lz4DescriptorBroken"]
-        made.invalid(
-            slug,
-            summary,
-            stream,
-            flags=flags,
-            budget=SMALL,
-        )
+        made.invalid(slug, summary, stream, flags=flags, budget=SMALL)
 
 
 def _blocks(made: Streams) -> None:
@@ -324,10 +318,7 @@ def _checksums(made: Streams) -> None:
     )
     for slug, summary, stream in lenient:
         lz4_checksum_wrong.acceptable(
-            slug,
-            f"{summary}; Kafka does not check it",
-            stream,
-            finding="compressed-content-mismatch",
+            slug, f"{summary}; Kafka does not check it", stream, finding="compressed-content-mismatch"
         )
 
 

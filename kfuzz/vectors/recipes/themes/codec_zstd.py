@@ -86,10 +86,7 @@ def _descriptor(made: Streams) -> None:
         "content-size-two-bytes",
         "a frame with the content's size in two bytes, stored minus 256",
         frame(
-            block(encoded),
-            descriptor=0x40 | SINGLE_SEGMENT,
-            window=None,
-            fields=struct.pack("<H", len(encoded) - 256),
+            block(encoded), descriptor=0x40 | SINGLE_SEGMENT, window=None, fields=struct.pack("<H", len(encoded) - 256)
         ),
         records=[large],
     )
@@ -181,12 +178,7 @@ def _bad_descriptor(made: Streams) -> None:
         ("checksum-missing", "the frame declares a checksum, but has none", frame(plain, descriptor=CHECKSUM)),
     )
     for slug, summary, stream in cases:
-        zstd_header_broken.invalid(
-            slug,
-            summary,
-            stream,
-            budget=SMALL,
-        )
+        zstd_header_broken.invalid(slug, summary, stream, budget=SMALL)
 
 
 def _blocks(made: Streams) -> None:

@@ -346,11 +346,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     crc_wrong.invalid(
         "inner-crc-wrong",
         "an inner message's CRC is wrong, but the wrapper's is right",
-        wrapper(
-            magic,
-            [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})],
-            hostile=["value"],
-        ),
+        wrapper(magic, [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})], hostile=["value"]),
         finding="crc-mismatch",
     )
     crc_wrong.acceptable(
@@ -526,18 +522,12 @@ def _inner_sets(made: Theme, magic: int) -> None:
     once = wrapper(magic, inner)
     twice = wrapper(magic, [once])
     wrapper_nested.invalid(
-        "wrapper-nested-three-deep",
-        "wrappers are nested three deep",
-        wrapper(magic, [twice], hostile=["value"]),
+        "wrapper-nested-three-deep", "wrappers are nested three deep", wrapper(magic, [twice], hostile=["value"])
     )
     wrapper_nested.invalid(
         "wrapper-nested-behind-plain",
         "a wrapper contains a plain message, then another wrapper",
-        wrapper(
-            magic,
-            [message(magic, offset=first), wrapper(magic, three(magic, first + 1))],
-            hostile=["value"],
-        ),
+        wrapper(magic, [message(magic, offset=first), wrapper(magic, three(magic, first + 1))], hostile=["value"]),
     )
     wrapper_nested.invalid(
         "wrapper-nested-without-value",
@@ -561,22 +551,14 @@ def _inner_sets(made: Theme, magic: int) -> None:
     message_length_wrong.invalid(
         "inner-key-length-largest",
         "the length of an inner message's key is INT32_MAX",
-        wrapper(
-            magic,
-            [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})],
-            hostile=["value"],
-        ),
+        wrapper(magic, [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})], hostile=["value"]),
         finding="length-exceeds-record",
         budget=SMALL,
     )
     message_length_wrong.acceptable(
         "inner-value-length-minus-two",
         "the length of an inner message's value is -2; Kafka reads null",
-        wrapper(
-            magic,
-            [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})],
-            hostile=["value"],
-        ),
+        wrapper(magic, [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})], hostile=["value"]),
         finding="length-below-minus-one",
     )
     message_length_wrong.acceptable(

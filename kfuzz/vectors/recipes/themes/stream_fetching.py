@@ -33,10 +33,7 @@ MANY_FETCHES = 12
 
 def theme() -> Theme:
     """The recipes of ``vectors/stream/fetching.json``."""
-    made = Stream(
-        "stream/fetching",
-        "Fetches that made public clients lose records, or fetch the same bytes for ever.",
-    )
+    made = Stream("stream/fetching", "Fetches that made public clients lose records, or fetch the same bytes for ever.")
     made.flag(
         "NothingToShow",
         "hang",
