@@ -179,9 +179,13 @@ class Theme:
         bomb: str | None = None,
         broker: Expectation | None = None,
         log: Expectation | None = None,
+        harmless: bool = False,
         **options: Any,
     ) -> None:
         raw = raws[0] if len(raws) == 1 else concat(*raws)
+        # A recipe sets the fields that matter. Without ``harmless``, all of them are hostile if it marks none.
+        if verdict != "valid" and not harmless and not any(place.hostile for place in raw.layout):
+            raw = replace(raw, layout=tuple(replace(place, hostile=True) for place in raw.layout))
         consumer = Expectation(verdict, finding, read).to_json(raw)
         consumer |= {"partial_tail": True} if tail else {}
         consumer |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}

@@ -73,14 +73,13 @@ class Streams(Theme):
             usual["finding"] = "decompression-failed"
         options = usual | self.options | options
         records = options.pop("records", RECORDS)
-        hostile = verdict != "valid"
-        batches = (one if isinstance(one, Raw) else holding(self.codec, one, records, hostile=hostile) for one in raws)
+        batches = (one if isinstance(one, Raw) else holding(self.codec, one, records) for one in raws)
         Theme._records(self, verdict, slug, summary, *batches, **options)
 
 
-def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS, *, hostile: bool = True) -> Raw:
+def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS) -> Raw:
     """A batch of ``records`` whose compressed payload is ``stream``."""
-    return batch(*records, codec=codec, payload=stream, hostile=["payload"] if hostile else [])
+    return batch(*records, codec=codec, payload=stream)
 
 
 def _every_codec(made: Theme) -> None:
@@ -102,7 +101,7 @@ def _every_codec(made: Theme) -> None:
         made.valid(
             f"{codec}-stored",
             f"the {codec} stream holds the records uncompressed",
-            holding(codec, stored(codec, PLAIN), hostile=False),
+            holding(codec, stored(codec, PLAIN)),
             requirements=["RB-CODEC-4", names[codec]],
         )
         stream_broken.invalid(
@@ -137,7 +136,7 @@ def _no_records(made: Theme) -> None:
         empty_compressed_batch.valid(
             f"{codec}-no-records",
             f"the {codec} stream is empty, and the record count is 0; batches without records may be compressed",
-            holding(codec, stored(codec, b""), (), hostile=False),
+            holding(codec, stored(codec, b""), ()),
         )
         # Kafka opens the stream even if the count is 0. Opening a zstd stream accepts any bytes.
         lazy = codec == "zstd"

@@ -218,9 +218,7 @@ def _odd(made: Theme) -> None:
     compaction_odd.acceptable(
         "delete-horizon-without-tombstone",
         "a batch has a delete horizon, but no record to delete",
-        batch(
-            Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon, hostile=["base_timestamp"]
-        ),
+        batch(Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
         requirements=requirements,
     )
     compaction_odd.acceptable(
@@ -239,16 +237,14 @@ def _odd(made: Theme) -> None:
     compaction_odd.acceptable(
         "deltas-beyond-last",
         "the last record is still there, but its offset is above base offset plus last offset delta",
-        batch(Record(), Record(offset_delta=9), last_offset_delta=4, hostile=["last_offset_delta"]),
+        batch(Record(), Record(offset_delta=9), last_offset_delta=4),
         requirements=["CMP-KEEP-1", "RB-OFFSET-2"],
         finding="offset-delta-beyond-last",
     )
     compaction_odd.acceptable(
         "base-offset-of-first-left",
         "the base offset was raised to the remaining record, but its delta stayed: the record's offset is too high",
-        batch(
-            Record(offset_delta=3), base_offset=103, last_offset_delta=2, hostile=["base_offset", "last_offset_delta"]
-        ),
+        batch(Record(offset_delta=3), base_offset=103, last_offset_delta=2),
         requirements=["CMP-KEEP-1", "RB-OFFSET-4"],
         finding="offset-delta-beyond-last",
     )

@@ -109,7 +109,7 @@ def _wrong(made: Theme) -> None:
         bytes_after_records.invalid(
             "byte-after-records" + ("" if codec == "none" else f"-{codec}"),
             "a zero byte follows the last record" + ("" if codec == "none" else f" ({codec})"),
-            batch(*two, codec=codec, payload=payload, hostile=["payload"]),
+            batch(*two, codec=codec, payload=payload),
             requirements=["RB-RECORDS-1", "RB-COUNT-2"],
             finding="record-count-too-low",
         )

@@ -234,14 +234,14 @@ def _magics(made: Theme) -> None:
         magic_unknown.invalid(
             f"magic-{slug}",
             f"the magic is {magic}",
-            batch(Record(), magic=magic, hostile=["magic"]),
+            batch(Record(), magic=magic),
             requirements=["RB-MAGIC-1"],
             finding="magic-unknown",
         )
     magic_unknown.invalid(
         "magic-2-as-1",
         "a batch of magic 2 has the magic byte 1",
-        batch(Record(), magic=1, hostile=["magic"]),
+        batch(Record(), magic=1),
         finding="wrapper-value-null",
     )
     magic_unknown.invalid(

@@ -101,7 +101,7 @@ def _fields(made: Theme) -> None:
     negative_offset.acceptable(
         "base-offset-negative",
         "the base offset is -1; no document forbids it",
-        batch(Record(), base_offset=-1, hostile=["base_offset"]),
+        batch(Record(), base_offset=-1),
         requirements=["RB-OFFSET-1"],
         finding="base-offset-negative",
         log=OUTSIDE,
@@ -135,7 +135,7 @@ def _attributes(made: Theme) -> None:
             f"attribute bit {slug} is set; the bit has no meaning"
             if slug != "all"
             else "attribute bits 7 to 15 are all set",
-            batch(Record(), attributes=bits, hostile=["attributes"]),
+            batch(Record(), attributes=bits),
             requirements=["RB-ATTRIBUTES-1"],
             finding="attributes-unused-bits",
         )
@@ -149,7 +149,7 @@ def _attributes(made: Theme) -> None:
         unknown_codec.invalid(
             f"codec-{codec}",
             f"the attributes name codec {codec}, which is not defined",
-            batch(Record(), attributes=codec, hostile=["attributes"]),
+            batch(Record(), attributes=codec),
             requirements=["RB-CODEC-1"],
             finding="codec-unknown",
         )
@@ -169,19 +169,19 @@ def _last_offset(made: Theme) -> None:
     last_offset_delta_wrong.acceptable(
         "last-offset-delta-too-low",
         "the last offset delta is 0, but the second record's delta is 1",
-        batch(*two, last_offset_delta=0, hostile=["last_offset_delta"]),
+        batch(*two, last_offset_delta=0),
         finding="offset-delta-beyond-last",
     )
     last_offset_delta_wrong.acceptable(
         "last-offset-delta-negative",
         "the last offset delta is -1, but there is a record",
-        batch(Record(), last_offset_delta=-1, hostile=["last_offset_delta"]),
+        batch(Record(), last_offset_delta=-1),
         log=OUTSIDE,
     )
     last_offset_delta_wrong.acceptable(
         "last-offset-delta-smallest",
         "the last offset delta is INT32_MIN: the batch ends 2^31 offsets before its start",
-        batch(Record(), last_offset_delta=-(2**31), hostile=["last_offset_delta"]),
+        batch(Record(), last_offset_delta=-(2**31)),
         log=OUTSIDE,
     )
 
@@ -200,21 +200,18 @@ def _extremes(made: Theme) -> None:
         requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
     )
     negative_offset.acceptable(
-        "base-offset-smallest",
-        "the base offset is INT64_MIN",
-        batch(Record(), base_offset=-(2**63), hostile=["base_offset"]),
-        log=OUTSIDE,
+        "base-offset-smallest", "the base offset is INT64_MIN", batch(Record(), base_offset=-(2**63)), log=OUTSIDE
     )
     negative_offset.acceptable(
         "base-offset-minus-two",
         "the base offset is -2, which clients send to request the earliest offset",
-        batch(Record(), base_offset=-2, hostile=["base_offset"]),
+        batch(Record(), base_offset=-2),
         log=OUTSIDE,
     )
     offset_extreme.acceptable(
         "base-offset-int64-max",
         "the base offset is INT64_MAX, so there is no next offset; Kafka's next offset wraps",
-        batch(Record(), base_offset=INT64_MAX, hostile=["base_offset"]),
+        batch(Record(), base_offset=INT64_MAX),
         log=refuses("log-end-overflow"),
     )
     made.valid(
@@ -226,7 +223,7 @@ def _extremes(made: Theme) -> None:
     offset_extreme.acceptable(
         "last-offset-beyond-64-bits",
         "base offset plus last offset delta exceeds INT64_MAX, but the record's offset does not",
-        batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10, hostile=["base_offset", "last_offset_delta"]),
+        batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10),
         log=accepts(finding="log-end-overflow"),
     )
     made.valid(
@@ -256,7 +253,7 @@ def _extremes(made: Theme) -> None:
         (
             "codec-unknown",
             "the codec is unknown",
-            batch(record, last_offset_delta=INT32_MAX, attributes=7, hostile=["attributes", "last_offset_delta"]),
+            batch(record, last_offset_delta=INT32_MAX, attributes=7),
             "codec-unknown",
         ),
         (
@@ -268,7 +265,7 @@ def _extremes(made: Theme) -> None:
         (
             "magic-unknown",
             "the magic is 5",
-            batch(record, last_offset_delta=INT32_MAX, magic=5, hostile=["magic", "last_offset_delta"]),
+            batch(record, last_offset_delta=INT32_MAX, magic=5),
             "magic-unknown",
         ),
         (
@@ -329,7 +326,7 @@ def _producers(made: Theme) -> None:
         producer_fields_contradict.acceptable(
             slug,
             f"{summary}; Kafka's reader does not check",
-            batch(Record(), hostile=list(fields), **fields),
+            batch(Record(), **fields),
             requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
             broker=_without_id(fields),
         )

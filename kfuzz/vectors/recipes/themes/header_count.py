@@ -95,7 +95,7 @@ def _add(made: Theme, slug: str, summary: str, count: int, codec: str = "none") 
 
 
 def _compressed(codec: str, record: Record) -> Raw:
-    return batch(record, codec=codec, payload=stored(codec, record.encode()), hostile=["payload"])
+    return batch(record, codec=codec, payload=stored(codec, record.encode()))
 
 
 def _nearly(made: Theme) -> None:
@@ -123,7 +123,7 @@ def _nearly(made: Theme) -> None:
     header_count_claimed.invalid(
         "claims-half-a-million-behind-zeros",
         f"the header count is {size // 2:,}, but there is one header, with a value of 1 MiB of zeros (zstd)",
-        batch(record, codec="zstd", payload=zstd_zeros(head, size), hostile=["payload"]),
+        batch(record, codec="zstd", payload=zstd_zeros(head, size)),
         requirements=["RB-HEADERS-1", "RB-CODEC-7"],
         finding="record-truncated",
         budget={"cpu_ms": 10_000, "memory_bytes": 256 * MIB},

@@ -213,7 +213,7 @@ def _count(made: Theme) -> None:
 
 
 def _compressed(codec: str, record: Record) -> Raw:
-    return batch(record, codec=codec, payload=stored(codec, record.encode()), hostile=["payload"])
+    return batch(record, codec=codec, payload=stored(codec, record.encode()))
 
 
 def _key(made: Theme) -> None:

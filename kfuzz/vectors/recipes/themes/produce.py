@@ -59,7 +59,7 @@ def _offsets(made: Theme) -> None:
     made.acceptable(
         "base-offset-minus-one",
         "two records start at offset -1: the batch ends at 0, but its leader epoch would start below 0",
-        batch(Record(), Record(offset_delta=1), base_offset=-1, hostile=["base_offset"]),
+        batch(Record(), Record(offset_delta=1), base_offset=-1),
         requirements=["RB-OFFSET-1", "RB-OFFSET-7"],
         finding="base-offset-negative",
         log=refuses("leader-epoch-offset-negative"),

@@ -12,7 +12,7 @@ INT64_MAX = 2**63 - 1
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/timestamp.json``."""
     made = Theme("records/v2/timestamp", "Timestamps of records and batches.")
-    _create(made)
+    _create(made.having(harmless=True))
     _log_append(made)
     _overflow(made)
     _max(made)
@@ -146,7 +146,7 @@ def _max(made: Theme) -> None:
         max_timestamp_wrong.acceptable(
             slug,
             f"the max timestamp {what}",
-            batch(*two, max_timestamp=value, hostile=["max_timestamp"]),
+            batch(*two, max_timestamp=value),
             requirements=["RB-TIMESTAMP-2"],
             finding="max-timestamp-below-records",
         )
@@ -180,13 +180,13 @@ def _odd(made: Theme) -> None:
     timestamp_none.acceptable(
         "base-none-delta-positive",
         "the base timestamp is -1 and a delta is 5, so the second record's timestamp is 4",
-        batch(first, second, base_timestamp=-1, hostile=["base_timestamp"]),
+        batch(first, second, base_timestamp=-1),
         requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-3"],
     )
     timestamp_none.acceptable(
         "sum-is-none",
         "the base timestamp is 10 and a delta is -11; the sum is -1, which means none",
-        batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10, hostile=["base_timestamp"]),
+        batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10),
         requirements=["RB-TIMESTAMP-1"],
     )
     made.acceptable(
@@ -199,7 +199,7 @@ def _odd(made: Theme) -> None:
     log_append_time.acceptable(
         "log-append-smallest",
         "the batch has LogAppendTime, and the max timestamp is INT64_MIN",
-        batch(first, log_append=True, max_timestamp=-(2**63), hostile=["max_timestamp"]),
+        batch(first, log_append=True, max_timestamp=-(2**63)),
         requirements=["RB-TIMESTAMP-5"],
     )
     made.acceptable(
@@ -223,13 +223,12 @@ def _odd(made: Theme) -> None:
             Record(offset_delta=1, timestamp_delta=10),
             Record(offset_delta=2),
             max_timestamp=CREATED_MS + 50,
-            hostile=["max_timestamp"],
         ),
     )
     max_timestamp_wrong.acceptable(
         "max-below-base",
         "the max timestamp is one millisecond below the only record's",
-        batch(first, max_timestamp=CREATED_MS - 1, hostile=["max_timestamp"]),
+        batch(first, max_timestamp=CREATED_MS - 1),
     )
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         records = (Record(timestamp_delta=100), Record(offset_delta=1))
