@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import struct
 
+from xxhash import xxh32_intdigest
+
 from kfuzz.vectors.recipes.making.builder import Record, batch
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, LZ4_STORED, lz4_frame, xxh32
+from kfuzz.vectors.recipes.making.containers import (
+    LZ4_MAGIC,
+    LZ4_STORED,
+    lz4_frame,
+)
+from kfuzz.vectors.recipes.making.containers import lz4_compressed as compressed
+from kfuzz.vectors.recipes.making.containers import lz4_parts as frame
+from kfuzz.vectors.recipes.making.containers import lz4_stored as stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
@@ -26,30 +35,12 @@ def theme() -> Theme:
     )
     _descriptor(made)
     _bad_descriptor(made)
-    _blocks(made.having())
+    _blocks(made)
     _bad_blocks(made)
     _checksums(made)
     _cuts(made)
     _small_batches(made)
     return made
-
-
-def frame(
-    *blocks: bytes, flags: int = FLAGS, block_size: int = BLOCK_SIZE, fields: bytes = b"", end: bytes = END_MARK
-) -> bytes:
-    """A frame of ready-made blocks, each with its length. The header's checksum is right."""
-    descriptor = bytes([flags, block_size]) + fields
-    return LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]) + b"".join(blocks) + end
-
-
-def stored(data: bytes) -> bytes:
-    """An uncompressed block."""
-    return struct.pack("<I", len(data) | LZ4_STORED) + data
-
-
-def compressed(data: bytes) -> bytes:
-    """A compressed block; ``data`` is its sequences."""
-    return struct.pack("<I", len(data)) + data
 
 
 def literals(data: bytes) -> bytes:
@@ -123,12 +114,12 @@ def _bad_descriptor(made: Streams) -> None:
         (
             "header-checksum-low-byte",
             "the header's checksum is the hash's lowest byte instead of its second",
-            lz4_frame(PLAIN, header_checksum=xxh32(b"\x60\x40") & 0xFF),
+            lz4_frame(PLAIN, header_checksum=xxh32_intdigest(b"\x60\x40") & 0xFF),
         ),
         (
             "header-checksum-with-magic",
             "the header's checksum also covers the magic, as in old Kafka",
-            lz4_frame(PLAIN, header_checksum=xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF),
+            lz4_frame(PLAIN, header_checksum=xxh32_intdigest(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF),
         ),
     )
     for slug, summary, stream in cases:
@@ -281,8 +272,8 @@ def _checksums(made: Streams) -> None:
         budget=SMALL,
     )
     halves = (PLAIN[:HALF], PLAIN[HALF:])
-    right = struct.pack("<I", xxh32(halves[0]))
-    wrong = struct.pack("<I", xxh32(halves[1]) ^ 1)
+    right = struct.pack("<I", xxh32_intdigest(halves[0]))
+    wrong = struct.pack("<I", xxh32_intdigest(halves[1]) ^ 1)
     cases = (
         (
             "block-checksum-second",

@@ -20,7 +20,7 @@ AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/snappy.json``."""
     made = Streams("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.", codec="snappy")
-    _elements(made.having())
+    _elements(made)
     _framing(made)
     _bad_framing(made)
     _bad_blocks(made)

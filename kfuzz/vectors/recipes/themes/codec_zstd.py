@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import struct
 
+from xxhash import xxh64_intdigest
+
 from kfuzz.vectors.recipes.making.builder import Record
-from kfuzz.vectors.recipes.making.containers import ZSTD_MAGIC, xxh64, zstd_frame
+from kfuzz.vectors.recipes.making.containers import ZSTD_MAGIC, zstd_frame
+from kfuzz.vectors.recipes.making.containers import zstd_block as block
+from kfuzz.vectors.recipes.making.containers import zstd_parts as frame
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
@@ -13,7 +17,6 @@ MIB = 1024 * 1024
 RAW, RLE, COMPRESSED, RESERVED = 0, 1, 2, 3
 # The descriptor's bits, without those for the sizes of its fields.
 SINGLE_SEGMENT, UNUSED, RESERVED_BIT, CHECKSUM = 0x20, 0x10, 0x08, 0x04
-WINDOW_128_KIB = 7 << 3
 FRAME = zstd_frame(PLAIN)
 SKIPPABLE = 0x184D2A50
 
@@ -35,24 +38,10 @@ def theme() -> Theme:
     return made
 
 
-def frame(
-    *blocks: bytes, descriptor: int = 0, window: int | None = WINDOW_128_KIB, fields: bytes = b"", end: bytes = b""
-) -> bytes:
-    """A frame of the given parts. ``fields`` holds the dictionary id and the content size, ``end`` the checksum."""
-    head = bytes([descriptor]) + (b"" if window is None else bytes([window])) + fields
-    return ZSTD_MAGIC + head + b"".join(blocks) + end
-
-
-def block(data: bytes, kind: int = RAW, *, last: bool = True, size: int | None = None) -> bytes:
-    """A block; ``size`` is the size in its header, by default the right one."""
-    size = len(data) if size is None else size
-    return (last | kind << 1 | size << 3).to_bytes(3, "little") + data
-
-
 def _descriptor(made: Streams) -> None:
     size = len(PLAIN)
     plain = block(PLAIN)
-    checksum = struct.pack("<I", xxh64(PLAIN) & 0xFFFFFFFF)
+    checksum = struct.pack("<I", xxh64_intdigest(PLAIN) & 0xFFFFFFFF)
     large = Record(value=bytes(index % 251 for index in range(500)))
     encoded = large.encode()
     cases = (
@@ -138,7 +127,7 @@ def _bad_descriptor(made: Streams) -> None:
     )
     size = len(PLAIN)
     plain = block(PLAIN)
-    checksum = struct.pack("<I", (xxh64(PLAIN) + 1) & 0xFFFFFFFF)
+    checksum = struct.pack("<I", (xxh64_intdigest(PLAIN) + 1) & 0xFFFFFFFF)
     cases = (
         ("magic-byte-swapped", "the magic is big-endian", FRAME[3::-1] + FRAME[4:]),
         ("magic-of-version-0-7", "the magic is the one of zstd 0.7", struct.pack("<I", 0xFD2FB527) + FRAME[4:]),
@@ -173,7 +162,7 @@ def _bad_descriptor(made: Streams) -> None:
         (
             "checksum-of-other-half",
             "the checksum is the hash's upper half",
-            frame(plain, descriptor=CHECKSUM, end=struct.pack("<I", xxh64(PLAIN) >> 32)),
+            frame(plain, descriptor=CHECKSUM, end=struct.pack("<I", xxh64_intdigest(PLAIN) >> 32)),
         ),
         ("checksum-missing", "the frame declares a checksum, but has none", frame(plain, descriptor=CHECKSUM)),
     )

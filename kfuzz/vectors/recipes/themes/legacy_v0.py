@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xxhash import xxh32_intdigest
+
 from kfuzz.vectors.recipes.making.builder import message
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored
 from kfuzz.vectors.recipes.theme import Theme, refuses
 from kfuzz.vectors.recipes.themes.legacy import common, three, wrapper
 
@@ -63,7 +65,7 @@ def _lz4(made: Theme) -> None:
         "the lz4 frame's header checksum is wrong; Kafka ignores it in magic 0",
         wrapper(0, inner, "lz4", stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
     )
-    old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
+    old = xxh32_intdigest(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
     lz4_old_checksum.acceptable(
         "lz4-checksum-with-magic",
         "the header checksum is the one that old Kafka computed, over the magic number too",

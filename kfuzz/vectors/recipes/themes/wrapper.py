@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xxhash import xxh32_intdigest
+
 from kfuzz.vectors.recipes.making.builder import Raw, concat, message
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts
 from kfuzz.vectors.recipes.themes.legacy import three, unopened, wrapper, wrapper_of
 
@@ -12,7 +14,7 @@ __all__ = ["CODECS", "common", "first_of", "old_lz4"]
 CODECS = ("gzip", "snappy", "lz4")
 # The flags and the block size of the frames that Kafka wrote: independent blocks of at most 64 KiB.
 LZ4_DESCRIPTOR = b"\x60\x40"
-LZ4_OLD_CHECKSUM = xxh32(LZ4_MAGIC + LZ4_DESCRIPTOR) >> 8 & 0xFF
+LZ4_OLD_CHECKSUM = xxh32_intdigest(LZ4_MAGIC + LZ4_DESCRIPTOR) >> 8 & 0xFF
 
 
 def first_of(magic: int) -> int:
