@@ -5,6 +5,7 @@ from __future__ import annotations
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.message import Body, body, successful
 from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.themes.message_counts import negative_counts
 from kfuzz.wire.io.cursor import uvarint
 
 __all__ = ["theme"]
@@ -43,103 +44,65 @@ LENGTHS = (
 def theme() -> Theme:
     """The recipes of ``vectors/messages/claims.json``."""
     made = Theme("messages/claims", "Counts and lengths deep inside responses, and claims that multiply.", "message")
-    made.flag(
+    nested = made.flag(
         "NestedCountHuge",
         "allocation",
         "An array inside a response claims more elements than its bytes can hold.",
         "A client that allocates memory before it checks runs out of memory. Anyone who can answer it can do that.",
         links=["KAFKA-14063"],
         cves=["CVE-2022-34917"],
+        requirements=ARRAY,
+        budget=SMALL,
     )
-    for name, *versions in RESPONSES:
-        for version, path in versions:
-            _count(made, successful(name, version), path)
-    for name, version, path in LENGTHS:
-        _length(made, successful(name, version), path)
-    _multiplied(made)
-    _small_elements(made)
-    return made
-
-
-def _count(made: Theme, whole: Body, path: str) -> None:
-    nested_count_huge = made.having(flags=["NestedCountHuge"], requirements=ARRAY, budget=SMALL)
-    negative_as_unsigned = made.flag(
+    unsigned = made.flag(
         "NegativeAsUnsigned",
         "confusion",
         "A compact count or length is 2^32 - 1. It means -2 as a signed number, and 4,294,967,294 as an unsigned one.",
         "Kafka reads any number below 0 as null. A reader of unsigned numbers allocates four gigabytes.",
     )
+    for name, *versions in RESPONSES:
+        for version, path in versions:
+            _count(nested, unsigned, successful(name, version), path)
+    for name, version, path in LENGTHS:
+        _length(made, unsigned, successful(name, version), path)
+    _multiplied(made)
+    _small_elements(made, nested)
+    return made
+
+
+def _count(nested: Theme, unsigned: Theme, whole: Body, path: str) -> None:
     count = whole.place("count", path)
-    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
-    what = f"{whole.definition.name} in version {whole.version}: {path}"
-    nullable = whole.may_be_null(count)
-    null = NULL if nullable else [*NOT_NULL, *ARRAY]
-    nested_count_huge.message(
-        f"{slug}-largest",
-        f"{what} claims 2,147,483,647 elements",
-        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message"),
-    )
+    slug, what = whole.about(count)
+    claimed = whole.broken(count, INT32_MAX, "count-exceeds-message")
+    nested.message(f"{slug}-largest", f"{what} claims 2,147,483,647 elements", claimed)
     # In these bytes, every text is empty and every number is the same.
     filler = (b"\x01" if whole.compact else b"\x00") * FILLED_BYTES
-    nested_count_huge.message(
+    nested.message(
         f"{slug}-as-many-as-bytes",
         f"{what} claims {FILLED_BYTES:,} elements, and {FILLED_BYTES:,} bytes are left",
-        whole.broken(
-            count,
-            whole.number(count, FILLED_BYTES),
-            FILLED_FINDINGS.get(whole.slug, "message-cut"),
-            after=filler,
-        ),
+        whole.broken(count, FILLED_BYTES, FILLED_FINDINGS.get(whole.slug, "message-cut"), after=filler),
     )
-    after = whole.after(count)
     if whole.compact:
-        negative_as_unsigned.message(
+        unsigned.message(
             f"{slug}-unsigned",
             f"{what} has the count 2^32 - 1, which is -2 as a signed number",
-            whole.broken(
-                count, uvarint(UINT32_MAX), "length-below-minus-one" if nullable else "null-not-allowed", after=after
-            ),
-            requirements=null,
+            whole.negative(count, -2, uvarint(UINT32_MAX)),
+            requirements=NULL if whole.may_be_null(count) else [*NOT_NULL, *ARRAY],
         )
-    else:
-        made.message(
-            f"{slug}-minus-two",
-            f"{what} claims -2 elements",
-            whole.broken(
-                count,
-                whole.number(count, -2),
-                "length-below-minus-one" if nullable else "null-not-allowed",
-                after=after,
-            ),
-            requirements=null,
-        )
-    made.message(
-        f"{slug}-null",
-        f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
-        whole.broken(count, whole.number(count, -1), None if nullable else "null-not-allowed", after=after),
-        requirements=null,
-        canonical=nullable,
-    )
+    negative_counts(nested, whole, count, () if whole.compact else [("minus-two", -2)])
 
 
-def _length(made: Theme, whole: Body, path: str) -> None:
+def _length(made: Theme, unsigned: Theme, whole: Body, path: str) -> None:
     length = whole.place("length", path)
-    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
-    what = f"{whole.definition.name} in version {whole.version}: {path}"
-    nullable = whole.may_be_null(length)
-    number = uvarint(UINT32_MAX) if whole.compact else whole.number(length, -2)
-    made.message(
-        f"{slug}-length-{'unsigned' if whole.compact else 'minus-two'}",
-        f"{what} has the length " + ("2^32 - 1, which is -2 as a signed number" if whole.compact else "-2"),
-        whole.broken(
-            length,
-            number,
-            "length-below-minus-one" if nullable else "null-not-allowed",
-            after=whole.after(length),
-        ),
-        requirements=NULL if nullable else [*NOT_NULL, *NULL],
-        flags=["NegativeAsUnsigned"] if whole.compact else [],
-    )
+    slug, what = whole.about(length)
+    requirements = NULL if whole.may_be_null(length) else [*NOT_NULL, *NULL]
+    if whole.compact:
+        negative = whole.negative(length, -2, uvarint(UINT32_MAX))
+        text = f"{what} has the length 2^32 - 1, which is -2 as a signed number"
+        unsigned.message(f"{slug}-length-unsigned", text, negative, requirements=requirements)
+    else:
+        negative = whole.negative(length, -2)
+        made.message(f"{slug}-length-minus-two", f"{what} has the length -2", negative, requirements=requirements)
 
 
 def _multiplied(made: Theme) -> None:
@@ -184,7 +147,7 @@ def _multiplied(made: Theme) -> None:
         )
 
 
-def _small_elements(made: Theme) -> None:
+def _small_elements(made: Theme, nested: Theme) -> None:
     """Elements of few bytes on the wire that need much more memory in most languages."""
     for version in (1, 3):
         whole = body("CreatePartitionsRequest", version)
