@@ -351,6 +351,7 @@ class Theme:
     ) -> None:
         """A vector of kind ``message``; the body holds its verdict, finding and contents.
 
+        The bytes of a valid one are ``canonical``, if that option says nothing else.
         Without ``annotate`` the layout has one place, the whole message: for right messages with hundreds of elements.
         ``bomb``: the name of the recipe of a body that is too large for a file.
         """
@@ -360,9 +361,7 @@ class Theme:
         whole = {"at": 0, "size": len(body.data), "field": "message"}
         layout = [place.to_json() for place in body.places] if annotate else [whole]
         which: Json = {"message": body.definition.name, "version": body.version}
-        self._add(
-            slug, summary, body.data, layout=layout, expect=_by_reader(body, contents), bomb=bomb, **which, **options
-        )
+        self._add_read(slug, summary, body, contents, layout, bomb=bomb, **which, **options)
 
     @adding
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
@@ -370,15 +369,17 @@ class Theme:
         contents = {} if single.value is NOTHING else {"value": single.value, "consumed": single.size}
         hostile = {"hostile": True} if single.finding is not None else {}
         layout = [{"at": 0, "size": len(single.data), "field": "value"} | hostile]
-        expect = _by_reader(single, contents)
-        self._add(slug, summary, single.data, layout=layout, expect=expect, primitive=single.primitive, **options)
+        self._add_read(slug, summary, single, contents, layout, primitive=single.primitive, **options)
+
+    def _add_read(
+        self, slug: str, summary: str, made: Body | Single, contents: Json, layout: Sequence[Json], **options: Any
+    ) -> None:
+        """Add a vector whose only role is ``reader``; ``contents`` is empty for a refusal."""
+        finding = {"finding": made.finding} if made.finding is not None else {}
+        expect = {"reader": {"verdict": made.verdict, **finding, **contents}}
+        options = {"canonical": made.verdict == "valid"} | options
+        self._add(slug, summary, made.data, layout=layout, expect=expect, **options)
 
 
 def _layout(raw: Raw) -> list[Json]:
     return [place.to_json() for place in raw.layout]
-
-
-def _by_reader(made: Body | Single, contents: Json) -> Json:
-    """The expectation of the only role, ``reader``; ``contents`` is empty for a refusal."""
-    finding = {"finding": made.finding} if made.finding is not None else {}
-    return {"reader": {"verdict": made.verdict, **finding, **contents}}

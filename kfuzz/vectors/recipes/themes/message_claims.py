@@ -158,7 +158,6 @@ def _small_elements(made: Theme, nested: Theme) -> None:
             f"CreatePartitionsRequest in version {version}: an array holds 500 empty arrays",
             body("CreatePartitionsRequest", version, many),
             requirements=ARRAY,
-            canonical=True,
             annotate=False,
         )
         made.message(
@@ -182,6 +181,5 @@ def _small_elements(made: Theme, nested: Theme) -> None:
             f"DescribeGroupsRequest in version {version}: an array holds 1,000 empty texts",
             body("DescribeGroupsRequest", version, texts),
             requirements=[*ARRAY, *BYTES],
-            canonical=True,
             annotate=False,
         )

@@ -70,4 +70,4 @@ def negative_counts(made: Theme, whole: Body, count: Place, numbers: Iterable[tu
     for name, number in numbers:
         plain.message(f"{slug}-{name}", f"{what} claims {number} elements", whole.negative(count, number))
     text = f"{what} is null, which is {'allowed' if nullable else 'not allowed'}"
-    plain.message(f"{slug}-null", text, whole.negative(count, -1), canonical=nullable)
+    plain.message(f"{slug}-null", text, whole.negative(count, -1))

@@ -54,7 +54,6 @@ def _requests(made: Theme, version: int) -> None:
             f"a request's header in version {version} has the API key {key}",
             whole,
             requirements=[*HEADER, "MSG-KEYS-1"],
-            canonical=True,
         )
     # The client id's length has two bytes even in the flexible version, so that old readers can read it too.
     whole = body("RequestHeader", version, values)
@@ -89,9 +88,8 @@ def _responses(made: Theme) -> None:
         "a response's header in version 1 has two unknown tags",
         tagged,
         requirements=[*HEADER, "MSG-TAG-3"],
-        canonical=True,
     )
 
 
 def _add(made: Theme, slug: str, summary: str, whole: Body) -> None:
-    made.message(slug, summary, whole, requirements=HEADER, canonical=True)
+    made.message(slug, summary, whole, requirements=HEADER)

@@ -83,14 +83,12 @@ def _lies(made: Theme, huge: Theme, whole: Body, path: str, text: bool) -> None:
         f"{what} is empty, which is not null",
         whole.broken(length, 0, None, after=whole.after(length)),
         requirements=[*BYTES, *([] if nullable else NOT_NULL), *(LONG if text else [])],
-        canonical=True,
     )
     made.message(
         f"{slug}-null",
         f"{what} is null, which is {'' if nullable else 'not '}allowed",
         whole.negative(length, -1),
         requirements=NULL if nullable else NOT_NULL,
-        canonical=nullable,
     )
     if not whole.compact:
         for name, number in (("minus-two", -2), ("lowest", -(2 ** (8 * length.size - 1)))):

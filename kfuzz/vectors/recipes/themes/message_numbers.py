@@ -41,7 +41,6 @@ def _ends_of_ranges(made: Theme) -> None:
                 f"FetchRequest in version {version}: its 8-, 32- and 64-bit numbers are the {extreme}",
                 body("FetchRequest", version, fetch),
                 requirements=NUMBER,
-                canonical=True,
             )
         for version in (3, 9):
             made.message(
@@ -49,7 +48,6 @@ def _ends_of_ranges(made: Theme) -> None:
                 f"ProduceRequest in version {version}: its 16- and 32-bit numbers are the {extreme}",
                 body("ProduceRequest", version, {"acks": end(16), "timeoutMs": end(32)}),
                 requirements=NUMBER,
-                canonical=True,
             )
 
 
@@ -69,7 +67,6 @@ def _flags(made: Theme) -> None:
                 f"MetadataRequest in version {version}: a flag is {byte}",
                 whole.broken(place, bytes([byte]), finding),
                 requirements=FLAG,
-                canonical=finding is None,
             )
 
 
@@ -91,7 +88,6 @@ def _presence(made: Theme) -> None:
             f"{name} in version 0: the byte before a struct that may be null is {byte:#04x}",
             whole.broken(place, bytes([byte]), finding, after=rest),
             requirements=["MSG-NULL-1"],
-            canonical=finding is None,
         )
 
 
@@ -126,7 +122,6 @@ def _varints(made: Theme) -> None:
         "ApiVersionsRequest in version 3: a text has 127 bytes, so its length takes two",
         body("ApiVersionsRequest", 3, {"clientSoftwareName": long, "clientSoftwareVersion": "1"}),
         requirements=VARINT,
-        canonical=True,
     )
 
 
@@ -138,7 +133,7 @@ def _behind(made: Theme) -> None:
             last = whole.places[-1]
             made.message(
                 f"{whole.slug}-trailing",
-                f"{definition.name} in version {whole.version}: three bytes follow its last field",
+                f"{whole.title}: three bytes follow its last field",
                 whole.broken(last, whole.data[last.at :], "bytes-after-message", after=b"\x00\x01\x02"),
                 requirements=END,
             )
@@ -159,5 +154,4 @@ def _floats(made: Theme) -> None:
                 f"AlterClientQuotasRequest in version {version}: a float is {slug.replace('-', ' ')}",
                 body("AlterClientQuotasRequest", version, values),
                 requirements=NUMBER,
-                canonical=True,
             )

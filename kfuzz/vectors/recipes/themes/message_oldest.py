@@ -26,6 +26,5 @@ def theme() -> Theme:
                 f"{definition.name} in version {lowest}, with every field at its default",
                 whole,
                 requirements=[*requirements_of(whole), "MSG-DEFAULT-1"],
-                canonical=True,
             )
     return made

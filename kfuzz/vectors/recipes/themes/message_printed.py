@@ -47,8 +47,8 @@ def theme() -> Theme:
 
 
 def _add(made: Theme, whole: Body, slug: str, summary: str, *more: str) -> None:
-    name = f"{whole.definition.name} in version {whole.version}"
-    made.message(f"{whole.slug}-{slug}", f"{name}: {summary}", whole, requirements=[*PRINTED, *more], canonical=True)
+    name = f"{whole.title}"
+    made.message(f"{whole.slug}-{slug}", f"{name}: {summary}", whole, requirements=[*PRINTED, *more])
 
 
 def _fetch_request(**changes: int) -> Body:

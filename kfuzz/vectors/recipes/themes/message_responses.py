@@ -25,6 +25,5 @@ def theme() -> Theme:
             f"{name} in version {version}, with a value in every field and error codes that no release knows",
             unknown,
             requirements=requirements_of(unknown),
-            canonical=True,
         )
     return made

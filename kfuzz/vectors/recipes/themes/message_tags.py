@@ -51,7 +51,7 @@ def _unknown_at_the_end(made: Theme, whole: Body) -> None:
     """A tag from a newer writer; every reader must skip it."""
     tagged = body(whole.definition.name, whole.version, {"_unknownTaggedFields": [(1000, b"\x01\x02\x03")]})
     text = f"{whole.title} has the unknown tag 1000"
-    made.message(f"{whole.slug}-unknown", text, tagged, requirements=UNKNOWN, canonical=True)
+    made.message(f"{whole.slug}-unknown", text, tagged, requirements=UNKNOWN)
 
 
 def _tags(*pairs: tuple[int, bytes]) -> bytes:
@@ -69,7 +69,6 @@ def _of_root(made: Theme, huge: Theme, whole: Body) -> None:
             f"{whole.title}: {text}",
             whole.broken(count, number, finding, after=after),
             requirements=UNKNOWN if finding is None else TAG,
-            canonical=finding is None,
         )
 
     beyond = "tag-count-exceeds-message"
@@ -126,20 +125,19 @@ def _known(made: Theme) -> None:
         "FetchRequest in version 15 has tag 1, which version 15 introduced",
         body("FetchRequest", 15, {"replicaState": {"replicaId": 3, "replicaEpoch": 7}}),
         requirements=[*TAG, *GONE],
-        canonical=True,
     )
     made.message(
         "fetch-request-v12-known-default",
         "FetchRequest in version 12 has a known tag with its default value, which a writer omits",
         whole.broken(count, b"\x01", None, after=_tags((0, b"\x00"))),
         requirements=DEFAULT,
+        canonical=False,
     )
     made.message(
         "fetch-request-v12-known-left-out",
         "FetchRequest in version 12 has no tags: all tagged fields have their defaults",
         whole,
         requirements=DEFAULT,
-        canonical=True,
     )
     made.message(
         "fetch-request-v12-known-twice",
@@ -158,7 +156,6 @@ def _known(made: Theme) -> None:
         "FetchRequest in version 12 has a known tag, then an unknown one",
         body("FetchRequest", 12, {"clusterId": "ab", "_unknownTaggedFields": [(20, b"x")]}),
         requirements=[*TAG, *UNKNOWN],
-        canonical=True,
     )
 
 
@@ -175,7 +172,6 @@ def _of_structs(made: Theme) -> None:
             f"FetchRequest in version 12 has an unknown tag in a {slug}",
             body("FetchRequest", 12, {"topics": [topic]}),
             requirements=UNKNOWN,
-            canonical=True,
         )
     whole = body("FetchRequest", 12, {"topics": [{"topic": "t", "partitions": [partition]}]})
     count = whole.place("tag-count", "topics[0].partitions[0]")
@@ -233,7 +229,7 @@ def _of_response(made: Theme, huge: Theme) -> None:
         ("message-in-unknown", "the bytes of an unknown tag are this message itself", [(20, whole.data)]),
     ):
         tagged = whole.broken(outer, uvarint(len(pairs)), None, after=_tags(*pairs))
-        add(slug, text, tagged, canonical=True, annotate=False)
+        add(slug, text, tagged, annotate=False)
 
 
 def _with_size(whole: Body, claimed: Body, count: Place) -> tuple[Place, ...]:
@@ -254,7 +250,6 @@ def _known_of_response(made: Theme, huge: Theme) -> None:
             f"{whole.title}: {text}",
             whole.broken(count, uvarint(number), finding, after=after),
             requirements=TAG,
-            canonical=finding is None,
         )
 
     add(made, "order", "two known tags are in order", 2, _tags(feature, epoch), None)

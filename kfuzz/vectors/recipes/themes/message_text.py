@@ -48,8 +48,7 @@ def _add(made: Theme, whole: Body, path: str, slug: str, about: str, data: bytes
     length = whole.place("length", path)
     made.message(
         f"{whole.slug}-{slug}",
-        f"{whole.definition.name} in version {whole.version}: the topic's name has {about}",
+        f"{whole.title}: the topic's name has {about}",
         whole.broken(length, whole.number(length, len(data)), finding, after=data + whole.after(length)),
         requirements=TEXT,
-        canonical=finding is None,
     )

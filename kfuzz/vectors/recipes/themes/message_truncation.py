@@ -34,9 +34,7 @@ def theme() -> Theme:
     )
     for name, version, values in SMALL_MESSAGES:
         whole = body(name, version, values)
-        made.message(
-            f"{whole.slug}-whole", f"{name} in version {version}, complete", whole, requirements=CUT, canonical=True
-        )
+        made.message(f"{whole.slug}-whole", f"{name} in version {version}, complete", whole, requirements=CUT)
         for end in range(len(whole.data)):
             made.message(
                 f"{whole.slug}-cut-at-{end}",

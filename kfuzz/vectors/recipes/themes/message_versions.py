@@ -77,7 +77,7 @@ def _add(
 ) -> None:
     requirements = list(dict.fromkeys([*requirements_of(whole), *more]))
     name = f"{whole.slug}-{slug}" if slug else whole.slug
-    made.message(name, text, whole, requirements=requirements, canonical=True, annotate=False, bomb=bomb, flags=flags)
+    made.message(name, text, whole, requirements=requirements, annotate=False, bomb=bomb, flags=flags)
 
 
 def _nulls(made: Theme) -> None:

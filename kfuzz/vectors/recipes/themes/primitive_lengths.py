@@ -72,7 +72,6 @@ class _Form:
             f"{self.name}: {summary}",
             single,
             requirements=requirements or [REQUIREMENTS[self.kind], *(["MSG-COMPACT-1"] if self.compact else [])],
-            canonical=single.verdict == "valid",
             **options,
         )
 

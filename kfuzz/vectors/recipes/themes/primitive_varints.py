@@ -78,4 +78,4 @@ _WORDS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "n
 
 def _add(made: Theme, slug: str, summary: str, single: Single) -> None:
     requirements = COMPACT if single.primitive == "unsigned-varint" else VARINT
-    made.primitive(slug, summary, single, requirements=requirements, canonical=single.verdict == "valid")
+    made.primitive(slug, summary, single, requirements=requirements)
