@@ -7,7 +7,7 @@ a log, and the records that a reader returns. The recipes state every outcome; t
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any
@@ -164,6 +164,19 @@ def ended(kind: int, base_offset: int, base_sequence: int = 0, **fields: Any) ->
     return records, ending(kind, base_offset + 2, **fields)
 
 
+def _aborted(parts: Iterable[Part]) -> Iterator[tuple[int, int]]:
+    """The transactions whose records are dropped: their producers and their first offsets."""
+    begun: set[str] = set()
+    for part in parts:
+        contents = part.raw.batches[0]
+        producer = contents["producer_id"]
+        if contents["control"]:
+            begun.discard(producer)
+        elif contents["transactional"] and contents["records"] and not part.shown and producer not in begun:
+            begun.add(producer)
+            yield int(producer), int(contents["base_offset"])
+
+
 @dataclass(slots=True)
 class Stream(Theme):
     """A theme of streams."""
@@ -184,8 +197,9 @@ class Stream(Theme):
     ) -> None:
         """Add a vector with the records that ``roles`` return.
 
-        A consumer learns the aborted transactions from ``aborted``; a reader of the log learns them from its markers.
-        A reader may refuse a part that has a ``finding``, because the documents are silent.
+        A consumer learns the aborted transactions from ``aborted``, by default those whose records are dropped; a
+        reader of the log learns them from its markers. A reader may refuse a part that has a ``finding``, because the
+        documents are silent.
         """
         steps, position = [], fetch_offset or 0
         for part in parts:
@@ -198,7 +212,8 @@ class Stream(Theme):
         # Readers never return control records; a stream that has one tests this.
         control = any(contents["control"] for part in parts for contents in part.raw.batches)
         cited = [*requirements, *(["RB-CONTROL-5"] if control else [])]
-        whole = replace(self, options={})
-        whole.stream(
-            slug, summary, *steps, isolation=isolation, requirements=cited, fetch_offset=fetch_offset, **options
-        )
+        if "consumer" in roles and (aborted := list(_aborted(parts))):
+            options = {"aborted": aborted} | options
+        options |= {"isolation": isolation, "requirements": cited, "fetch_offset": fetch_offset}
+        # ``options`` has those of the theme already.
+        replace(self, options={}).stream(slug, summary, *steps, **options)

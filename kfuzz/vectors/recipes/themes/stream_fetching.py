@@ -76,7 +76,6 @@ def _codecs(made: Stream) -> None:
             ending(ABORT, 2),
             Part(_transaction(codec, 3, 2)),
             ending(COMMIT, 5),
-            aborted=[(PRODUCER, 0)],
             requirements=["TXN-FILTER-1", "RB-CODEC-3"],
         )
         last = _packed(codec, 4)
@@ -104,7 +103,6 @@ def _contents(made: Stream) -> None:
         dropped(batch(*odd, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0, transactional=True)),
         ending(ABORT, 4),
         Part(batch(*odd, base_offset=5)),
-        aborted=[(PRODUCER, 0)],
     )
     headers = ((b"h", b"1"), (b"h", b"2"), (b"null", None), (b"empty", b""), (b"h", b"3"))
     made.reading(
@@ -130,7 +128,6 @@ def _markers(made: Stream) -> None:
         "the fetch has only records of an aborted transaction; its marker is beyond the fetch",
         dropped(txn(0)),
         dropped(txn(2, 2)),
-        aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
     )
     end = 2 * MANY_FETCHES
@@ -140,7 +137,6 @@ def _markers(made: Stream) -> None:
         *(dropped(txn(offset, offset)) for offset in range(0, end, 2)),
         ending(ABORT, end),
         Part(plain(base_offset=end + 1)),
-        aborted=[(PRODUCER, 0)],
         fetches_at_end=2,
     )
     made.reading(
@@ -157,7 +153,6 @@ def _markers(made: Stream) -> None:
         ending(ABORT, 0),
         *ended(ABORT, 1),
         *ended(COMMIT, 4, 2),
-        aborted=[(PRODUCER, 1)],
     )
     made.reading(
         "unlisted-abort-between",
@@ -166,7 +161,6 @@ def _markers(made: Stream) -> None:
         ending(ABORT, 3),
         *ended(ABORT, 4, 2),
         Part(plain(base_offset=7)),
-        aborted=[(PRODUCER, 0), (PRODUCER, 4)],
     )
     made.reading(
         "committed-aborted-committed",
@@ -174,7 +168,6 @@ def _markers(made: Stream) -> None:
         *ended(COMMIT, 0),
         *ended(ABORT, 3, 2),
         *ended(COMMIT, 6, 4),
-        aborted=[(PRODUCER, 3)],
     )
 
 

@@ -56,37 +56,28 @@ def theme() -> Theme:
 def _ends(made: Stream) -> None:
     aborted_shown = made.having(flags=["AbortedShown"])
     made.reading("committed", "a committed transaction is returned", *ended(COMMIT, 0), aborted=())
-    aborted_shown.reading(
-        "aborted", "an aborted transaction is filtered out", *ended(ABORT, 0), aborted=[(PRODUCER, 0)]
-    )
+    aborted_shown.reading("aborted", "an aborted transaction is filtered out", *ended(ABORT, 0))
     aborted_shown.reading(
         "aborted-in-two-batches",
         "both batches of an aborted transaction are filtered out, but the batch after it is not",
         dropped(txn(0)),
         *ended(ABORT, 2, 2),
         Part(plain(base_offset=5)),
-        aborted=[(PRODUCER, 0)],
     )
     aborted_shown.reading(
         "aborted-then-committed",
         "a producer's first transaction is aborted, and its second is committed",
         *ended(ABORT, 0),
         *ended(COMMIT, 3, 2),
-        aborted=[(PRODUCER, 0)],
     )
     aborted_shown.reading(
         "committed-then-aborted",
         "a producer's first transaction is committed, and its second is aborted",
         *ended(COMMIT, 0),
         *ended(ABORT, 3, 2),
-        aborted=[(PRODUCER, 3)],
     )
     made.reading(
-        "aborted-twice",
-        "two transactions of a producer are both aborted",
-        *ended(ABORT, 0),
-        *ended(ABORT, 3, 2),
-        aborted=[(PRODUCER, 0), (PRODUCER, 3)],
+        "aborted-twice", "two transactions of a producer are both aborted", *ended(ABORT, 0), *ended(ABORT, 3, 2)
     )
     made.reading(
         "aborted-by-newer-epoch",
@@ -94,16 +85,15 @@ def _ends(made: Stream) -> None:
         dropped(txn(0)),
         ending(ABORT, 2, producer_epoch=EPOCH + 1),
         *ended(COMMIT, 3, producer_epoch=EPOCH + 1),
-        aborted=[(PRODUCER, 0)],
     )
 
 
 def _interleaved(made: Stream) -> None:
     aborted_shown = made.having(flags=["AbortedShown"])
-    for slug, ends, aborted in (
-        ("first-aborted", (ABORT, COMMIT), [(PRODUCER, 0)]),
-        ("second-aborted", (COMMIT, ABORT), [(OTHER, 2)]),
-        ("both-aborted", (ABORT, ABORT), [(PRODUCER, 0), (OTHER, 2)]),
+    for slug, ends in (
+        ("first-aborted", (ABORT, COMMIT)),
+        ("second-aborted", (COMMIT, ABORT)),
+        ("both-aborted", (ABORT, ABORT)),
     ):
         aborted_shown.reading(
             f"interleaved-{slug}",
@@ -114,7 +104,6 @@ def _interleaved(made: Stream) -> None:
             ending(ends[0], 6),
             Part(txn(7, 2, producer_id=OTHER), shown=ends[1] == COMMIT),
             ending(ends[1], 9, producer_id=OTHER),
-            aborted=aborted,
         )
     aborted_shown.reading(
         "plain-batches-between",
@@ -123,7 +112,6 @@ def _interleaved(made: Stream) -> None:
         Part(plain(base_offset=2)),
         Part(data(0, base_offset=3, producer_id=OTHER)),
         ending(ABORT, 5),
-        aborted=[(PRODUCER, 0)],
     )
 
 
@@ -207,11 +195,7 @@ def _aborted_lists(made: Stream) -> None:
         roles=CONSUMER,
     )
     aborted_shown.reading(
-        "told-without-marker",
-        "a listed aborted transaction has no marker in the fetch",
-        *log,
-        aborted=[(PRODUCER, 0), (PRODUCER, 6)],
-        roles=CONSUMER,
+        "told-without-marker", "a listed aborted transaction has no marker in the fetch", *log, roles=CONSUMER
     )
     aborted_shown.reading(
         "told-for-another-producer",
@@ -280,7 +264,6 @@ def _positions(made: Stream) -> None:
         "the fetch begins at the second record of an aborted batch",
         *ended(ABORT, 0),
         Part(plain(base_offset=3)),
-        aborted=[(PRODUCER, 0)],
         fetch_offset=1,
     )
     made.reading(
@@ -291,7 +274,6 @@ def _positions(made: Stream) -> None:
         dropped(txn(40, 2)),
         ending(ABORT, 50),
         Part(plain(base_offset=60)),
-        aborted=[(PRODUCER, 10)],
         requirements=["TXN-FILTER-1", "RB-OFFSET-6"],
     )
     made.reading(
@@ -346,7 +328,6 @@ def _shapes(made: Stream) -> None:
         ending(COMMIT, 2),
         dropped(txn(3, 2, log_append=True, max_timestamp=CREATED_MS + 9)),
         ending(ABORT, 5),
-        aborted=[(PRODUCER, 3)],
         requirements=["TXN-FILTER-1", "RB-TIMESTAMP-5"],
     )
     made.reading(
@@ -356,7 +337,6 @@ def _shapes(made: Stream) -> None:
         Part(message(1, offset=2)),
         Part(message(0, offset=3)),
         ending(ABORT, 4),
-        aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-SEVERAL-1"],
     )
     made.reading(
@@ -380,7 +360,6 @@ def _shapes(made: Stream) -> None:
         dropped(txn(0)),
         Part(data(2, base_offset=2)),
         ending(ABORT, 4),
-        aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
         flags=["AbortedShown"],
     )
@@ -400,7 +379,6 @@ def _control(made: Stream) -> None:
         dropped(txn(0)),
         ending(ABORT, 2, producer_id=OTHER),
         *ended(ABORT, 3, 2),
-        aborted=[(PRODUCER, 0)],
     )
     made.reading(
         "marker-emptied-between",
@@ -417,7 +395,6 @@ def _control(made: Stream) -> None:
         dropped(txn(0)),
         ending(ABORT, 2, key=struct.pack(">hh", 1, ABORT) + b"\x00\x09"),
         *ended(COMMIT, 3, 2),
-        aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
     )
     change = Record(key=struct.pack(">hh", 0, 2), value=b"\x00\x00")
@@ -428,7 +405,6 @@ def _control(made: Stream) -> None:
         Part(batch(change, control=True, base_offset=2), shown=False),
         ending(ABORT, 3),
         Part(plain(base_offset=4)),
-        aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-CONTROL-3"],
     )
     made.reading(
@@ -540,7 +516,6 @@ def _logs(made: Stream) -> None:
         dropped(txn(0)),
         ending(ABORT, 2, value=None),
         Part(txn(3, 2)),
-        aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
         requirements=["TXN-FILTER-1", "RB-CONTROL-4"],
     )
