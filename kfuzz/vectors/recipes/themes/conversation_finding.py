@@ -8,8 +8,6 @@ from kfuzz.vectors.recipes.making.conversation import GIVEN, act, fails, opens, 
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST, WHOLE
 
-__all__ = ["theme"]
-
 versions = partial(trouble, "ApiVersions")
 metadata = partial(trouble, "Metadata")
 fetch = partial(trouble, "Fetch")

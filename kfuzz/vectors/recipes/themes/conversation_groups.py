@@ -21,8 +21,6 @@ from kfuzz.vectors.recipes.making.conversation import (
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST
 
-__all__ = ["theme"]
-
 find = partial(trouble, "FindCoordinator")
 join = partial(trouble, "JoinGroup")
 sync = partial(trouble, "SyncGroup")

@@ -8,8 +8,6 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.vectors.recipes.themes.message_counts import negative_counts
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = ["theme"]
-
 ARRAY, BYTES, NULL, NOT_NULL = ["MSG-ARRAY-1"], ["MSG-BYTES-1"], ["MSG-NULL-1"], ["MSG-NULL-2"]
 UINT32_MAX = 2**32 - 1
 FILLED_BYTES = 2000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 HEADER = ["MSG-HEADER-1"]
 
 

@@ -6,8 +6,6 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
-__all__ = ["theme"]
-
 BYTES, NULL, NOT_NULL, LONG = ["MSG-BYTES-1"], ["MSG-NULL-1"], ["MSG-NULL-2"], ["MSG-STRING-2"]
 # Message, versions (fixed, then compact lengths), field, whether it is text.
 CURATED = (

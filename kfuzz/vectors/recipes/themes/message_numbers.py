@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.message import body, definitions
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 NUMBER, FLAG, VARINT, END = ["MSG-NUMBER-1"], ["MSG-BOOL-1"], ["MSG-COMPACT-1"], ["MSG-FIELDS-1"]
 
 

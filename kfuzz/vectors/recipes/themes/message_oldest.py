@@ -6,8 +6,6 @@ from kfuzz.vectors.recipes.making.message import body, definitions
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import requirements_of
 
-__all__ = ["theme"]
-
 
 def theme() -> Theme:
     """The recipes of ``vectors/messages/oldest.json``."""

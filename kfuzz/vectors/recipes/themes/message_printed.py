@@ -9,8 +9,6 @@ from kfuzz.records import Record, RecordBatch, encode
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 PRINTED = ["MSG-PRINTED-1"]
 # Error names and codes, as in the first versions of the protocol.
 ERRORS = (

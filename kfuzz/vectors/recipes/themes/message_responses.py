@@ -6,8 +6,6 @@ from kfuzz.vectors.recipes.making.message import failed, newest_version
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import add_full, requirements_of
 
-__all__ = ["theme"]
-
 UNKNOWN_ERROR_CODE = 1000
 
 

@@ -10,8 +10,6 @@ from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions,
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = ["theme"]
-
 TAG, GONE, UNKNOWN, DEFAULT = ["MSG-TAG-1"], ["MSG-TAG-2"], ["MSG-TAG-3"], ["MSG-TAG-4"]
 TAG_MAX = INT32_MAX - 1
 UINT32_MAX = 2**32 - 1

@@ -6,8 +6,6 @@ from kfuzz.messages.codec import read
 from kfuzz.vectors.recipes.making.message import Body, Place, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 # Together they have fixed and compact lengths, texts, bytes, arrays, tags, and a struct that may be null.
 SMALL_MESSAGES = (
     ("RequestHeader", 1, {"requestApiKey": 18, "requestApiVersion": 0, "correlationId": 7, "clientId": "me"}),

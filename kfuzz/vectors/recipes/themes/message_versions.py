@@ -30,8 +30,6 @@ from kfuzz.vectors.recipes.making.sent import batch_of
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import requirements_of
 
-__all__ = ["theme"]
-
 UNSUPPORTED_VERSION = 35
 NOT_LEADER_OR_FOLLOWER = 6
 API_VERSIONS_KEY = 18

@@ -11,8 +11,6 @@ from kfuzz.vectors.recipes.making.primitive import NOTHING, Single, broken, of
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = ["theme"]
-
 WIDTHS = {"string": 2, "bytes": 4, "array": 4}
 REQUIREMENTS = {"string": "MSG-BYTES-1", "bytes": "MSG-BYTES-1", "array": "MSG-ARRAY-1"}
 SAMPLES: dict[str, tuple[Any, Any]] = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.primitive import Single, broken, of
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 VARINT = ["RB-VARINT-1"]
 COMPACT = ["MSG-COMPACT-1"]
 LONGEST = {"varint": 5, "varlong": 10, "unsigned-varint": 5}

@@ -7,8 +7,6 @@ from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record
 from kfuzz.vectors.recipes.making.sent import batch_of
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 TEXT = {"null": None, "empty": b"", "text": b"text"}
 
 

@@ -8,8 +8,6 @@ from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.sent import LARGE, batch_of, of_records
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 # The errors of a Produce response after which a producer sends the batch again.
 RETRIABLE = (
     "CORRUPT_MESSAGE",

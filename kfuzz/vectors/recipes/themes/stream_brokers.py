@@ -7,8 +7,6 @@ from typing import Any
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.stream import Part, Stream, plain
 
-__all__ = ["theme"]
-
 # The highest versions that Kafka 2.6 has of the APIs that clients need.
 KAFKA_2_6 = {
     "Produce": 8,
