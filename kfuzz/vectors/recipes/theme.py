@@ -363,6 +363,10 @@ class Theme:
         which: Json = {"message": body.definition.name, "version": body.version}
         self._add_read(slug, summary, body, contents, layout, bomb=bomb, **which, **options)
 
+    def named(self, slug: str, text: str, body: Body, **options: Any) -> None:
+        """A vector of kind ``message`` whose id and summary begin with the message's name and version."""
+        self.message(f"{body.slug}-{slug}", f"{body.title}: {text}", body, **options)
+
     @adding
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
         """A vector of kind ``primitive``; ``single`` holds its verdict, finding and value."""

@@ -136,9 +136,9 @@ def _multiplied(made: Theme) -> None:
         first = whole.place("count", paths[0])
         after = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
         after += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
-        counts_multiply.message(
-            f"{whole.slug}-multiplied",
-            f"{name} in version {version}: arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
+        counts_multiply.named(
+            "multiplied",
+            f"arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
             whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", after=after),
             requirements=ARRAY,
             budget=SMALL,
@@ -151,16 +151,16 @@ def _small_elements(made: Theme, nested: Theme) -> None:
         whole = body("CreatePartitionsRequest", version)
         count = whole.place("count", "topics[0].assignments")
         many = {"topics": [{"name": "t", "count": 9, "assignments": [{"brokerIds": []}] * 500}], "timeoutMs": 1}
-        made.message(
-            f"{whole.slug}-empty-arrays",
-            f"CreatePartitionsRequest in version {version}: an array holds 500 empty arrays",
+        made.named(
+            "empty-arrays",
+            "an array holds 500 empty arrays",
             body("CreatePartitionsRequest", version, many),
             requirements=ARRAY,
             annotate=False,
         )
-        made.message(
-            f"{whole.slug}-empty-arrays-claimed",
-            f"CreatePartitionsRequest in version {version}: an array claims 100,000,000 empty arrays, and 4 are there",
+        made.named(
+            "empty-arrays-claimed",
+            "an array claims 100,000,000 empty arrays, and 4 are there",
             whole.broken(
                 count,
                 whole.number(count, 100_000_000),
@@ -174,9 +174,9 @@ def _small_elements(made: Theme, nested: Theme) -> None:
     for version in (4, 5):
         whole = body("DescribeGroupsRequest", version)
         texts = {"groups": [""] * 1000, "includeAuthorizedOperations": False}
-        made.message(
-            f"{whole.slug}-thousand-empty-texts",
-            f"DescribeGroupsRequest in version {version}: an array holds 1,000 empty texts",
+        made.named(
+            "thousand-empty-texts",
+            "an array holds 1,000 empty texts",
             body("DescribeGroupsRequest", version, texts),
             requirements=[*ARRAY, *BYTES],
             annotate=False,

@@ -41,7 +41,7 @@ def theme() -> Theme:
         if count is not None:
             # Only four bytes follow the count.
             claimed = whole.broken(count, INT32_MAX, "count-exceeds-message", after=bytes(4))
-            huge.message(f"{whole.slug}-huge", f"{whole.title}: {count.path} claims 2,147,483,647 elements", claimed)
+            huge.named("huge", f"{count.path} claims 2,147,483,647 elements", claimed)
     for name, versions, path in CURATED:
         for version in versions:
             _lies(huge, body(name, version), path)

@@ -48,9 +48,9 @@ def theme() -> Theme:
 
 def _beyond(made: Theme, whole: Body, length: Place) -> None:
     rest = len(whole.data) - length.at - length.size
-    made.message(
-        f"{whole.slug}-beyond",
-        f"{whole.title}: {length.path} claims more bytes than are left",
+    made.named(
+        "beyond",
+        f"{length.path} claims more bytes than are left",
         whole.broken(length, min(rest + 1, 0x7FFF), "length-exceeds-message"),
         requirements=BYTES,
     )

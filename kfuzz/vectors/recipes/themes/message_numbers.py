@@ -81,9 +81,9 @@ def _presence(made: Theme) -> None:
         ("zero", 0, "bool-not-0-or-1", None),
         ("two", 2, "bool-not-0-or-1", None),
     ):
-        made.message(
-            f"{whole.slug}-cursor-{slug}",
-            f"{name} in version 0: the byte before a struct that may be null is {byte:#04x}",
+        made.named(
+            f"cursor-{slug}",
+            f"the byte before a struct that may be null is {byte:#04x}",
             whole.broken(place, bytes([byte]), finding, after=rest),
             requirements=["MSG-NULL-1"],
         )
@@ -108,16 +108,11 @@ def _varints(made: Theme) -> None:
         ("ten-bytes", bytes([low, *[0x80] * 8, 1]), "varint-too-long", "has ten bytes"),
         ("endless", b"\xff" * 12, "varint-too-long", "has no end"),
     ):
-        made.message(
-            f"{whole.slug}-length-{slug}",
-            f"ApiVersionsRequest in version 3: a length {about}",
-            whole.broken(length, data, finding),
-            requirements=VARINT,
-        )
+        made.named(f"length-{slug}", f"a length {about}", whole.broken(length, data, finding), requirements=VARINT)
     long = "n" * 127
-    made.message(
-        f"{whole.slug}-length-of-two-bytes",
-        "ApiVersionsRequest in version 3: a text has 127 bytes, so its length takes two",
+    made.named(
+        "length-of-two-bytes",
+        "a text has 127 bytes, so its length takes two",
         body("ApiVersionsRequest", 3, {"clientSoftwareName": long, "clientSoftwareVersion": "1"}),
         requirements=VARINT,
     )
@@ -129,9 +124,9 @@ def _behind(made: Theme) -> None:
         if definition.api_key is not None and definition.api_key <= 22:
             whole = body(definition.name)
             last = whole.places[-1]
-            made.message(
-                f"{whole.slug}-trailing",
-                f"{whole.title}: three bytes follow its last field",
+            made.named(
+                "trailing",
+                "three bytes follow its last field",
                 whole.broken(last, whole.data[last.at :], "bytes-after-message", after=b"\x00\x01\x02"),
                 requirements=END,
             )

@@ -113,9 +113,9 @@ def _offset_responses(made: Theme) -> None:
         _add(made, body("ListOffsetsResponse", 0, values), slug, summary, "MSG-ARRAY-1")
     whole = body("ListOffsetsResponse", 0, values)
     count = whole.place("count", "topics[0].partitions[0].oldStyleOffsets")
-    made.message(
-        f"{whole.slug}-offsets-beyond",
-        "ListOffsetsResponse in version 0: the count claims more offsets than there are bytes",
+    made.named(
+        "offsets-beyond",
+        "the count claims more offsets than there are bytes",
         whole.broken(count, b"\x00\x00\x00\x09", "count-exceeds-message", after=bytes(8)),
         requirements=["MSG-PRINTED-1", "MSG-ARRAY-1"],
     )

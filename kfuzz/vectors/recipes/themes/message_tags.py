@@ -62,9 +62,9 @@ def _of_root(made: Theme, huge: Theme, whole: Body) -> None:
     assert count.at + count.size == len(whole.data), f"{whole.slug} has tags of its own"
 
     def add(slug: str, text: str, number: bytes, after: bytes, finding: str | None = None, theme: Theme = made) -> None:
-        theme.message(
-            f"{whole.slug}-{slug}",
-            f"{whole.title}: {text}",
+        theme.named(
+            f"{slug}",
+            f"{text}",
             whole.broken(count, number, finding, after=after),
             requirements=UNKNOWN if finding is None else TAG,
         )
@@ -189,7 +189,7 @@ def _of_response(made: Theme, huge: Theme) -> None:
 
     def add(slug: str, text: str, made_body: Body, theme: Theme = made, **options: Any) -> None:
         requirements = UNKNOWN if made_body.verdict == "valid" else TAG
-        theme.message(f"{whole.slug}-{slug}", f"{whole.title}: {text}", made_body, requirements=requirements, **options)
+        theme.named(f"{slug}", f"{text}", made_body, requirements=requirements, **options)
 
     for number, slug in ((2**31, "2-to-31"), (UINT32_MAX, "2-to-32-less-1")):
         claimed = whole.broken(outer, uvarint(number), "tag-count-exceeds-message")
@@ -243,11 +243,8 @@ def _known_of_response(made: Theme, huge: Theme) -> None:
     feature, epoch = (0, b"\x02\x02f\x00\x01\x00\x02\x00"), (1, bytes(7) + b"\x05")
 
     def add(theme: Theme, slug: str, text: str, number: int, after: bytes, finding: str | None) -> None:
-        theme.message(
-            f"{whole.slug}-known-{slug}",
-            f"{whole.title}: {text}",
-            whole.broken(count, uvarint(number), finding, after=after),
-            requirements=TAG,
+        theme.named(
+            f"known-{slug}", f"{text}", whole.broken(count, uvarint(number), finding, after=after), requirements=TAG
         )
 
     add(made, "order", "two known tags are in order", 2, _tags(feature, epoch), None)

@@ -44,9 +44,9 @@ def theme() -> Theme:
 
 def _add(made: Theme, whole: Body, path: str, slug: str, about: str, data: bytes, finding: str | None) -> None:
     length = whole.place("length", path)
-    made.message(
-        f"{whole.slug}-{slug}",
-        f"{whole.title}: the topic's name has {about}",
+    made.named(
+        f"{slug}",
+        f"the topic's name has {about}",
         whole.broken(length, whole.number(length, len(data)), finding, after=data + whole.after(length)),
         requirements=TEXT,
     )
