@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.making.builder import Raw, concat
-from kfuzz.vectors.recipes.making.conversation import Act
+from kfuzz.vectors.recipes.making.conversation import GIVEN, Act
 from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.making.produced import refusal
@@ -317,7 +317,6 @@ class Theme:
         follows: Sequence[Json | str] = (),
         written: Sequence[str] | None = None,
         repeats: bool = False,
-        given: Sequence[str] = (),
         brokers: int = 1,
         **options: Any,
     ) -> None:
@@ -326,8 +325,10 @@ class Theme:
         ``rules``: those of the proxy between client and brokers. ``follows``: the requests after the first trouble; a
         name stands for any request of that API.
         ``written``: the values that the log has at the end; with ``repeats``, some may be there more than once.
-        ``given``: the batches of the topic. Another option is ``broker``, that of the testee protocol.
+        If the acts only read, the topic has the batches ``GIVEN``. Another option is ``broker``, that of the testee
+        protocol.
         """
+        does = {done["do"] for done, _ in acts}
         asked = [{"api": one} if isinstance(one, str) else one for one in follows]
         expectation: Json = {"verdict": "valid", "acts": [gives for _, gives in acts]}
         expectation |= {"follows": asked} if asked else {}
@@ -340,7 +341,7 @@ class Theme:
             application=[done for done, _ in acts],
             expect={"client": expectation},
             rules=list(rules) or None,
-            given=list(given) or None,
+            given=GIVEN if "open" in does and "produce" not in does else None,
             brokers=brokers if brokers > 1 else None,
             **options,
         )
