@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 
 from xxhash import xxh32_intdigest
 
@@ -41,7 +42,8 @@ BLOCK_BYTES = 65535
 
 def stored(codec: str, data: bytes) -> bytes:
     """A stream of ``codec`` that holds ``data`` uncompressed; the bytes are the same on every machine."""
-    makers = {
+    makers: dict[str, Callable[[bytes], bytes]] = {
+        "none": bytes,
         "gzip": gzip_member,
         "snappy": lambda data: xerial(raw_snappy(data)),
         "lz4": lz4_frame,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
@@ -27,7 +26,7 @@ def _cleaned(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
 
 
 def _empty(made: Theme) -> None:
-    made.flag(
+    empty_batch = made.flag(
         "EmptyBatch",
         "hang",
         "The log has a batch without records, which keeps its producer's last sequence.",
@@ -35,55 +34,45 @@ def _empty(made: Theme) -> None:
         links=["sarama #2057", "kafka-go #813", "kafka-go #874"],
     )
     requirements = ["RB-COUNT-3", "CMP-KEEP-1"]
-    flags = ["EmptyBatch"]
-    made.valid(
-        "empty",
-        "a batch spans ten offsets but has no record; the next offset is ten higher",
-        _cleaned(20, 9),
-        flags=flags,
+    empty_batch.valid(
+        "empty", "a batch spans ten offsets but has no record; the next offset is ten higher", _cleaned(20, 9)
     )
-    made.valid(
+    empty_batch.valid(
         "empty-with-producer",
         "an empty batch that keeps producer id, epoch and sequence",
         _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17),
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "empty-transactional",
         "an empty batch of a transaction",
         _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17, transactional=True),
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "empty-between-full",
         "an empty batch is between two batches with records",
         batch(Record()),
         _cleaned(1, 4),
         batch(Record(), base_offset=6),
         requirements=[*requirements, "SEG-OFFSET-1", "SEG-OFFSET-2"],
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "several-empty",
         "three empty batches in a row, then one with a record",
         *(_cleaned(offset, 2) for offset in (0, 3, 6)),
         batch(Record(), base_offset=9),
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "empty-last",
         "the fetch ends with an empty batch; only its header gives the next offset",
         batch(Record()),
         _cleaned(1, 99),
         requirements=[*requirements, "RB-OFFSET-5"],
-        flags=flags,
     )
-    made.valid("empty-log-append", "an empty batch with LogAppendTime", _cleaned(20, 4, log_append=True), flags=flags)
-    made.valid(
+    empty_batch.valid("empty-log-append", "an empty batch with LogAppendTime", _cleaned(20, 4, log_append=True))
+    empty_batch.valid(
         "empty-no-timestamp",
         "an empty batch has the base and max timestamp -1",
         _cleaned(20, 4, base_timestamp=-1, max_timestamp=-1),
-        flags=flags,
     )
 
 
@@ -185,7 +174,7 @@ def _compressed(made: Theme) -> None:
         made.valid(
             f"one-left-{codec}",
             f"one record out of ten is left in the {codec} batch",
-            batch(kept, codec=codec, payload=stored(codec, kept.encode()), last_offset_delta=9),
+            batch(kept, codec=codec, last_offset_delta=9),
             requirements=["CMP-GAP-1", "RB-OFFSET-6", "RB-CODEC-3"],
         )
 

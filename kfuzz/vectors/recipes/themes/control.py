@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 from kfuzz.wire.io.cursor import uvarint
 
@@ -195,15 +194,7 @@ def _unusual(made: Theme) -> None:
         (
             "compressed",
             "a control batch is compressed",
-            batch(
-                record,
-                codec="gzip",
-                payload=stored("gzip", record.encode()),
-                control=True,
-                transactional=True,
-                producer_id=4000,
-                producer_epoch=3,
-            ),
+            batch(record, codec="gzip", control=True, transactional=True, producer_id=4000, producer_epoch=3),
         ),
         ("with-headers", "a marker has a header", _control(Record(key=key, value=value, headers=[(b"h", b"v")]))),
         ("with-sequence", "a marker has a base sequence", _control(record, base_sequence=7)),

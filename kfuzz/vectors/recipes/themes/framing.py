@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Field, Raw, Record, batch, message
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 from kfuzz.vectors.recipes.themes.legacy import three, wrapper
 
@@ -66,7 +65,7 @@ def _mixed_wrappers(made: Theme) -> None:
     requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
     zero = wrapper(0, three(0, 10))
     one = wrapper(1, three(1), "snappy", first=20)
-    two = batch(Record(), codec="zstd", payload=stored("zstd", Record().encode()), base_offset=30)
+    two = batch(Record(), codec="zstd", base_offset=30)
     empty = batch(base_offset=31, last_offset_delta=8, max_timestamp=CREATED_MS)
     mixes = (
         ("wrappers-0-then-1", (zero, one), "a gzip wrapper of magic 0, then a snappy wrapper of magic 1"),

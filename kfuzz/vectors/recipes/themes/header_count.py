@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.bombs import MANY_HEADERS, MIB, raw_of, zstd_zeros
-from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.making.builder import Record, batch, varint
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 # A slow reader needs half a second for 65,536 headers. One that copies all headers for each header needs ten.
@@ -86,16 +85,12 @@ def _add(made: Theme, slug: str, summary: str, count: int, codec: str = "none") 
     made.invalid(
         slug,
         summary + ("" if codec == "none" else f" ({codec})"),
-        batch(record) if codec == "none" else _compressed(codec, record),
+        batch(record, codec=codec),
         requirements=["RB-HEADERS-1"],
         flags=["HeaderCountClaimed"],
         finding="header-count-exceeds-record",
         budget=SMALL,
     )
-
-
-def _compressed(codec: str, record: Record) -> Raw:
-    return batch(record, codec=codec, payload=stored(codec, record.encode()))
 
 
 def _nearly(made: Theme) -> None:
@@ -112,7 +107,7 @@ def _nearly(made: Theme) -> None:
                 slug + ("" if codec == "none" else f"-{codec}"),
                 f"the header count is {count:,}, and the record has {what}, but there is one large header"
                 + ("" if codec == "none" else f" ({codec})"),
-                batch(record) if codec == "none" else _compressed(codec, record),
+                batch(record, codec=codec),
                 requirements=["RB-HEADERS-1"],
                 finding=finding,
                 budget=SMALL,

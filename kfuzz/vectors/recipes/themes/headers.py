@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kfuzz.kafka import INT32_MAX
-from kfuzz.vectors.recipes.making.builder import Json, Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.making.builder import Json, Record, batch, varint
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 
@@ -165,7 +164,7 @@ def _count(made: Theme) -> None:
             header_count_wrong.invalid(
                 f"count-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the header count is {count}, but no header follows" + ("" if codec == "none" else f" ({codec})"),
-                batch(record) if codec == "none" else _compressed(codec, record),
+                batch(record, codec=codec),
                 finding=finding,
             )
     header_count_wrong.invalid(
@@ -198,7 +197,7 @@ def _count(made: Theme) -> None:
         header_count_wrong.invalid(
             f"count-largest-{codec}",
             f"the header count is {INT32_MAX}, but no header follows ({codec})",
-            _compressed(codec, Record(raw={"header_count": varint(INT32_MAX)})),
+            batch(Record(raw={"header_count": varint(INT32_MAX)}), codec=codec),
         )
     header_count_wrong.invalid(
         "count-of-what-follows-in-next-record",
@@ -210,10 +209,6 @@ def _count(made: Theme) -> None:
         "the header count is 3, but three bytes are left; each header needs two",
         batch(Record(raw={"header_count": varint(3), "tail": b"\x00\x00\x00"})),
     )
-
-
-def _compressed(codec: str, record: Record) -> Raw:
-    return batch(record, codec=codec, payload=stored(codec, record.encode()))
 
 
 def _key(made: Theme) -> None:

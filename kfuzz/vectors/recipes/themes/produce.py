@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
@@ -19,14 +18,7 @@ def theme() -> Theme:
 def _disordered(deltas: tuple[int, ...], codec: str = "none") -> Raw:
     """Records with these offset deltas; the last offset delta matches their number."""
     records = [Record(offset_delta=delta) for delta in deltas]
-    payload = b"".join(record.encode() for record in records)
-    return batch(
-        *records,
-        codec=codec,
-        payload=None if codec == "none" else stored(codec, payload),
-        last_offset_delta=len(deltas) - 1,
-        hostile=["last_offset_delta"],
-    )
+    return batch(*records, codec=codec, last_offset_delta=len(deltas) - 1, hostile=["last_offset_delta"])
 
 
 def _offsets(made: Theme) -> None:
@@ -79,12 +71,7 @@ def _timestamps(made: Theme) -> None:
             "max-timestamp-above" + ("" if codec == "none" else f"-{codec}"),
             "the max timestamp is an hour above the only record's"
             + ("; a broker corrects it" if codec == "none" else f" ({codec})"),
-            batch(
-                record,
-                codec=codec,
-                payload=None if codec == "none" else stored(codec, record.encode()),
-                max_timestamp=CREATED_MS + 3_600_000,
-            ),
+            batch(record, codec=codec, max_timestamp=CREATED_MS + 3_600_000),
             requirements=["RB-TIMESTAMP-2"],
             broker=accepts(finding="max-timestamp-not-maximum"),
         )
@@ -111,7 +98,7 @@ def _right(made: Theme) -> None:
         made.valid(
             codec,
             f"a correct {codec} batch",
-            batch(*records, codec=codec, payload=stored(codec, b"".join(record.encode() for record in records))),
+            batch(*records, codec=codec),
             requirements=[*requirements, "RB-CODEC-4", "RB-CODEC-8"],
             broker=accepts(),
         )

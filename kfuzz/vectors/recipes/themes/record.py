@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Expectation, Theme, accepts
 
 
@@ -92,12 +91,12 @@ def _length(made: Theme) -> None:
         made.invalid(
             f"length-gzip-{'low' if delta < 0 else 'high'}",
             f"the length of the first of two gzip records is one too {'low' if delta < 0 else 'high'}",
-            _compressed("gzip", record, Record(offset_delta=1)),
+            batch(record, Record(offset_delta=1), codec="gzip"),
             requirements=["RB-RECORD-1", "RB-RECORDS-1"],
             flags=["RecordLengthWrong", "PoisonPill"],
             finding="record-truncated" if delta < 0 else "record-length-mismatch",
-            broker=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
-            log=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
+            broker=unreadable(batch(record, Record(offset_delta=1), codec="gzip")),
+            log=unreadable(batch(record, Record(offset_delta=1), codec="gzip")),
         )
     _length_extremes(made, right)
 
@@ -134,7 +133,7 @@ def _length_extremes(made: Theme, right: int) -> None:
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
             huge = length > 0
             record = Record(raw={"length": varint(length)})
-            raw = batch(record) if codec == "none" else _compressed(codec, record)
+            raw = batch(record, codec=codec)
             made.invalid(
                 f"length-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the record's length is {length}" + ("" if codec == "none" else f" ({codec})"),
@@ -145,11 +144,6 @@ def _length_extremes(made: Theme, right: int) -> None:
                 budget=SMALL,
                 broker=_skimmed(raw, length),
             )
-
-
-def _compressed(codec: str, *records: Record) -> Raw:
-    payload = stored(codec, b"".join(record.encode() for record in records))
-    return batch(*records, codec=codec, payload=payload)
 
 
 def _attributes(made: Theme) -> None:
@@ -219,7 +213,7 @@ def _lengths_by_codec(made: Theme) -> None:
             made.invalid(
                 f"{name}-length-largest-{codec}",
                 f"the {name}'s length is INT32_MAX ({codec})",
-                _compressed(codec, record, Record(offset_delta=1, value=bytes(40))),
+                batch(record, Record(offset_delta=1, value=bytes(40)), codec=codec),
                 requirements=["RB-RECORD-3"],
                 flags=["LengthBeyondRecord"],
                 finding="length-exceeds-record",
@@ -228,14 +222,14 @@ def _lengths_by_codec(made: Theme) -> None:
         made.acceptable(
             f"value-length-minus-two-{codec}",
             f"the value's length is -2 ({codec}); Kafka reads null",
-            _compressed(codec, null),
+            batch(null, codec=codec),
             requirements=["RB-RECORD-3"],
             flags=["LengthBelowMinusOne"],
             finding="length-below-minus-one",
         )
     for codec in ("snappy", "lz4"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
-            raw = _compressed(codec, Record(raw={"length": varint(length)}))
+            raw = batch(Record(raw={"length": varint(length)}), codec=codec)
             made.invalid(
                 f"length-{slug}-{codec}",
                 f"the record's length is {length} ({codec})",

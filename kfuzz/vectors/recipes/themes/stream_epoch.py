@@ -168,37 +168,32 @@ def _markers(made: Theme) -> None:
 
 
 def _own_epoch_each(made: Theme) -> None:
-    options: dict[str, Any] = {"requirements": MARKERS, "transaction_version": 2}
-    made.stream(
+    version_two = made.having(requirements=MARKERS, transaction_version=2)
+    version_two.stream(
         "version-two-marker-of-next-epoch",
         "with transaction version 2, a marker has the next epoch after its transaction's",
         *_open().accept(marker(COMMIT, producer_epoch=4), ends=True).steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-of-same-epoch",
         "with transaction version 2, a marker of the transaction's own epoch is stale",
         *_open().refuse(marker(COMMIT), "producer-epoch-stale", verdict="acceptable").steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-twice",
         "a marker that is repeated after the end of its transaction has no effect",
         *_open()
         .accept(marker(COMMIT, producer_epoch=4), ends=True)
         .accept(marker(COMMIT, producer_epoch=4), verdict="acceptable")
         .steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-of-largest-epoch",
         "there is no epoch after 32767, so a marker of epoch 32767 ends a transaction of that epoch",
         *_open(producer_epoch=INT16_MAX).accept(marker(COMMIT, producer_epoch=INT16_MAX), ends=True).steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-of-older-epoch",
         "with transaction version 2, a marker of an epoch before the transaction's is stale",
         *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
-        **options,
     )

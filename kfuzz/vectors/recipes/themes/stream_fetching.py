@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch, message
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.legacy import wrapper
 from kfuzz.vectors.recipes.themes.stream import (
@@ -50,8 +49,7 @@ def theme() -> Theme:
 
 def _packed(codec: str, base_offset: int, base_sequence: int = -1, **fields: Any) -> Raw:
     records = (Record(value=b"a"), Record(offset_delta=1, value=b"b"))
-    payload = stored(codec, b"".join(record.encode() for record in records))
-    return batch(*records, codec=codec, payload=payload, base_offset=base_offset, base_sequence=base_sequence, **fields)
+    return batch(*records, codec=codec, base_offset=base_offset, base_sequence=base_sequence, **fields)
 
 
 def _transaction(codec: str, base_offset: int, base_sequence: int) -> Raw:

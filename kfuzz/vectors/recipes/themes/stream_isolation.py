@@ -6,7 +6,6 @@ import struct
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch, concat, message
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.stream import (
     ABORT,
@@ -309,10 +308,10 @@ def _shapes(made: Stream) -> None:
         requirements=["TXN-FILTER-1", "RB-COUNT-3"],
     )
     records = (Record(value=b"a"), Record(offset_delta=1, value=b"b"))
-    payload = stored("gzip", b"".join(record.encode() for record in records))
-    compressed: dict[str, Any] = {"codec": "gzip", "payload": payload, "transactional": True, "base_sequence": 0}
     for slug, kind in (("aborted", ABORT), ("committed", COMMIT)):
-        raw = batch(*records, **compressed, producer_id=PRODUCER, producer_epoch=EPOCH)
+        raw = batch(
+            *records, codec="gzip", transactional=True, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0
+        )
         made.reading(
             f"compressed-{slug}",
             f"the {slug} transaction has a compressed batch",

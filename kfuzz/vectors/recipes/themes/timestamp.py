@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 INT64_MAX = 2**63 - 1
@@ -56,52 +55,48 @@ def _create(made: Theme) -> None:
 
 
 def _log_append(made: Theme) -> None:
+    log_append_time = made.flag(
+        "LogAppendTime",
+        "confusion",
+        "The broker set the time: every record's timestamp is the batch's max timestamp.",
+        "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
+        links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
+        requirements=["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"],
+    )
     records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
-    options = {"requirements": ["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"], "flags": ["LogAppendTime"]}
     appended = CREATED_MS + 60_000
-    made.valid(
+    log_append_time.valid(
         "log-append",
         "the deltas are still the producer's, but do not apply",
         batch(*records, log_append=True, max_timestamp=appended),
-        **options,
     )
-    made.valid(
+    log_append_time.valid(
         "log-append-before-create",
         "the broker's clock is behind the producer's",
         batch(*records, log_append=True, max_timestamp=CREATED_MS - 60_000),
-        **options,
     )
-    made.valid(
+    log_append_time.valid(
         "log-append-none",
         "the max timestamp is -1, and so is every record's",
         batch(*records, log_append=True, max_timestamp=-1),
         broker=refuses("log-append-time-produced"),
-        **options,
     )
     as_written = batch(
         Record(), Record(offset_delta=1), log_append=True, base_timestamp=appended, max_timestamp=appended
     )
     # The topic has CreateTime, so the broker clears the bit. Base and max timestamp are equal.
     stored_again = [{**contents, "timestamp_type": "create"} for contents in as_written.batches]
-    made.valid(
+    log_append_time.valid(
         "log-append-as-kafka-writes",
         "base and max timestamp are the broker's and all deltas are 0, as Kafka's own builder writes it",
         as_written,
         broker=accepts(finding="timestamp-type-not-create", batches=stored_again),
-        **options,
     )
     for codec in ("gzip", "zstd"):
-        made.valid(
+        log_append_time.valid(
             f"log-append-{codec}",
             f"the {codec} batch has LogAppendTime",
-            batch(
-                *records,
-                codec=codec,
-                payload=stored(codec, b"".join(record.encode() for record in records)),
-                log_append=True,
-                max_timestamp=appended,
-            ),
-            **options,
+            batch(*records, codec=codec, log_append=True, max_timestamp=appended),
         )
 
 
@@ -163,13 +158,7 @@ def _odd(made: Theme) -> None:
     max_timestamp_wrong = made.having(
         flags=["MaxTimestampWrong"], requirements=["RB-TIMESTAMP-2"], finding="max-timestamp-below-records"
     )
-    log_append_time = made.flag(
-        "LogAppendTime",
-        "confusion",
-        "The broker set the time: every record's timestamp is the batch's max timestamp.",
-        "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
-        links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
-    )
+    log_append_time = made.having(flags=["LogAppendTime"])
     timestamp_none = made.flag(
         "TimestampNone",
         "confusion",
@@ -235,11 +224,5 @@ def _odd(made: Theme) -> None:
         max_timestamp_wrong.acceptable(
             f"max-of-last-{codec}",
             f"the max timestamp of the {codec} batch is the last record's, not the largest",
-            batch(
-                *records,
-                codec=codec,
-                payload=stored(codec, b"".join(record.encode() for record in records)),
-                max_timestamp=CREATED_MS,
-                hostile=["max_timestamp"],
-            ),
+            batch(*records, codec=codec, max_timestamp=CREATED_MS, hostile=["max_timestamp"]),
         )

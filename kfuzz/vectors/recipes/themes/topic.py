@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Json, Theme, accepts, refuses
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -24,11 +23,6 @@ def theme() -> Theme:
     return made
 
 
-def _batch(*records: Record, codec: str = "none") -> Raw:
-    payload = None if codec == "none" else stored(codec, b"".join(record.encode() for record in records))
-    return batch(*records, codec=codec, payload=payload)
-
-
 def _compacted(made: Theme) -> None:
     keyless_in_compacted = made.flag(
         "KeylessInCompacted",
@@ -41,7 +35,7 @@ def _compacted(made: Theme) -> None:
         made.valid(
             f"compacted-with-keys{slug}",
             f"a compacted topic gets two records with keys, one of them empty (codec {codec})",
-            _batch(Record(), Record(offset_delta=1, key=b""), codec=codec),
+            batch(Record(), Record(offset_delta=1, key=b""), codec=codec),
             requirements=["CMP-KEY-1"],
             broker=accepts(),
             topic={"compacted": True},
@@ -49,7 +43,7 @@ def _compacted(made: Theme) -> None:
         keyless_in_compacted.valid(
             f"compacted-without-key{slug}",
             f"a compacted topic gets two records; the second has no key (codec {codec})",
-            _batch(Record(), Record(offset_delta=1, key=None), codec=codec),
+            batch(Record(), Record(offset_delta=1, key=None), codec=codec),
             requirements=["CMP-KEY-1"],
             broker=refuses("key-missing"),
             topic={"compacted": True},
@@ -67,7 +61,7 @@ def _timestamps(made: Theme) -> None:
     far = near | {"timestamp_before_max_ms": str(CENTURY_MS)}
     for codec in ("none", "lz4"):
         slug = "" if codec == "none" else f"-{codec}"
-        aged = _batch(Record(), codec=codec)
+        aged = batch(Record(), codec=codec)
         timestamp_out_of_range.valid(
             f"timestamp-too-old{slug}",
             f"the record is two days old, but one day is allowed (codec {codec})",
@@ -118,7 +112,7 @@ def _sizes(made: Theme) -> None:
     made.valid(
         "batch-above-limit-once-rebuilt",
         "the batch is smaller than max.message.bytes, but larger once the broker has decompressed it",
-        _batch(Record(value=bytes(1000)), codec="zstd"),
+        batch(Record(value=bytes(1000)), codec="zstd"),
         requirements=["LIM-DEFAULT-1", "RB-CODEC-9"],
         broker=refuses("batch-too-large"),
         topic={"compression": "none", "max_message_bytes": 500},
@@ -142,7 +136,7 @@ def _codecs(made: Theme) -> None:
             broker=accepts(batches=_under(plain, codec)),
             topic={"compression": codec},
         )
-    packed = _batch(Record(), Record(offset_delta=1, value=None), codec="lz4")
+    packed = batch(Record(), Record(offset_delta=1, value=None), codec="lz4")
     made.valid(
         "decompressed",
         "a topic without compression gets an lz4 batch",

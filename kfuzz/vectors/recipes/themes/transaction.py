@@ -6,7 +6,6 @@ from typing import Any
 
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.control import ABORT, COMMIT, marker
 
@@ -56,20 +55,13 @@ def _transactions(made: Theme) -> None:
         marker(ABORT, base_offset=10),
         _data(11, 0),
     )
+    two = (Record(), Record(offset_delta=1))
     made.valid(
         "committed-gzip",
         "a compressed batch of a transaction, then its commit marker",
-        _compressed(),
+        batch(*two, codec="gzip", transactional=True, producer_id=4000, producer_epoch=3, base_sequence=0),
         marker(COMMIT, base_offset=2),
         requirements=[*requirements, "RB-CODEC-3"],
-    )
-
-
-def _compressed() -> Raw:
-    records = (Record(), Record(offset_delta=1))
-    payload = stored("gzip", b"".join(record.encode() for record in records))
-    return batch(
-        *records, codec="gzip", payload=payload, transactional=True, producer_id=4000, producer_epoch=3, base_sequence=0
     )
 
 

@@ -110,7 +110,7 @@ def _payloads(made: Theme) -> None:
             payload_cut.invalid(
                 f"payload-lacks-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the second record lacks its last {missing} bytes" + ("" if codec == "none" else f" ({codec})"),
-                batch(first, second, codec=codec, payload=payload if codec == "none" else stored(codec, payload)),
+                batch(first, second, codec=codec, payload=stored(codec, payload)),
                 requirements=["RB-RECORD-1", "RB-RECORDS-1"],
                 finding="record-length-exceeds-payload",
                 budget=SMALL,
