@@ -217,6 +217,7 @@ class Theme:
         data: bytes,
         *,
         requirements: Sequence[str],
+        also: Sequence[str] = (),
         flags: Sequence[str] = (),
         level: str = "required",
         canonical: bool = False,
@@ -225,12 +226,15 @@ class Theme:
         bomb: str | None = None,
         **members: Any,
     ) -> None:
-        """Add a vector. Of the ``members`` that its kind has besides, those that are None are left out."""
+        """Add a vector that cites ``requirements``, and ``also`` those.
+
+        Of the ``members`` that its kind has besides, those that are None are left out.
+        """
         document = {
             "id": f"{self.path}/{slug}",
             "summary": summary,
             "level": level,
-            "requirements": list(requirements),
+            "requirements": [*requirements, *also],
             "flags": list(flags),
             "canonical": canonical,
             "layout": list(layout),

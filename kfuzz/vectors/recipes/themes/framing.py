@@ -12,7 +12,7 @@ def theme() -> Theme:
     """The recipes of ``vectors/records/framing.json``."""
     made = Theme("records/framing", "How batches of any magic follow one another in a fetch.")
     _several(made.having(requirements=["RB-SEVERAL-1"]))
-    _mixed_wrappers(made)
+    _mixed_wrappers(made.having(requirements=["RB-SEVERAL-1", "RB-MAGIC-1"]))
     _tails(made)
     _lengths(made)
     _magics(made)
@@ -26,7 +26,6 @@ def nothing() -> Raw:
 
 
 def _several(made: Theme) -> None:
-    requirements = ["RB-SEVERAL-1"]
     made.valid("empty", "the fetch is empty: nothing new", nothing())
     made.valid("two-batches", "two batches, one after the other", batch(Record()), batch(Record(), base_offset=1))
     made.valid(
@@ -55,14 +54,13 @@ def _several(made: Theme) -> None:
                 batch(Record(), base_offset=offset) if magic == 2 else message(magic, offset=offset)
                 for offset, magic in enumerate(magics)
             ),
-            requirements=[*requirements, "RB-MAGIC-1"],
+            also=["RB-MAGIC-1"],
         )
 
 
 def _mixed_wrappers(made: Theme) -> None:
     """Mixed magics where some batches are compressed or have no record."""
     mixed_magic = made.having(flags=["MixedMagic"])
-    requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
     zero = wrapper(0, three(0, 10))
     one = wrapper(1, three(1), "snappy", first=20)
     two = batch(Record(), codec="zstd", base_offset=30)
@@ -82,7 +80,7 @@ def _mixed_wrappers(made: Theme) -> None:
     for slug, raws, summary in mixes:
         # The wrapper's offsets are below the first batch's offset, so they are outside the segment.
         before = refuses("offset-outside-segment") if slug == "batch-then-wrapper" else None
-        mixed_magic.valid(f"magic-{slug}", summary, *raws, requirements=requirements, log=before)
+        mixed_magic.valid(f"magic-{slug}", summary, *raws, log=before)
     bad = (
         ("message-then-bad-batch", (message(1), batch(Record(), base_offset=1, crc=0)), "crc-mismatch", "a batch"),
         (

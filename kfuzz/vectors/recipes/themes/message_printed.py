@@ -45,8 +45,7 @@ def theme() -> Theme:
 
 
 def _add(made: Theme, whole: Body, slug: str, summary: str, *more: str) -> None:
-    name = f"{whole.title}"
-    made.message(f"{whole.slug}-{slug}", f"{name}: {summary}", whole, requirements=[*PRINTED, *more])
+    made.message(f"{whole.slug}-{slug}", f"{whole.title}: {summary}", whole, requirements=[*PRINTED, *more])
 
 
 def _fetch_request(**changes: int) -> Body:

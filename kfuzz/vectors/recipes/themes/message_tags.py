@@ -189,7 +189,7 @@ def _of_response(made: Theme, huge: Theme) -> None:
 
     def add(slug: str, text: str, made_body: Body, theme: Theme = made, **options: Any) -> None:
         requirements = UNKNOWN if made_body.verdict == "valid" else TAG
-        theme.named(f"{slug}", f"{text}", made_body, requirements=requirements, **options)
+        theme.named(slug, text, made_body, requirements=requirements, **options)
 
     for number, slug in ((2**31, "2-to-31"), (UINT32_MAX, "2-to-32-less-1")):
         claimed = whole.broken(outer, uvarint(number), "tag-count-exceeds-message")

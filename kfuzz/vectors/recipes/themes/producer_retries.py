@@ -38,8 +38,8 @@ def theme() -> Theme:
     """The recipes of ``vectors/produce/retries.json``."""
     made = Theme("produce/retries", "Errors in a broker's answers, idempotent producers, and transactions.", "produce")
     _errors(made.having(requirements=["MSG-ERRORS-1"]))
-    _idempotent(made)
-    _transactional(made)
+    _idempotent(made.having(requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"]))
+    _transactional(made.having(requirements=["RB-PRODUCER-1", "TXN-BATCH-1"]))
     _sends(made)
     _topics(made)
     _offsets(made)
@@ -89,13 +89,12 @@ def _errors(made: Theme) -> None:
 
 
 def _idempotent(made: Theme) -> None:
-    requirements = ["RB-PRODUCER-1", "RB-SEQUENCE-1"]
-    made.produce("idempotent", "one record", batch_of([Record()]), requirements=requirements, idempotent=True)
+    made.produce("idempotent", "one record", batch_of([Record()]), idempotent=True)
     made.produce(
         "idempotent-100",
         "100 records, in as many batches as the producer likes",
         of_records(100),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
         idempotent=True,
     )
     for codec in ("gzip", "zstd"):
@@ -103,7 +102,7 @@ def _idempotent(made: Theme) -> None:
             f"idempotent-{codec}",
             f"100 records with {codec}",
             of_records(100),
-            requirements=[*requirements, "RB-CODEC-2"],
+            also=["RB-CODEC-2"],
             idempotent=True,
             compression=codec,
         )
@@ -112,7 +111,7 @@ def _idempotent(made: Theme) -> None:
             f"idempotent-{_slug(error)}",
             f"after {error}, the batch comes again with the same sequence",
             of_records(20),
-            requirements=[*requirements, "SEQ-ORDER-1"],
+            also=["SEQ-ORDER-1"],
             idempotent=True,
             level="recommended",
             errors=[error],
@@ -121,7 +120,7 @@ def _idempotent(made: Theme) -> None:
         "idempotent-two-errors",
         "after two errors in a row, the batch comes again with the same sequence",
         of_records(21),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
         idempotent=True,
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER"],
@@ -130,7 +129,6 @@ def _idempotent(made: Theme) -> None:
 
 def _transactional(made: Theme) -> None:
     # Each vector has an id of its own, so that no transaction of an earlier one matters.
-    requirements = ["RB-PRODUCER-1", "TXN-BATCH-1"]
 
     def transaction(slug: str, *given: Any, **options: Any) -> None:
         made.produce(slug, *given, idempotent=True, transactional_id=f"kfuzz-{slug}", **options)
@@ -139,26 +137,25 @@ def _transactional(made: Theme) -> None:
         "transaction",
         "a transaction of one record",
         batch_of([Record()]),
-        requirements=requirements,
     )
     transaction(
         "transaction-100",
         "a transaction of 100 records",
         of_records(100),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
     )
     transaction(
         "transaction-lz4",
         "a transaction with lz4",
         of_records(99),
-        requirements=[*requirements, "RB-CODEC-2"],
+        also=["RB-CODEC-2"],
         compression="lz4",
     )
     transaction(
         "transaction-not-leader-or-follower",
         "in a transaction, the broker answers once with NOT_LEADER_OR_FOLLOWER",
         of_records(22),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER"],
     )

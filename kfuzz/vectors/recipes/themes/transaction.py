@@ -25,7 +25,6 @@ def _data(base_offset: int, base_sequence: int, count: int = 2, producer_id: int
 
 
 def _transactions(made: Theme) -> None:
-    requirements = ["TXN-BATCH-1", "RB-ATTRIBUTES-3"]
     made.valid("open", "a batch of a transaction that is still open", _data(0, 0))
     made.valid(
         "committed",
@@ -61,7 +60,7 @@ def _transactions(made: Theme) -> None:
         "a compressed batch of a transaction, then its commit marker",
         batch(*two, codec="gzip", transactional=True, producer_id=4000, producer_epoch=3, base_sequence=0),
         marker(COMMIT, base_offset=2),
-        requirements=[*requirements, "RB-CODEC-3"],
+        also=["RB-CODEC-3"],
     )
 
 
