@@ -132,15 +132,13 @@ class Book:
         return found
 
     def _look_up(self, wanted: str) -> Iterator[Explanation]:
-        for code in RECORD_CODES:
-            if code.casefold() == wanted:
-                yield self._finding(code, "finding of record batches", RECORD_CODES[code], self._coverage.findings)
-        for code in MESSAGE_CODES:
-            if code.casefold() == wanted:
-                yield self._finding(code, "finding of messages", MESSAGE_CODES[code], self._coverage.message_findings)
-        for code in STORED_CODES:
-            if code.casefold() == wanted:
-                yield self._finding(code, "finding of stored files", STORED_CODES[code], {})
+        tables: tuple[tuple[Kind, Mapping[str, Code], Mapping[str, Iterable[str]]], ...] = (
+            ("finding of record batches", RECORD_CODES, self._coverage.findings),
+            ("finding of messages", MESSAGE_CODES, self._coverage.message_findings),
+            ("finding of stored files", STORED_CODES, {}),
+        )
+        for kind, codes, found in tables:
+            yield from (self._finding(code, kind, codes[code], found) for code in codes if code.casefold() == wanted)
         for requirement in self._coverage.requirements:
             if requirement.casefold() == wanted:
                 yield self._requirement(requirement)

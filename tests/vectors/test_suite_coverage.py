@@ -17,6 +17,7 @@ from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root
 
 REPOSITORY = default_root().parent
+FAMILY = {"class": "Class", "case": "case"}
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,6 @@ def test_the_first_page_says_on_its_first_screen_what_is_covered_and_what_is_not
     assert [number for number in measured.documents if f"| {number} |" not in start] == ["kafka"]
 
 
-def test_every_incident_of_the_tables_has_a_vector(measured: coverage.Coverage) -> None:
-    assert [incident["name"] for incident in measured.incidents if not measured.of_incident(incident)] == []
-
-
 def test_an_incident_finds_the_vectors_whose_flags_link_its_thread(measured: coverage.Coverage) -> None:
     assert "records/v2/bomb/records-131071" in measured.of_incident({"name": "sarama #3120"})
     assert "records/v2/lz4/end-mark-with-high-bit" in measured.of_incident({"name": "KAFKA-5150"})
@@ -87,21 +84,16 @@ def test_a_requirement_without_a_vector_on_either_side_is_a_gap(measured: covera
 
 
 @pytest.mark.parametrize(
-    ("family", "sentence"),
+    ("tables", "sentence"),
     [
-        ({"vectors": ["records/v9/*"]}, "Class, case: no vector matches records/v9/*"),
-        ({"elsewhere": "tests/no/such.py"}, "Class, case: there is no tests/no/such.py"),
-        ({}, "Class, case: neither vectors nor elsewhere nor why"),
+        ({"families": [FAMILY | {"vectors": ["records/v9/*"]}]}, "Class, case: no vector matches records/v9/*"),
+        ({"families": [FAMILY | {"elsewhere": "tests/no/such.py"}]}, "Class, case: there is no tests/no/such.py"),
+        ({"families": [FAMILY]}, "Class, case: neither vectors nor elsewhere nor why"),
+        ({"incidents": [{"name": "nobody #1", "fault": "f"}]}, "no vector stands for nobody #1"),
     ],
 )
-def test_a_family_without_vectors_is_a_gap(measured: coverage.Coverage, family: dict[str, Any], sentence: str) -> None:
-    families = [{"class": "Class", "case": "case", **family}]
-    assert sentence in texts(replace(measured, families=families), REPOSITORY)
-
-
-def test_an_incident_without_a_vector_is_a_gap(measured: coverage.Coverage) -> None:
-    incidents = [{"name": "nobody #1", "fault": "f"}]
-    assert "no vector stands for nobody #1" in texts(replace(measured, incidents=incidents))
+def test_an_entry_without_vectors_is_a_gap(measured: coverage.Coverage, tables: dict[str, Any], sentence: str) -> None:
+    assert sentence in texts(replace(measured, **tables), REPOSITORY)
 
 
 def test_a_finding_without_a_vector_is_a_gap(measured: coverage.Coverage) -> None:
@@ -110,7 +102,7 @@ def test_a_finding_without_a_vector_is_a_gap(measured: coverage.Coverage) -> Non
     assert "no vector of a message has the finding message-cut" in without
     # Which is excused with a reason.
     assert "no vector of a message has the finding count-too-large" not in without
-    assert not any("no vector of a message" in text for text in texts(measured))
+    assert texts(measured, REPOSITORY) == []
 
 
 def test_lint_tells_of_gaps_where_the_tables_are(tmp_path: Path) -> None:
@@ -120,11 +112,14 @@ def test_lint_tells_of_gaps_where_the_tables_are(tmp_path: Path) -> None:
     assert any("no vector stands for nobody #1" in str(problem) for problem in lint(root))
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"families": []}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"families": []}'])
 def test_tables_that_cannot_be_read_are_a_problem_and_no_traceback(content: str, tmp_path: Path) -> None:
     root = mini_suite.write(tmp_path)
     (root / coverage.COVERAGE_FILE).write_text(content)
     assert any(str(problem).startswith("coverage.json: cannot be read") for problem in lint(root))
+    if content == "{":
+        with pytest.raises(UsageError, match="not JSON"):
+            coverage.measure(root)
 
 
 def test_the_page_is_written_where_there_are_docs_and_a_stale_one_is_reported(tmp_path: Path) -> None:
@@ -144,10 +139,3 @@ def test_the_page_is_written_where_there_are_docs_and_a_stale_one_is_reported(tm
 def test_cells_show_three_ids_and_count_the_rest(measured: coverage.Coverage) -> None:
     text = pages.site_pages(measured)["coverage/requirements.md"]
     assert re.search(r"\| RB-GZIP-1 \|.* and \d+ more \|", text)
-
-
-def test_tables_that_are_no_json_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    root = mini_suite.write(tmp_path)
-    (root / coverage.COVERAGE_FILE).write_text("{")
-    with pytest.raises(UsageError, match="not JSON"):
-        coverage.measure(root)

@@ -18,6 +18,7 @@ from kfuzz.vectors.recipes.making import bombs
 from kfuzz.vectors.recipes.making.builder import Raw
 
 MANY = "records/v2/bomb/records-131071"
+MANY_HEADERS = "records/v2/header-count/true-65536-zstd"
 
 
 @pytest.fixture
@@ -57,23 +58,21 @@ def test_a_vector_makes_its_own_bytes_and_no_other(made: Counter[str]) -> None:
     assert made == {"zstd-value-96mib": 1}
 
 
-def test_contents_that_the_file_has_the_digest_of_are_made_when_they_are_asked_for(made: Counter[str]) -> None:
-    vector = find_vector(MANY)
-    expectation = vector.expect["consumer"]
+@pytest.mark.parametrize(
+    ("name", "recipe", "counts"),
+    [(MANY, "records-131071", (131_071, 0)), (MANY_HEADERS, "headers-65536-zstd", (1, 65_536))],
+)
+def test_contents_that_the_file_has_the_digest_of_are_made_when_they_are_asked_for(
+    name: str, recipe: str, counts: tuple[int, int], made: Counter[str]
+) -> None:
+    expectation = find_vector(name).expect["consumer"]
     assert (expectation["verdict"], expectation.get("finding"), "batches" in expectation) == ("valid", None, True)
     assert not made
-    assert len(expectation["batches"][0]["records"]) == 131_071
+    records = expectation["batches"][0]["records"]
+    assert (len(records), len(records[0]["headers"])) == counts
+    assert all(header == ["", ""] for header in records[0]["headers"])
     assert dict(expectation)["batches"] == expectation["batches"]
-    assert made == {"records-131071": 1}
-
-
-def test_contents_with_many_headers_are_made_when_they_are_asked_for(made: Counter[str]) -> None:
-    expectation = find_vector("records/v2/header-count/true-65536-zstd").expect["consumer"]
-    assert (expectation["verdict"], "batches" in expectation) == ("valid", True)
-    assert not made
-    [record] = expectation["batches"][0]["records"]
-    assert record["headers"] == [["", ""]] * 65_536
-    assert made == {"headers-65536-zstd": 1}
+    assert made == {recipe: 1}
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root, load_file, load_suite
 
 
-def test_the_committed_suite_loads_sorted_and_has_at_least_500_vectors() -> None:
-    vectors = load_suite()
-    assert len(vectors) >= 500
-    assert [vector.id for vector in vectors] == sorted(vector.id for vector in vectors)
+def test_the_committed_suite_loads_sorted() -> None:
+    ids = [vector.id for vector in load_suite()]
+    assert ids == sorted(ids)
 
 
 def test_globs_choose_by_id_and_each_must_match() -> None:
@@ -109,6 +108,12 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "valid-without-contents": (lambda d: consumer(d).pop("batches"), "batches"),
     "valid-without-consumed": (lambda d: consumer(d).pop("consumed"), "consumed"),
     "valid-with-finding": (lambda d: consumer(d).update(finding="crc-mismatch"), "finding"),
+    "invalid-without-finding": (
+        lambda d: next(
+            v["expect"]["consumer"] for v in d["vectors"] if v["expect"]["consumer"]["verdict"] == "invalid"
+        ).pop("finding"),
+        "'finding' is a required property",
+    ),
     "int64-as-number": (lambda d: consumer(d)["batches"][0].update(base_offset=0), "base_offset"),
     "int64-with-leading-zero": (lambda d: consumer(d)["batches"][0].update(base_offset="007"), "base_offset"),
     "batch-without-magic": (lambda d: consumer(d)["batches"][0].pop("magic"), "magic"),
@@ -134,16 +139,6 @@ def test_the_schema_names_the_place_that_is_wrong(case: str, tmp_path: Path) -> 
     assert text.startswith(f"{path}: ")
     assert "\n" not in text
     assert len(text) < 500
-
-
-def test_an_invalid_vector_needs_a_finding(tmp_path: Path) -> None:
-    def spoil(document: dict[str, Any]) -> None:
-        next(v for v in document["vectors"] if v["expect"]["consumer"]["verdict"] == "invalid")["expect"][
-            "consumer"
-        ].pop("finding")
-
-    with pytest.raises(UsageError, match="'finding' is a required property"):
-        load_suite(root=mini_suite.write(tmp_path, spoil))
 
 
 # --- broken files ---------------------------------------------------------------------------------------------------

@@ -5,24 +5,27 @@
 ``primitive`` one value of one type, ``produce`` records for a producer. If a consumer may read the bytes but the rules
 of Produce requests forbid them, the broker's refusal is added automatically.
 
+``flag`` and ``having`` return the same theme with options for the vectors that are added through it.
+
 A theme does not hold Apache Kafka's answers: ``kfuzz vectors build --confirm`` fills those cells.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, Self
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.making.builder import Raw, concat
-from kfuzz.vectors.recipes.making.conversation import Act
+from kfuzz.vectors.recipes.making.conversation import GIVEN, Act
 from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.making.produced import refusal
 
-__all__ = ["SMALL", "Expectation", "Recipe", "Step", "Theme", "accepts", "refuses"]
+__all__ = ["SMALL", "Expectation", "Recipe", "Step", "Theme", "accepts", "adding", "refuses"]
 
 Json = dict[str, Any]
 
@@ -102,15 +105,33 @@ class Recipe:
         return {**self.document, **content, "kafka": kafka}
 
 
+def adding(add: Callable[..., None]) -> Callable[..., None]:
+    """A method that adds a vector, with the theme's options instead of those that its caller does not give."""
+
+    @wraps(add)
+    def added(theme: Theme, *parts: Any, **options: Any) -> None:
+        add(theme, *parts, **{**theme.options, **options})
+
+    return added
+
+
 @dataclass(slots=True)
 class Theme:
-    """One file of the suite, ``vectors/<path>.json``; the ids of its vectors begin with the path."""
+    """One file of the suite, ``vectors/<path>.json``; the ids of its vectors begin with the path.
+
+    ``options`` are those of all vectors that are added, unless a vector has its own.
+    """
 
     path: str
     about: str
     kind: str = "records"
     flags: dict[str, Json] = field(default_factory=dict)
     recipes: list[Recipe] = field(default_factory=list)
+    options: Json = field(default_factory=dict)
+
+    def having(self, **options: Any) -> Self:
+        """The same theme, for vectors with these options."""
+        return replace(self, options={**self.options, **options})
 
     def flag(
         self,
@@ -121,270 +142,253 @@ class Theme:
         *,
         links: Sequence[str] = (),
         cves: Sequence[str] = (),
-    ) -> str:
-        """Explain a flag once for the file. Returns its name, for use in the vectors."""
+        **options: Any,
+    ) -> Self:
+        """Explain a flag once for the file. Returns the theme for vectors with this flag and ``options``."""
         self.flags[name] = {"bug_type": bug_type, "description": description, "effect": effect}
         self.flags[name] |= {"links": list(links)} if links else {}
         self.flags[name] |= {"cves": list(cves)} if cves else {}
-        return name
+        return self.having(flags=[name], **options)
 
-    def valid(self, slug: str, summary: str, *raws: Raw, **options: Any) -> None:
+    def valid(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
         """The documents and Apache Kafka both accept it."""
-        self._add("valid", slug, summary, raws, **options)
+        self._records("valid", slug, summary, *raws, **options)
 
-    def invalid(self, slug: str, summary: str, *raws: Raw, finding: str, **options: Any) -> None:
+    def invalid(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
         """The documents and Apache Kafka both refuse it; ``finding`` names the reason."""
-        self._add("invalid", slug, summary, raws, finding=finding, **options)
+        self._records("invalid", slug, summary, *raws, **options)
 
-    def acceptable(self, slug: str, summary: str, *raws: Raw, finding: str | None = None, **options: Any) -> None:
+    def acceptable(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
         """The documents and Kafka differ, or the documents are silent or say *should* or *may*.
 
-        ``finding`` is the reason for a refusal; None if the bytes comply with every document.
+        ``finding`` is the reason for a refusal; without it, the bytes comply with every document.
         """
-        self._add("acceptable", slug, summary, raws, finding=finding, **options)
+        self._records("acceptable", slug, summary, *raws, **options)
 
-    def _add(
+    @adding
+    def _records(
         self,
         verdict: str,
         slug: str,
         summary: str,
-        raws: Sequence[Raw],
-        *,
-        requirements: Sequence[str],
-        flags: Sequence[str] = (),
+        *raws: Any,
         finding: str | None = None,
-        level: str = "required",
         tail: bytes = b"",
         read: Sequence[Json] | None = None,
         alternatives: Sequence[Sequence[Json]] = (),
-        budget: Json | None = None,
         bomb: str | None = None,
         broker: Expectation | None = None,
         log: Expectation | None = None,
-        topic: Json | None = None,
+        harmless: bool = False,
+        **options: Any,
     ) -> None:
         raw = raws[0] if len(raws) == 1 else concat(*raws)
-        expectation: Json = {"verdict": verdict}
-        if finding is not None:
-            expectation["finding"] = finding
-        if verdict != "invalid":
-            expectation["batches"] = list(raw.batches if read is None else read)
-            expectation["consumed"] = len(raw.data)
-            expectation |= {"partial_tail": True} if tail else {}
-            expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
+        # A recipe sets the fields that matter. Without ``harmless``, all of them are hostile if it marks none.
+        if verdict != "valid" and not harmless and not any(place.hostile for place in raw.layout):
+            raw = replace(raw, layout=tuple(replace(place, hostile=True) for place in raw.layout))
+        consumer = Expectation(verdict, finding, read).to_json(raw)
+        consumer |= {"partial_tail": True} if tail else {}
+        consumer |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
         if broker is None and verdict != "invalid" and (reason := refusal(raw)):
             broker = refuses(reason)
             # A log may hold batches that no producer may send, and it does not open payloads.
             log = log or (None if finding in INSIDE_PAYLOAD else Expectation(verdict, finding))
-        others = {"broker": broker, "log": log}
-        document: Json = {
+        others = {role: judged.to_json(raw) for role, judged in (("broker", broker), ("log", log)) if judged}
+        expect = {"consumer": consumer} | others
+        if bomb is not None and _entries(raw) > CONTENT_RECORDS_MAX:
+            for stated in expect.values():
+                stated |= {"batches": contents_digest(stated["batches"])} if "batches" in stated else {}
+        self._add(
+            slug,
+            summary,
+            raw.data + tail,
+            canonical=verdict == "valid" and raw.canonical and not tail,
+            layout=_layout(raw),
+            expect=expect,
+            by_content=raw.by_content,
+            bomb=bomb,
+            **options,
+        )
+
+    def _add(
+        self,
+        slug: str,
+        summary: str,
+        data: bytes,
+        *,
+        requirements: Sequence[str],
+        also: Sequence[str] = (),
+        flags: Sequence[str] = (),
+        level: str = "required",
+        canonical: bool = False,
+        layout: Sequence[Json] = (),
+        by_content: bool = False,
+        bomb: str | None = None,
+        **members: Any,
+    ) -> None:
+        """Add a vector that cites ``requirements``, and ``also`` those.
+
+        Of the ``members`` that its kind has besides, those that are None are left out.
+        """
+        document = {
             "id": f"{self.path}/{slug}",
             "summary": summary,
             "level": level,
-            "requirements": list(requirements),
+            "requirements": [*requirements, *also],
             "flags": list(flags),
-            "canonical": verdict == "valid" and raw.canonical and not tail,
-            "layout": [place.to_json() for place in raw.layout],
-            "expect": {"consumer": expectation}
-            | {role: judged.to_json(raw) for role, judged in others.items() if judged is not None},
+            "canonical": canonical,
+            "layout": list(layout),
+            **{name: value for name, value in members.items() if value is not None},
         }
-        document |= {"budget": budget} if budget else {}
-        document |= {"topic": topic} if topic else {}
-        if bomb is not None and _entries(raw) > CONTENT_RECORDS_MAX:
-            for stated in document["expect"].values():
-                stated |= {"batches": contents_digest(stated["batches"])} if "batches" in stated else {}
-        self.recipes.append(Recipe(document, raw.data + tail, raw.by_content, bomb))
+        self.recipes.append(Recipe(document, data, by_content, bomb))
 
+    @adding
     def stream(
         self,
         slug: str,
         summary: str,
         *steps: Step,
-        requirements: Sequence[str],
-        flags: Sequence[str] = (),
-        level: str = "required",
-        isolation: str | None = None,
         aborted: Sequence[tuple[int, int]] | None = None,
         fetch_offset: int | None = None,
-        transaction_version: int | None = None,
-        broker: Json | None = None,
-        fetches_at_end: int | None = None,
-        budget: Json | None = None,
+        **options: Any,
     ) -> None:
         """A vector of kind ``stream``; ``aborted`` lists (producer id, first offset) as in a fetch response.
 
-        ``broker`` and ``fetches_at_end`` are those of the testee protocol.
+        Other options are ``isolation``, ``transaction_version``, ``broker`` and ``fetches_at_end``; the last two are
+        those of the testee protocol.
         """
         whole = concat(*(step.raw for step in steps))
-        document = {
-            "id": f"{self.path}/{slug}",
-            "summary": summary,
-            "level": level,
-            "requirements": list(requirements),
-            "flags": list(flags),
-            "canonical": False,
-            "layout": [place.to_json() for place in whole.layout],
-            "steps": [step.to_json() for step in steps],
-        }
-        document |= {"isolation": isolation} if isolation else {}
-        document |= {"fetch_offset": str(fetch_offset)} if fetch_offset is not None else {}
-        document |= {"transaction_version": transaction_version} if transaction_version is not None else {}
-        document |= {"broker": broker} if broker else {}
-        document |= {"fetches_at_end": fetches_at_end} if fetches_at_end else {}
-        document |= {"budget": budget} if budget else {}
-        if aborted is not None:
-            document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
-        self.recipes.append(Recipe(document, whole.data, False))
+        self._add(
+            slug,
+            summary,
+            whole.data,
+            layout=_layout(whole),
+            steps=[step.to_json() for step in steps],
+            aborted=None
+            if aborted is None
+            else [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted],
+            fetch_offset=None if fetch_offset is None else str(fetch_offset),
+            **options,
+        )
 
+    @adding
     def produce(
         self,
         slug: str,
         summary: str,
         raw: Raw,
         *,
-        requirements: Sequence[str],
-        flags: Sequence[str] = (),
-        level: str = "required",
         compression: str = "none",
         idempotent: bool = False,
-        transactional_id: str | None = None,
-        errors: Sequence[str] = (),
-        sends: Sequence[int] = (),
-        at_once: bool = False,
-        topic_errors: Sequence[str] = (),
-        group: str | None = None,
-        left_out: Sequence[str] = (),
-        broker: Json | None = None,
-        may_refuse: bool = False,
         bomb: str | None = None,
+        **options: Any,
     ) -> None:
         """A vector of kind ``produce``: a producer with these options must send the records of ``raw``.
 
-        ``errors``: the errors in the broker's first answers. ``sends``: how many records each send has, where there are
-        several; with ``at_once``, no send waits for the one before. ``topic_errors``: for each send, the error of its
-        topic in Metadata. ``group``: each send is a transaction, which also commits an offset of this group.
-        ``left_out``: the fields of records that the producer's user leaves out. ``broker`` is that of the testee
-        protocol. ``may_refuse``: the producer may also refuse the records. ``bomb``: the name of the recipe of ``raw``,
-        if the records are too large for a file.
+        ``bomb``: the name of the recipe of ``raw``, if the records are too large for a file. Other options are
+        ``transactional_id`` and
+
+        * ``errors``: the errors in the broker's first answers,
+        * ``sends``: how many records each send has, where there are several,
+        * ``at_once``: no send waits for the one before,
+        * ``topic_errors``: for each send, the error of its topic in Metadata,
+        * ``group``: each send is a transaction, which also commits an offset of this group,
+        * ``left_out``: the fields of records that the producer's user leaves out,
+        * ``broker``: that of the testee protocol,
+        * ``may_refuse``: the producer may also refuse the records.
         """
         batches = contents_digest(raw.batches) if bomb else list(raw.batches)
-        document: Json = {
-            "id": f"{self.path}/{slug}",
-            "summary": summary,
-            "level": level,
-            "requirements": list(requirements),
-            "flags": list(flags),
-            "canonical": raw.canonical,
-            "layout": [],
-            "compression": compression,
-            "idempotent": idempotent,
-            "expect": {"broker": {"verdict": "valid", "batches": batches, "consumed": len(raw.data)}},
-        }
-        document |= {"transactional_id": transactional_id} if transactional_id is not None else {}
-        document |= {"errors": list(errors)} if errors else {}
-        document |= {"sends": list(sends)} if sends else {}
-        document |= {"at_once": True} if at_once else {}
-        document |= {"topic_errors": list(topic_errors)} if topic_errors else {}
-        document |= {"group": group} if group is not None else {}
-        document |= {"left_out": list(left_out)} if left_out else {}
-        document |= {"broker": broker} if broker else {}
-        document |= {"may_refuse": True} if may_refuse else {}
-        self.recipes.append(Recipe(document, raw.data, raw.by_content, bomb))
+        self._add(
+            slug,
+            summary,
+            raw.data,
+            canonical=raw.canonical,
+            compression=compression,
+            idempotent=idempotent,
+            expect={"broker": {"verdict": "valid", "batches": batches, "consumed": len(raw.data)}},
+            by_content=raw.by_content,
+            bomb=bomb,
+            **options,
+        )
 
+    @adding
     def conversation(
         self,
         slug: str,
         summary: str,
         *rules: Json,
         acts: Sequence[Act],
-        requirements: Sequence[str],
-        level: str = "required",
         follows: Sequence[Json | str] = (),
         written: Sequence[str] | None = None,
         repeats: bool = False,
-        given: Sequence[str] = (),
         brokers: int = 1,
-        broker: Json | None = None,
+        **options: Any,
     ) -> None:
         """A vector of kind ``conversation``: what the application does, and what it must get of each act.
 
         ``rules``: those of the proxy between client and brokers. ``follows``: the requests after the first trouble; a
         name stands for any request of that API.
         ``written``: the values that the log has at the end; with ``repeats``, some may be there more than once.
-        ``given``: the batches of the topic. ``broker`` is that of the testee protocol.
+        If the acts only read, the topic has the batches ``GIVEN``. Another option is ``broker``, that of the testee
+        protocol.
         """
+        does = {done["do"] for done, _ in acts}
         asked = [{"api": one} if isinstance(one, str) else one for one in follows]
         expectation: Json = {"verdict": "valid", "acts": [gives for _, gives in acts]}
         expectation |= {"follows": asked} if asked else {}
         expectation |= {"written": list(written)} if written is not None else {}
         expectation |= {"repeats": True} if repeats else {}
-        document: Json = {
-            "id": f"{self.path}/{slug}",
-            "summary": summary,
-            "level": level,
-            "requirements": list(requirements),
-            "flags": [],
-            "canonical": False,
-            "layout": [],
-            "application": [done for done, _ in acts],
-            "expect": {"client": expectation},
-        }
-        document |= {"rules": list(rules)} if rules else {}
-        document |= {"given": list(given)} if given else {}
-        document |= {"brokers": brokers} if brokers > 1 else {}
-        document |= {"broker": broker} if broker else {}
-        self.recipes.append(Recipe(document, b"", False))
+        self._add(
+            slug,
+            summary,
+            b"",
+            application=[done for done, _ in acts],
+            expect={"client": expectation},
+            rules=list(rules) or None,
+            given=GIVEN if "open" in does and "produce" not in does else None,
+            brokers=brokers if brokers > 1 else None,
+            **options,
+        )
 
+    @adding
     def message(
         self, slug: str, summary: str, body: Body, *, annotate: bool = True, bomb: str | None = None, **options: Any
     ) -> None:
         """A vector of kind ``message``; the body holds its verdict, finding and contents.
 
+        The bytes of a valid one are ``canonical``, if that option says nothing else.
         Without ``annotate`` the layout has one place, the whole message: for right messages with hundreds of elements.
         ``bomb``: the name of the recipe of a body that is too large for a file.
         """
         contents = {} if body.contents is None else {"message": body.contents, "consumed": body.consumed}
         if bomb is not None:
             contents["message"] = contents_digest(body.contents)
-        which = {"message": body.definition.name, "version": body.version}
         whole = {"at": 0, "size": len(body.data), "field": "message"}
         layout = [place.to_json() for place in body.places] if annotate else [whole]
-        self._read_by_one(slug, summary, body, which, contents, layout, bomb=bomb, **options)
+        which: Json = {"message": body.definition.name, "version": body.version}
+        self._add_read(slug, summary, body, contents, layout, bomb=bomb, **which, **options)
 
+    def named(self, slug: str, text: str, body: Body, **options: Any) -> None:
+        """A vector of kind ``message`` whose id and summary begin with the message's name and version."""
+        self.message(f"{body.slug}-{slug}", f"{body.title}: {text}", body, **options)
+
+    @adding
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
         """A vector of kind ``primitive``; ``single`` holds its verdict, finding and value."""
         contents = {} if single.value is NOTHING else {"value": single.value, "consumed": single.size}
         hostile = {"hostile": True} if single.finding is not None else {}
         layout = [{"at": 0, "size": len(single.data), "field": "value"} | hostile]
-        self._read_by_one(slug, summary, single, {"primitive": single.primitive}, contents, layout, **options)
+        self._add_read(slug, summary, single, contents, layout, primitive=single.primitive, **options)
 
-    def _read_by_one(
-        self,
-        slug: str,
-        summary: str,
-        made: Body | Single,
-        which: Json,
-        contents: Json,
-        layout: Sequence[Json],
-        *,
-        requirements: Sequence[str],
-        flags: Sequence[str] = (),
-        canonical: bool = False,
-        budget: Json | None = None,
-        bomb: str | None = None,
+    def _add_read(
+        self, slug: str, summary: str, made: Body | Single, contents: Json, layout: Sequence[Json], **options: Any
     ) -> None:
-        """Add a vector whose only role is ``reader``. ``which`` names its type; ``contents`` is empty for a refusal."""
+        """Add a vector whose only role is ``reader``; ``contents`` is empty for a refusal."""
         finding = {"finding": made.finding} if made.finding is not None else {}
-        document: Json = {
-            "id": f"{self.path}/{slug}",
-            "summary": summary,
-            "level": "required",
-            **which,
-            "requirements": list(requirements),
-            "flags": list(flags),
-            "canonical": canonical,
-            "layout": list(layout),
-            "expect": {"reader": {"verdict": made.verdict, **finding, **contents}},
-        }
-        document |= {"budget": budget} if budget else {}
-        self.recipes.append(Recipe(document, made.data, False, bomb))
+        expect = {"reader": {"verdict": made.verdict, **finding, **contents}}
+        options = {"canonical": made.verdict == "valid"} | options
+        self._add(slug, summary, made.data, layout=layout, expect=expect, **options)
+
+
+def _layout(raw: Raw) -> list[Json]:
+    return [place.to_json() for place in raw.layout]

@@ -13,7 +13,17 @@ from functools import cache, lru_cache
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, stored, xerial, xxh32
+from kfuzz.vectors.recipes.making.containers import (
+    Bits,
+    lz4_compressed,
+    lz4_parts,
+    lz4_stored,
+    raw_snappy,
+    stored,
+    xerial,
+    zstd_block,
+    zstd_parts,
+)
 from kfuzz.vectors.recipes.making.large_message import MESSAGES
 from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.sent import LARGE
@@ -29,33 +39,19 @@ VALUE_SHA256 = "425382d5857f04fc49585cabbdef6fc647472ee26f52c54caaaeaad17320b3f8
 
 def zstd_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
     """A zstd frame: ``prefix``, then RLE blocks of zeros (four bytes for each 128 KiB), then ``suffix``."""
-    blocks = [(0, len(prefix), prefix)]
     whole, rest = divmod(zeros, ZSTD_BLOCK_BYTES)
-    blocks += [(1, ZSTD_BLOCK_BYTES, b"\x00")] * whole + ([(1, rest, b"\x00")] if rest else [])
-    blocks.append((0, len(suffix), suffix))
-    last = len(blocks) - 1
-    body = b"".join(
-        ((index == last) | kind << 1 | size << 3).to_bytes(3, "little") + data
-        for index, (kind, size, data) in enumerate(blocks)
-    )
-    return ZSTD_MAGIC + b"\x00\x38" + body
+    sizes = [ZSTD_BLOCK_BYTES] * whole + [rest] * (rest > 0)
+    runs = (zstd_block(b"\x00", 1, size=size, last=False) for size in sizes)
+    return zstd_parts(zstd_block(prefix, last=False), *runs, zstd_block(suffix))
 
 
 def lz4_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
     """An lz4 frame with 4 MiB blocks: stored ``prefix`` and ``suffix``; the zeros are copies, compressed 255 to 1."""
-    descriptor = b"\x60\x70"
-    out = [LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]), _lz4_stored(prefix)]
     whole, rest = divmod(zeros, LZ4_BLOCK_BYTES)
-    if whole:
-        block = _lz4_copies(LZ4_BLOCK_BYTES)
-        out += [struct.pack("<I", len(block)) + block] * whole
-    if rest:
-        out.append(struct.pack("<I", len(_lz4_copies(rest))) + _lz4_copies(rest))
-    return b"".join([*out, _lz4_stored(suffix), struct.pack("<I", 0)])
-
-
-def _lz4_stored(data: bytes) -> bytes:
-    return struct.pack("<I", len(data) | 0x80000000) + data if data else b""
+    runs = [lz4_compressed(_lz4_copies(LZ4_BLOCK_BYTES))] * whole + [lz4_compressed(_lz4_copies(rest))] * (rest > 0)
+    # An empty block would be the end mark.
+    before, after = ([lz4_stored(data)] if data else [] for data in (prefix, suffix))
+    return lz4_parts(*before, *runs, *after, block_size=0x70)
 
 
 def _lz4_copies(size: int) -> bytes:

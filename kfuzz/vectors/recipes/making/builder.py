@@ -16,6 +16,7 @@ import crc32c
 
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS
+from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.wire.io.cursor import uvarint
 from kfuzz.wire.io.layout import (
     BATCH_HEADER_SIZE,
@@ -191,12 +192,15 @@ def batch(
     """A record batch (magic 2) of ``records``.
 
     ``payload`` replaces the records' bytes: it follows the header, and is a compressed stream if ``codec`` names one.
+    Without it, the stream holds the records uncompressed.
     ``contents`` replaces the contents that a reader must see. ``fields`` are header fields, by the names in
     ``HEADER_LAYOUT``. ``hostile`` names fields to mark in the layout, in addition to those that are always marked;
     ``annotate`` puts every field of the header and the records into the layout.
     """
     flags = LOG_APPEND * log_append | TRANSACTIONAL * transactional | CONTROL * control
     flags |= DELETE_HORIZON * delete_horizon
+    if payload is None and codec != "none":
+        payload = stored(codec, b"".join(record.encode() for record in records))
     if payload is None:
         body, record_places = _payload(records, annotate)
     else:

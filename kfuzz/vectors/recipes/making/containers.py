@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
+
+from xxhash import xxh32_intdigest
 
 from kfuzz.wire.io.cursor import uvarint
 
 __all__ = [
     "Bits",
     "gzip_member",
+    "lz4_compressed",
     "lz4_frame",
+    "lz4_parts",
+    "lz4_stored",
     "packed",
     "raw_snappy",
     "stored",
     "xerial",
-    "xxh32",
-    "xxh64",
+    "zstd_block",
     "zstd_frame",
+    "zstd_parts",
 ]
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -29,12 +35,15 @@ XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
 LZ4_MAGIC = struct.pack("<I", 0x184D2204)
 LZ4_STORED = 0x80000000
 ZSTD_MAGIC = struct.pack("<I", 0xFD2FB528)
+# Exponent 7 over 1 KiB: a window of 128 KiB.
+ZSTD_WINDOW = 7 << 3
 BLOCK_BYTES = 65535
 
 
 def stored(codec: str, data: bytes) -> bytes:
     """A stream of ``codec`` that holds ``data`` uncompressed; the bytes are the same on every machine."""
-    makers = {
+    makers: dict[str, Callable[[bytes], bytes]] = {
+        "none": bytes,
         "gzip": gzip_member,
         "snappy": lambda data: xerial(raw_snappy(data)),
         "lz4": lz4_frame,
@@ -150,107 +159,66 @@ def lz4_frame(
     """One LZ4 frame of uncompressed blocks of up to 64 KiB. ``True`` computes a checksum, a number sets it."""
     flags = version << 6 | 0x20 | 0x10 * (block_checksums is not False) | 0x08 * (content_size is not None)
     flags |= 0x04 * (content_checksum is not False)
-    descriptor = bytes([flags, 0x40]) + (b"" if content_size is None else struct.pack("<Q", content_size))
-    check = xxh32(descriptor) >> 8 & 0xFF if header_checksum is None else header_checksum
-    out = LZ4_MAGIC + descriptor + bytes([check])
+    size = b"" if content_size is None else struct.pack("<Q", content_size)
+    end = bytes(4) + _lz4_checksum(content_checksum, b"".join(chunks)) if end_mark else b""
     # An empty block would be the end mark.
-    for chunk in filter(None, chunks):
-        out += struct.pack("<I", len(chunk) | LZ4_STORED) + chunk + _lz4_checksum(block_checksums, chunk)
-    if not end_mark:
-        return out
-    return out + struct.pack("<I", 0) + _lz4_checksum(content_checksum, b"".join(chunks))
+    blocks = (lz4_stored(chunk) + _lz4_checksum(block_checksums, chunk) for chunk in filter(None, chunks))
+    return lz4_parts(*blocks, flags=flags, fields=size, header_checksum=header_checksum, end=end)
+
+
+def lz4_parts(
+    *blocks: bytes,
+    flags: int = 0x60,
+    block_size: int = 0x40,
+    fields: bytes = b"",
+    header_checksum: int | None = None,
+    end: bytes = bytes(4),
+) -> bytes:
+    """One LZ4 frame of ready-made blocks, each with its length. ``block_size`` is the code of the largest."""
+    descriptor = bytes([flags, block_size]) + fields
+    check = xxh32_intdigest(descriptor) >> 8 & 0xFF if header_checksum is None else header_checksum
+    return LZ4_MAGIC + descriptor + bytes([check]) + b"".join(blocks) + end
+
+
+def lz4_stored(data: bytes) -> bytes:
+    """An uncompressed block with its length."""
+    return struct.pack("<I", len(data) | LZ4_STORED) + data
+
+
+def lz4_compressed(data: bytes) -> bytes:
+    """A compressed block with its length; ``data`` is its sequences."""
+    return struct.pack("<I", len(data)) + data
 
 
 def _lz4_checksum(asked: int | bool, data: bytes) -> bytes:
     if asked is False:
         return b""
-    return struct.pack("<I", xxh32(data) if asked is True else asked)
-
-
-def xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0, as specified."""
-    mask = 0xFFFFFFFF
-    prime = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
-
-    def rotate(value: int, by: int) -> int:
-        return (value << by | value >> (32 - by)) & mask
-
-    at, total = 0, prime[4]
-    if len(data) >= 16:
-        lanes = [(prime[0] + prime[1]) & mask, prime[1], 0, -prime[0] & mask]
-        while at + 16 <= len(data):
-            words = struct.unpack_from("<4I", data, at)
-            lanes = [
-                rotate((lane + word * prime[1]) & mask, 13) * prime[0] & mask
-                for lane, word in zip(lanes, words, strict=True)
-            ]
-            at += 16
-        total = sum(rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
-    total = (total + len(data)) & mask
-    for word in struct.unpack_from(f"<{(len(data) - at) // 4}I", data, at):
-        total = rotate((total + word * prime[2]) & mask, 17) * prime[3] & mask
-    for byte in data[len(data) - len(data) % 4 :]:
-        total = rotate((total + byte * prime[4]) & mask, 11) * prime[0] & mask
-    total = (total ^ total >> 15) * prime[1] & mask
-    total = (total ^ total >> 13) * prime[2] & mask
-    return total ^ total >> 16
-
-
-def xxh64(data: bytes) -> int:
-    """xxHash64 with seed 0, as specified."""
-    mask = 0xFFFFFFFFFFFFFFFF
-    prime = (
-        11400714785074694791,
-        14029467366897019727,
-        1609587929392839161,
-        9650029242287828579,
-        2870177450012600261,
-    )
-
-    def rotate(value: int, by: int) -> int:
-        return (value << by | value >> (64 - by)) & mask
-
-    def mixed(lane: int, word: int) -> int:
-        return rotate((lane + word * prime[1]) & mask, 31) * prime[0] & mask
-
-    at, total = 0, prime[4]
-    if len(data) >= 32:
-        lanes = [(prime[0] + prime[1]) & mask, prime[1], 0, -prime[0] & mask]
-        while at + 32 <= len(data):
-            words = struct.unpack_from("<4Q", data, at)
-            lanes = [mixed(lane, word) for lane, word in zip(lanes, words, strict=True)]
-            at += 32
-        total = sum(rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
-        for lane in lanes:
-            total = ((total ^ mixed(0, lane)) * prime[0] + prime[3]) & mask
-    total = (total + len(data)) & mask
-    for word in struct.unpack_from(f"<{(len(data) - at) // 8}Q", data, at):
-        total = (rotate(total ^ mixed(0, word), 27) * prime[0] + prime[3]) & mask
-    at = len(data) - len(data) % 8
-    if len(data) - at >= 4:
-        (word,) = struct.unpack_from("<I", data, at)
-        total = (rotate(total ^ word * prime[0] & mask, 23) * prime[1] + prime[2]) & mask
-        at += 4
-    for byte in data[at:]:
-        total = rotate(total ^ byte * prime[4] & mask, 11) * prime[0] & mask
-    total = (total ^ total >> 33) * prime[1] & mask
-    total = (total ^ total >> 29) * prime[2] & mask
-    return total ^ total >> 32
+    return struct.pack("<I", xxh32_intdigest(data) if asked is True else asked)
 
 
 def zstd_frame(
     data: bytes, *, checksum: int | None = None, content_size: int | None = None, last: bool = True
 ) -> bytes:
     """One Zstandard frame of raw blocks with a 128 KiB window. ``checksum`` sets the content checksum."""
-    descriptor = 0x04 * (checksum is not None)
-    if content_size is None:
-        # Window descriptor: exponent 7 over 1 KiB is 128 KiB.
-        header = bytes([descriptor, 7 << 3])
-    else:
-        header = bytes([descriptor | 0xE0]) + struct.pack("<Q", content_size)
     chunks = [data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)] or [b""]
-    out = ZSTD_MAGIC + header
-    for index, chunk in enumerate(chunks):
-        final = last and index == len(chunks) - 1
-        out += (final | len(chunk) << 3).to_bytes(3, "little") + chunk
-    return out + (b"" if checksum is None else struct.pack("<I", checksum))
+    blocks = [zstd_block(chunk, last=last and index == len(chunks)) for index, chunk in enumerate(chunks, 1)]
+    descriptor = 0x04 * (checksum is not None)
+    end = b"" if checksum is None else struct.pack("<I", checksum)
+    if content_size is None:
+        return zstd_parts(*blocks, descriptor=descriptor, end=end)
+    size = struct.pack("<Q", content_size)
+    return zstd_parts(*blocks, descriptor=descriptor | 0xE0, window=None, fields=size, end=end)
+
+
+def zstd_parts(
+    *blocks: bytes, descriptor: int = 0, window: int | None = ZSTD_WINDOW, fields: bytes = b"", end: bytes = b""
+) -> bytes:
+    """A frame of the given parts. ``fields`` holds the dictionary id and the content size, ``end`` the checksum."""
+    head = bytes([descriptor]) + (b"" if window is None else bytes([window])) + fields
+    return ZSTD_MAGIC + head + b"".join(blocks) + end
+
+
+def zstd_block(data: bytes, kind: int = 0, *, last: bool = True, size: int | None = None) -> bytes:
+    """A block; ``size`` is the size in its header, by default the right one."""
+    size = len(data) if size is None else size
+    return (last | kind << 1 | size << 3).to_bytes(3, "little") + data

@@ -184,6 +184,11 @@ class Body:
         return slug_of(self.definition.name, self.version)
 
     @property
+    def title(self) -> str:
+        """The message's name and version, as summaries begin."""
+        return f"{self.definition.name} in version {self.version}"
+
+    @property
     def verdict(self) -> str:
         if self.contents is None:
             return "invalid"
@@ -198,6 +203,10 @@ class Body:
     def compact(self) -> bool:
         """Whether lengths and counts are compact."""
         return self.version in self.definition.flexible_versions
+
+    def about(self, place: Place) -> tuple[str, str]:
+        """How the slugs and the summaries of vectors about this field begin."""
+        return f"{self.slug}-{place.path.rpartition('.')[2].lower()}", f"{self.title}: {place.path}"
 
     def number(self, place: Place, number: int) -> bytes:
         """The encoding of the length or count ``number`` at ``place``."""
@@ -226,11 +235,21 @@ class Body:
         assert found is not None, f"{self.slug} has no {part} of {path!r}"
         return found
 
-    def broken(self, place: Place, instead: bytes, finding: str | None, *, after: bytes | None = None) -> Body:
+    def negative(self, place: Place, number: int, encoded: bytes | None = None) -> Body:
+        """The same message with this length or count below 0, where -1 is null. ``encoded``: another encoding of it."""
+        finding: str | None = "null-not-allowed"
+        if self.may_be_null(place):
+            finding = None if number == -1 else "length-below-minus-one"
+        return self.broken(place, number if encoded is None else encoded, finding, after=self.after(place))
+
+    def broken(self, place: Place, instead: bytes | int, finding: str | None, *, after: bytes | None = None) -> Body:
         """The same message with ``instead`` at ``place``; ``after`` replaces all bytes that follow it, if given.
 
-        ``finding`` is the expected finding, or None if nothing departs from the documents.
+        ``instead`` may also be a length or a count. ``finding`` is the expected finding, or None if nothing departs
+        from the documents.
         """
+        if isinstance(instead, int):
+            instead = self.number(place, instead)
         rest = self.data[place.at + place.size :] if after is None else after
         data = self.data[: place.at] + instead + rest
         reading = read(self.definition, self.version, data)

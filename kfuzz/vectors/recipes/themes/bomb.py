@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kfuzz.vectors.recipes.making.bombs import MIB, RAWS, VALUE_BYTES, raw_of
 from kfuzz.vectors.recipes.theme import Theme
 
@@ -14,16 +12,17 @@ REFUSAL = {"cpu_ms": 10_000, "memory_bytes": 256 * MIB}
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/bomb.json``."""
     made = Theme("records/v2/bomb", "Batches too large to commit as bytes. Most are small before decompression.")
-    made.flag(
+    bomb = made.flag(
         "Bomb",
         "allocation",
         "A small payload decompresses to hundreds of megabytes or more.",
         "A reader that decompresses without a limit runs out of memory, and so does the next reader of the partition.",
         links=["KAFKA-14063", "kafkajs #1795", "sarama #3604"],
+        # No document limits a reader's memory, so a reader that takes more gets a warning, not a failure.
+        level="recommended",
+        budget=REFUSAL,
     )
-    # No document limits a reader's memory, so a reader that takes more gets a warning, not a failure.
-    options: dict[str, Any] = {"flags": ["Bomb"], "level": "recommended", "budget": REFUSAL}
-    made.flag(
+    many_records = made.flag(
         "ManyRecords",
         "strictness",
         "A batch holds more records than some readers expect.",
@@ -33,44 +32,41 @@ def theme() -> Theme:
     for name in RAWS:
         raw = raw_of(name)
         if name.startswith("records-"):
-            made.valid(
+            many_records.valid(
                 name,
                 "one batch holds 131,071 empty records, twice as many as a 16-bit number can count",
                 raw,
                 requirements=["RB-COUNT-2", "RB-CODEC-7"],
-                flags=["ManyRecords"],
                 budget={"cpu_ms": 20_000, "memory_bytes": 256 * MIB},
                 bomb=name,
             )
         elif name.endswith("behind-record"):
-            made.invalid(
+            bomb.invalid(
                 name,
                 f"{len(raw.data) // 1024} KiB decompress to one small record and {_size(name)} of zeros",
                 raw,
                 requirements=["RB-CODEC-7", "RB-COUNT-2"],
                 finding="record-count-too-low" if "snappy" in name else "decompressed-size-exceeded",
                 bomb=name,
-                **options,
             )
         elif name.endswith("without-record"):
-            made.acceptable(
+            bomb.acceptable(
                 name,
                 f"the record count is 0, but {_size(name)} of zeros are in the payload; Kafka does not read it",
                 raw,
                 requirements=["RB-CODEC-7", "RB-COUNT-3"],
                 finding="payload-without-records",
                 bomb=name,
-                **options,
             )
         else:
-            made.acceptable(
+            bomb.acceptable(
                 name,
                 f"one well-formed {name.partition('-')[0]} record has a value of {_size(name)} of zeros",
                 raw,
                 requirements=["RB-CODEC-7"],
                 finding="decompressed-size-exceeded",
                 bomb=name,
-                **options | {"budget": {"cpu_ms": 20_000, "memory_bytes": 8 * VALUE_BYTES}},
+                budget={"cpu_ms": 20_000, "memory_bytes": 8 * VALUE_BYTES},
             )
     return made
 

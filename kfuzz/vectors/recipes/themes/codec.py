@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kfuzz.kafka import CODECS
@@ -19,7 +20,7 @@ from kfuzz.vectors.recipes.making.containers import (
     xerial,
     zstd_frame,
 )
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Json, Theme
 
 COMPRESSED = CODECS[1:]
 RECORDS = (Record(), Record(offset_delta=1, value=b"second"), Record(offset_delta=2, value=None))
@@ -30,7 +31,7 @@ JUNK = b"\xde\xad\xbe\xef"
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/codec.json``."""
-    made = Theme("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
+    made = Streams("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
     made.flag(
         "StreamBroken",
         "corruption",
@@ -44,19 +45,45 @@ def theme() -> Theme:
         "Kafka ignores them after gzip and lz4. It refuses them after zstd, and four or more of them after snappy.",
     )
     _every_codec(made)
-    _gzip(made)
-    _snappy(made)
-    _lz4(made)
-    _zstd(made)
+    _gzip(made.of("gzip"))
+    _snappy(made.of("snappy"))
+    _lz4(made.of("lz4"))
+    _zstd(made.of("zstd"))
     return made
 
 
-def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS, *, hostile: bool = True) -> Raw:
+@dataclass(slots=True)
+class Streams(Theme):
+    """A theme of compressed payloads. Instead of a batch, a vector may give the payload: a stream of ``codec``.
+
+    Such a batch has ``records``, by default ``RECORDS``. A vector cites the codec's requirement. If it is invalid, it
+    also cites ``RB-CODEC-2``, and the decompression fails.
+    """
+
+    codec: str = ""
+
+    def of(self, codec: str) -> Streams:
+        """The same theme, for streams of another codec."""
+        return replace(self, codec=codec)
+
+    def _records(self, verdict: str, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:
+        usual: Json = {"requirements": [f"RB-{self.codec.upper()}-1"]}
+        if verdict == "invalid":
+            usual["requirements"].append("RB-CODEC-2")
+            usual["finding"] = "decompression-failed"
+        options = usual | self.options | options
+        records = options.pop("records", RECORDS)
+        batches = (one if isinstance(one, Raw) else holding(self.codec, one, records) for one in raws)
+        Theme._records(self, verdict, slug, summary, *batches, **options)
+
+
+def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS) -> Raw:
     """A batch of ``records`` whose compressed payload is ``stream``."""
-    return batch(*records, codec=codec, payload=stream, hostile=["payload"] if hostile else [])
+    return batch(*records, codec=codec, payload=stream)
 
 
 def _every_codec(made: Theme) -> None:
+    stream_broken = made.having(flags=["StreamBroken"], requirements=["RB-CODEC-2"])
     names = {"gzip": "RB-GZIP-1", "snappy": "RB-SNAPPY-1", "lz4": "RB-LZ4-1", "zstd": "RB-ZSTD-1"}
     many = [Record(offset_delta=index, value=b"value %d " % index * 20) for index in range(50)]
     for codec in COMPRESSED:
@@ -74,60 +101,49 @@ def _every_codec(made: Theme) -> None:
         made.valid(
             f"{codec}-stored",
             f"the {codec} stream holds the records uncompressed",
-            holding(codec, stored(codec, PLAIN), hostile=False),
+            holding(codec, stored(codec, PLAIN)),
             requirements=["RB-CODEC-4", names[codec]],
         )
-        made.invalid(
+        stream_broken.invalid(
             f"{codec}-empty",
             f"the {codec} batch has the record count 3, but no payload",
             holding(codec, b""),
-            requirements=["RB-CODEC-2"],
-            flags=["StreamBroken"],
             finding="record-count-too-high" if codec == "zstd" else "decompression-failed",
         )
-        made.invalid(
+        stream_broken.invalid(
             f"{codec}-garbage",
             f"the payload of the {codec} batch is not a stream of this codec",
             holding(codec, bytes(range(0x30, 0x60))),
-            requirements=["RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
         )
-        made.invalid(
+        stream_broken.invalid(
             f"{codec}-cut",
             f"the {codec} stream is truncated in the middle",
             holding(codec, stored(codec, PLAIN)[:-HALF]),
-            requirements=["RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
         )
     _no_records(made)
     _mislabelled(made)
 
 
 def _no_records(made: Theme) -> None:
-    made.flag(
+    empty_compressed_batch = made.flag(
         "EmptyCompressedBatch",
         "crash",
         "A compressed batch contains no record.",
         "Decompressors get no input, or a stream without content; this has crashed processes.",
+        requirements=["RB-CODEC-5", "RB-COUNT-3"],
     )
     for codec in COMPRESSED:
-        made.valid(
+        empty_compressed_batch.valid(
             f"{codec}-no-records",
             f"the {codec} stream is empty, and the record count is 0; batches without records may be compressed",
-            holding(codec, stored(codec, b""), (), hostile=False),
-            requirements=["RB-CODEC-5", "RB-COUNT-3"],
-            flags=["EmptyCompressedBatch"],
+            holding(codec, stored(codec, b""), ()),
         )
         # Kafka opens the stream even if the count is 0. Opening a zstd stream accepts any bytes.
         lazy = codec == "zstd"
-        made.acceptable(
+        empty_compressed_batch.acceptable(
             f"{codec}-no-records-no-payload",
             f"the attributes name {codec}, the record count is 0, and there is no payload",
             holding(codec, b"", ()),
-            requirements=["RB-CODEC-5", "RB-COUNT-3"],
-            flags=["EmptyCompressedBatch"],
             finding=None if lazy else "decompression-failed",
         )
         add = made.acceptable if lazy else made.invalid
@@ -142,40 +158,36 @@ def _no_records(made: Theme) -> None:
 
 
 def _mislabelled(made: Theme) -> None:
-    made.flag(
+    codec_mislabelled = made.flag(
         "CodecMislabelled",
         "confusion",
         "The attributes name one codec, but the payload uses another.",
         "A reader that guesses the codec from the payload's first bytes reads batches that others refuse.",
+        finding="record-length-negative",
     )
     for named, real in (("gzip", "zstd"), ("snappy", "gzip"), ("lz4", "snappy"), ("zstd", "lz4")):
-        made.invalid(
+        codec_mislabelled.invalid(
             f"{named}-is-{real}",
             f"the attributes name {named}, but the payload is a stream of {real}",
             holding(named, stored(real, PLAIN)),
             requirements=["RB-CODEC-1", "RB-CODEC-2"],
-            flags=["CodecMislabelled"],
             finding="decompression-failed",
         )
-    made.invalid(
+    codec_mislabelled.invalid(
         "none-is-gzip",
         "the attributes name no codec, but the payload is a gzip stream",
         holding("none", stored("gzip", PLAIN)),
         requirements=["RB-CODEC-1"],
-        flags=["CodecMislabelled"],
-        finding="record-length-negative",
     )
-    made.invalid(
+    codec_mislabelled.invalid(
         "gzip-in-gzip",
         "the records are compressed twice; compression must not be nested",
         holding("gzip", stored("gzip", stored("gzip", PLAIN))),
         requirements=["RB-CODEC-6"],
-        flags=["CodecMislabelled"],
-        finding="record-length-negative",
     )
 
 
-def _gzip(made: Theme) -> None:
+def _gzip(made: Streams) -> None:
     options: dict[str, Any] = {"requirements": ["RB-GZIP-1"]}
     extra = struct.pack("<H", 4) + b"ABCD"
     headers = (
@@ -188,26 +200,26 @@ def _gzip(made: Theme) -> None:
         made.valid(
             f"gzip-header-{slug}",
             f"the gzip header has {what}",
-            holding("gzip", gzip_member(PLAIN, flags=flags, fields=fields), hostile=False),
+            gzip_member(PLAIN, flags=flags, fields=fields),
             **options,
         )
     made.valid(
         "gzip-two-members",
         "two gzip members; the first one ends in the middle of a record",
-        holding("gzip", gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:]), hostile=False),
+        gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:]),
         **options,
     )
     made.valid(
         "gzip-empty-member-first",
         "an empty gzip member precedes the one with the records",
-        holding("gzip", gzip_member(b"") + gzip_member(PLAIN), hostile=False),
+        gzip_member(b"") + gzip_member(PLAIN),
         **options,
     )
     for slug, tail in (("zeros", bytes(16)), ("garbage", JUNK * 8), ("one-byte", b"\x00")):
         made.acceptable(
             f"gzip-then-{slug}",
             f"{len(tail)} bytes follow the gzip stream; Kafka ignores them",
-            holding("gzip", gzip_member(PLAIN) + tail),
+            gzip_member(PLAIN) + tail,
             flags=["BytesAfterStream"],
             finding="bytes-after-compressed-stream",
             **options,
@@ -233,19 +245,13 @@ def _gzip(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in broken:
-        made.invalid(
-            f"gzip-{slug}",
-            summary,
-            holding("gzip", stream),
-            flags=["StreamBroken"],
-            finding="decompression-failed",
-            requirements=["RB-GZIP-1", "RB-CODEC-2"],
-        )
+        made.invalid(f"gzip-{slug}", summary, stream, flags=["StreamBroken"])
 
 
-def _snappy(made: Theme) -> None:
+def _snappy(made: Streams) -> None:
+    bytes_after_stream = made.having(flags=["BytesAfterStream"], requirements=["RB-SNAPPY-1", "RB-CODEC-2"])
     options: dict[str, Any] = {"requirements": ["RB-SNAPPY-1"]}
-    made.flag(
+    snappy_framing = made.flag(
         "SnappyFraming",
         "interoperability",
         "Kafka writes snappy in the xerial framing, but reads raw blocks too.",
@@ -271,39 +277,33 @@ def _snappy(made: Theme) -> None:
         ("raw", "a raw snappy block without xerial framing", raw_snappy(PLAIN)),
     )
     for slug, summary, stream in valid:
-        made.valid(
-            f"snappy-{slug}", summary, holding("snappy", stream, hostile=False), flags=["SnappyFraming"], **options
-        )
-    made.acceptable(
+        snappy_framing.valid(f"snappy-{slug}", summary, stream, **options)
+    snappy_framing.acceptable(
         "snappy-xerial-twice",
         "two xerial streams, each with its own header; Kafka reads both",
-        holding("snappy", xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:]))),
-        flags=["SnappyFraming"],
+        xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:])),
         **options,
     )
-    made.acceptable(
+    snappy_framing.acceptable(
         "snappy-xerial-later-version",
         "the xerial header names version 2, compatible with version 1",
-        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1))),
-        flags=["SnappyFraming"],
+        xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1)),
         **options,
     )
     for slug, version in (("zero", 0), ("negative", -1)):
-        made.acceptable(
+        snappy_framing.acceptable(
             f"snappy-xerial-version-{slug}",
             f"the xerial header names version {version}, which does not exist; Kafka does not check",
-            holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version))),
-            flags=["SnappyFraming"],
+            xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version)),
             **options,
         )
-    made.acceptable(
+    snappy_framing.acceptable(
         "snappy-xerial-version-little-endian",
         "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not check",
-        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1))),
-        flags=["SnappyFraming"],
+        xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1)),
         **options,
     )
-    made.flag(
+    snappy_length_huge = made.flag(
         "SnappyLengthHuge",
         "allocation",
         "A length inside the snappy stream claims gigabytes, or is negative.",
@@ -340,14 +340,8 @@ def _snappy(made: Theme) -> None:
         ),
     )
     for slug, summary, data in huge:
-        made.invalid(
-            f"snappy-{slug}",
-            summary,
-            holding("snappy", data),
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"],
-            flags=["SnappyLengthHuge"],
-            finding="decompression-failed",
-            budget=SMALL,
+        snappy_length_huge.invalid(
+            f"snappy-{slug}", summary, data, requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"], budget=SMALL
         )
     broken = (
         ("copy-before-start", "a copy reaches before the start of the block", xerial(b"\x08\x00A\x0d\x09")),
@@ -364,33 +358,21 @@ def _snappy(made: Theme) -> None:
         ),
     )
     for slug, summary, data in broken:
-        made.invalid(
-            f"snappy-{slug}",
-            summary,
-            holding("snappy", data),
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
-        )
-    made.acceptable(
+        made.invalid(f"snappy-{slug}", summary, data, flags=["StreamBroken"])
+    bytes_after_stream.acceptable(
         "snappy-then-two-bytes",
         "two bytes follow the last chunk, too few for another length; Kafka ignores them",
-        holding("snappy", stream + b"\x00\x00"),
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-        flags=["BytesAfterStream"],
+        stream + b"\x00\x00",
         finding="bytes-after-compressed-stream",
     )
-    made.invalid(
+    bytes_after_stream.invalid(
         "snappy-then-garbage",
         "the last chunk is followed by a length of 4 and four garbage bytes",
-        holding("snappy", stream + b"\x00\x00\x00\x04" + JUNK),
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-        flags=["BytesAfterStream"],
-        finding="decompression-failed",
+        stream + b"\x00\x00\x00\x04" + JUNK,
     )
 
 
-def _lz4(made: Theme) -> None:
+def _lz4(made: Streams) -> None:
     options: dict[str, Any] = {"requirements": ["RB-LZ4-1"]}
     valid = (
         ("two-blocks", "has two blocks, split in the middle of a record", lz4_frame(PLAIN[:HALF], PLAIN[HALF:])),
@@ -399,8 +381,8 @@ def _lz4(made: Theme) -> None:
         ("content-size", "has the content's size in the header", lz4_frame(PLAIN, content_size=len(PLAIN))),
     )
     for slug, summary, stream in valid:
-        made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", holding("lz4", stream, hostile=False), **options)
-    made.flag(
+        made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", stream, **options)
+    lz4_checksum_unchecked = made.flag(
         "Lz4ChecksumUnchecked",
         "leniency",
         "A part of the lz4 frame that Kafka does not check contradicts the content.",
@@ -411,24 +393,19 @@ def _lz4(made: Theme) -> None:
         ("content-size-wrong", "the frame's content size is wrong", lz4_frame(PLAIN, content_size=7)),
     )
     for slug, summary, stream in lenient:
-        made.acceptable(
-            f"lz4-{slug}",
-            summary,
-            holding("lz4", stream),
-            flags=["Lz4ChecksumUnchecked"],
-            finding="compressed-content-mismatch",
-            **options,
+        lz4_checksum_unchecked.acceptable(
+            f"lz4-{slug}", summary, stream, finding="compressed-content-mismatch", **options
         )
     for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
         made.acceptable(
             f"lz4-then-{slug}",
             f"{len(tail)} bytes follow the lz4 frame; Kafka ignores them",
-            holding("lz4", lz4_frame(PLAIN) + tail),
+            lz4_frame(PLAIN) + tail,
             flags=["BytesAfterStream"],
             finding="bytes-after-compressed-stream",
             **options,
         )
-    made.flag(
+    lz4_frames = made.flag(
         "Lz4Frames",
         "interoperability",
         "The payload has more than one lz4 frame, or a kind of frame that Kafka does not read.",
@@ -450,14 +427,7 @@ def _lz4(made: Theme) -> None:
         ),
     )
     for slug, summary, stream, finding in others:
-        made.acceptable(
-            f"lz4-{slug}",
-            summary,
-            holding("lz4", stream),
-            flags=["Lz4Frames"],
-            finding=finding,
-            **options,
-        )
+        lz4_frames.acceptable(f"lz4-{slug}", summary, stream, finding=finding, **options)
     broken = (
         (
             "header-checksum-wrong",
@@ -476,16 +446,8 @@ def _lz4(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in broken:
-        made.invalid(
-            f"lz4-{slug}",
-            summary,
-            holding("lz4", stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["StreamBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
-    made.flag(
+        made.invalid(f"lz4-{slug}", summary, stream, flags=["StreamBroken"], budget=SMALL)
+    lz4_block_damaged = made.flag(
         "Lz4BlockDamaged",
         "bounds",
         "A compressed lz4 block reaches outside its input or its output.",
@@ -503,18 +465,15 @@ def _lz4(made: Theme) -> None:
         ),
     )
     for slug, what, block in blocks:
-        made.invalid(
+        lz4_block_damaged.invalid(
             f"lz4-block-{slug}",
             f"a compressed block {what}",
-            holding("lz4", frame[:7] + struct.pack("<I", len(block)) + block + bytes(4)),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4BlockDamaged"],
-            finding="decompression-failed",
+            frame[:7] + struct.pack("<I", len(block)) + block + bytes(4),
             budget=SMALL,
         )
 
 
-def _zstd(made: Theme) -> None:
+def _zstd(made: Streams) -> None:
     options: dict[str, Any] = {"requirements": ["RB-ZSTD-1"]}
     skippable = struct.pack("<II", 0x184D2A50, 4) + JUNK
     frame = zstd_frame(PLAIN)
@@ -534,15 +493,13 @@ def _zstd(made: Theme) -> None:
         ("skippable-frame-last", "a skippable frame follows the zstd frame", frame + skippable),
     )
     for slug, summary, stream in valid:
-        made.valid(f"zstd-{slug}", summary, holding("zstd", stream, hostile=False), **options)
+        made.valid(f"zstd-{slug}", summary, stream, **options)
     for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
         made.invalid(
             f"zstd-then-{slug}",
             f"{len(tail)} bytes follow the zstd frame; Kafka refuses them",
-            holding("zstd", frame + tail),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
+            frame + tail,
             flags=["BytesAfterStream"],
-            finding="decompression-failed",
         )
     made.flag(
         "ZstdWindowHuge",
@@ -575,12 +532,4 @@ def _zstd(made: Theme) -> None:
         ("window-huge", "the frame requests a window of 2 TiB", ZSTD_MAGIC + b"\x00\xf8" + frame[6:], "ZstdWindowHuge"),
     )
     for slug, summary, stream, flag in broken:
-        made.invalid(
-            f"zstd-{slug}",
-            summary,
-            holding("zstd", stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=[flag],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        made.invalid(f"zstd-{slug}", summary, stream, flags=[flag], budget=SMALL)

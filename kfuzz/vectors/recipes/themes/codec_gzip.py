@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 
-from kfuzz.vectors.recipes.making.builder import Raw
 from kfuzz.vectors.recipes.making.containers import Bits, gzip_member
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
 TEXT, HEADER_CRC, EXTRA, NAME, COMMENT = 0x01, 0x02, 0x04, 0x08, 0x10
 HEADER_BYTES, TRAILER_BYTES = 10, 8
@@ -17,7 +16,9 @@ MEMBER = gzip_member(PLAIN)
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/gzip.json``."""
-    made = Theme("records/v2/gzip", "The gzip container (RFC 1952) and the deflate blocks in it (RFC 1951).")
+    made = Streams(
+        "records/v2/gzip", "The gzip container (RFC 1952) and the deflate blocks in it (RFC 1951).", codec="gzip"
+    )
     _headers(made)
     _bad_headers(made)
     _deflate(made)
@@ -25,10 +26,6 @@ def theme() -> Theme:
     _members(made)
     _cuts(made)
     return made
-
-
-def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
-    return holding("gzip", stream, hostile=hostile)
 
 
 def _with_header_crc(flags: int, fields: bytes) -> bytes:
@@ -42,7 +39,7 @@ def _patched(at: int, data: bytes) -> bytes:
     return MEMBER[:at] + data + MEMBER[at + len(data) :]
 
 
-def _headers(made: Theme) -> None:
+def _headers(made: Streams) -> None:
     extra = struct.pack("<H", 6) + b"KF\x02\x00ab"
     cases = (
         ("text", "the header flags the content as text, which has no effect", gzip_member(PLAIN, flags=TEXT)),
@@ -67,25 +64,21 @@ def _headers(made: Theme) -> None:
         ("unix", "the header names Unix", _patched(9, b"\x03")),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"])
-    made.flag(
+        made.valid(slug, summary, stream)
+    gzip_reserved_flag = made.flag(
         "GzipReservedFlag",
         "strictness",
         "A reserved flag of the gzip header is set; RFC 1952 says that a decoder must refuse it.",
         "Java's decoder, and so Kafka, does not check it. zlib refuses a batch that a broker has stored.",
     )
     for bit in (5, 6, 7):
-        made.acceptable(
-            f"reserved-flag-{bit}",
-            f"reserved flag bit {bit} of the header is set",
-            _holding(gzip_member(PLAIN, flags=1 << bit)),
-            requirements=["RB-GZIP-1"],
-            flags=["GzipReservedFlag"],
+        gzip_reserved_flag.acceptable(
+            f"reserved-flag-{bit}", f"reserved flag bit {bit} of the header is set", gzip_member(PLAIN, flags=1 << bit)
         )
 
 
-def _bad_headers(made: Theme) -> None:
-    made.flag(
+def _bad_headers(made: Streams) -> None:
+    gzip_header_broken = made.flag(
         "GzipHeaderBroken",
         "corruption",
         "The gzip header is invalid, or one of its fields has no end.",
@@ -116,15 +109,7 @@ def _bad_headers(made: Theme) -> None:
         ("header-crc-off", "the header's CRC is one too high", _header_crc_off()),
     )
     for slug, summary, stream in cases:
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["GzipHeaderBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        gzip_header_broken.invalid(slug, summary, stream, budget=SMALL)
 
 
 def zlib_stored(data: bytes) -> bytes:
@@ -158,7 +143,7 @@ def _stored_blocks(*chunks: bytes) -> bytes:
     return b"".join([*blocks[:-1], b"\x01" + blocks[-1][1:]])
 
 
-def _deflate(made: Theme) -> None:
+def _deflate(made: Streams) -> None:
     cases = (
         ("fixed-codes", "the deflate block has fixed Huffman codes", _fixed(PLAIN)),
         (
@@ -175,13 +160,11 @@ def _deflate(made: Theme) -> None:
         ),
     )
     for slug, summary, deflate in cases:
-        made.valid(
-            slug, summary, _holding(gzip_member(PLAIN, deflate=deflate), hostile=False), requirements=["RB-GZIP-1"]
-        )
+        made.valid(slug, summary, gzip_member(PLAIN, deflate=deflate))
 
 
-def _bad_deflate(made: Theme) -> None:
-    made.flag(
+def _bad_deflate(made: Streams) -> None:
+    deflate_broken = made.flag(
         "DeflateBroken",
         "bounds",
         "A deflate block does not follow its format.",
@@ -199,14 +182,8 @@ def _bad_deflate(made: Theme) -> None:
         ("no-code-lengths", "defines no code at all", _dynamic(lengths=(0, 0, 0, 0))),
     )
     for slug, what, deflate in cases:
-        made.invalid(
-            f"deflate-{slug}",
-            f"the deflate block {what}",
-            _holding(gzip_member(PLAIN, deflate=deflate)),
-            requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["DeflateBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
+        deflate_broken.invalid(
+            f"deflate-{slug}", f"the deflate block {what}", gzip_member(PLAIN, deflate=deflate), budget=SMALL
         )
 
 
@@ -225,8 +202,8 @@ def _dynamic(*, hlit: int = 0, lengths: tuple[int, ...] = (1, 1, 0, 0)) -> bytes
 # --- members --------------------------------------------------------------------------------------------------------
 
 
-def _members(made: Theme) -> None:
-    made.flag(
+def _members(made: Streams) -> None:
+    gzip_members = made.flag(
         "GzipMembers",
         "interoperability",
         "The payload has more than one gzip member.",
@@ -244,7 +221,7 @@ def _members(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-GZIP-1"], flags=["GzipMembers"])
+        gzip_members.valid(slug, summary, stream)
     second = gzip_member(PLAIN[HALF:])
     broken = (
         ("second-member-cut", "the second member ends within its deflate stream", second[:-20]),
@@ -252,14 +229,7 @@ def _members(made: Theme) -> None:
         ("second-member-size-wrong", "the second member's size is wrong", gzip_member(PLAIN[HALF:], size=1)),
     )
     for slug, summary, rest in broken:
-        made.invalid(
-            slug,
-            f"two members; {summary}",
-            _holding(gzip_member(PLAIN[:HALF]) + rest),
-            requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["GzipMembers"],
-            finding="decompression-failed",
-        )
+        gzip_members.invalid(slug, f"two members; {summary}", gzip_member(PLAIN[:HALF]) + rest)
     made.flag(
         "GzipTail",
         "leniency",
@@ -279,7 +249,7 @@ def _members(made: Theme) -> None:
         add(
             f"tail-{slug}",
             f"the bytes after the last member {what}",
-            _holding(MEMBER + tail),
+            MEMBER + tail,
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             flags=["GzipTail"],
             finding="bytes-after-compressed-stream" if accepted else "decompression-failed",
@@ -290,8 +260,8 @@ def _around(middle: bytes) -> bytes:
     return gzip_member(PLAIN[:HALF]) + middle + gzip_member(PLAIN[HALF:])
 
 
-def _cuts(made: Theme) -> None:
-    made.flag(
+def _cuts(made: Streams) -> None:
+    gzip_cut = made.flag(
         "GzipCut",
         "corruption",
         "The gzip stream is truncated.",
@@ -307,11 +277,4 @@ def _cuts(made: Theme) -> None:
         ("behind-crc", "after the trailer's CRC", len(MEMBER) - 4),
     )
     for slug, where, size in cases:
-        made.invalid(
-            f"cut-{slug}",
-            f"the stream ends {where}",
-            _holding(MEMBER[:size]),
-            requirements=["RB-GZIP-1", "RB-CODEC-2"],
-            flags=["GzipCut"],
-            finding="decompression-failed",
-        )
+        gzip_cut.invalid(f"cut-{slug}", f"the stream ends {where}", MEMBER[:size])

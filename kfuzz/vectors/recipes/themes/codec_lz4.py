@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, LZ4_STORED, lz4_frame, xxh32
+from xxhash import xxh32_intdigest
+
+from kfuzz.vectors.recipes.making.builder import Record, batch
+from kfuzz.vectors.recipes.making.containers import (
+    LZ4_MAGIC,
+    LZ4_STORED,
+    lz4_frame,
+)
+from kfuzz.vectors.recipes.making.containers import lz4_compressed as compressed
+from kfuzz.vectors.recipes.making.containers import lz4_parts as frame
+from kfuzz.vectors.recipes.making.containers import lz4_stored as stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
 KIB = 1024
 FRAME = lz4_frame(PLAIN)
@@ -21,7 +30,9 @@ END_MARK = bytes(4)
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/lz4.json``."""
-    made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.")
+    made = Streams(
+        "records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.", codec="lz4"
+    )
     _descriptor(made)
     _bad_descriptor(made)
     _blocks(made)
@@ -32,24 +43,6 @@ def theme() -> Theme:
     return made
 
 
-def frame(
-    *blocks: bytes, flags: int = FLAGS, block_size: int = BLOCK_SIZE, fields: bytes = b"", end: bytes = END_MARK
-) -> bytes:
-    """A frame of ready-made blocks, each with its length. The header's checksum is right."""
-    descriptor = bytes([flags, block_size]) + fields
-    return LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]) + b"".join(blocks) + end
-
-
-def stored(data: bytes) -> bytes:
-    """An uncompressed block."""
-    return struct.pack("<I", len(data) | LZ4_STORED) + data
-
-
-def compressed(data: bytes) -> bytes:
-    """A compressed block; ``data`` is its sequences."""
-    return struct.pack("<I", len(data)) + data
-
-
 def literals(data: bytes) -> bytes:
     """The last sequence of a block, which has only literals."""
     if len(data) < 15:
@@ -58,11 +51,7 @@ def literals(data: bytes) -> bytes:
     return b"\xf0" + b"\xff" * full + bytes([rest]) + data
 
 
-def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
-    return holding("lz4", stream, hostile=hostile)
-
-
-def _descriptor(made: Theme) -> None:
+def _descriptor(made: Streams) -> None:
     cases = (
         ("block-max-256-kib", "blocks of at most 256 KiB", frame(stored(PLAIN), block_size=0x50)),
         ("block-max-1-mib", "blocks of at most 1 MiB", frame(stored(PLAIN), block_size=0x60)),
@@ -74,8 +63,8 @@ def _descriptor(made: Theme) -> None:
         ),
     )
     for slug, what, stream in cases:
-        made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
-    made.flag(
+        made.valid(slug, f"a frame with {what}", stream)
+    lz4_descriptor = made.flag(
         "Lz4Descriptor",
         "interoperability",
         "The frame's descriptor uses an lz4 feature that Kafka's reader does not support.",
@@ -91,17 +80,10 @@ def _descriptor(made: Theme) -> None:
         ("dictionary-id", "the frame names a dictionary", dictionary),
     )
     for slug, summary, stream in others:
-        made.acceptable(
-            slug,
-            f"{summary}; Kafka refuses it",
-            _holding(stream),
-            requirements=["RB-LZ4-1"],
-            flags=["Lz4Descriptor"],
-            finding="decompression-failed",
-        )
+        lz4_descriptor.acceptable(slug, f"{summary}; Kafka refuses it", stream, finding="decompression-failed")
 
 
-def _bad_descriptor(made: Theme) -> None:
+def _bad_descriptor(made: Streams) -> None:
     made.flag(
         "Lz4DescriptorBroken",
         "corruption",
@@ -132,28 +114,20 @@ def _bad_descriptor(made: Theme) -> None:
         (
             "header-checksum-low-byte",
             "the header's checksum is the hash's lowest byte instead of its second",
-            lz4_frame(PLAIN, header_checksum=xxh32(b"\x60\x40") & 0xFF),
+            lz4_frame(PLAIN, header_checksum=xxh32_intdigest(b"\x60\x40") & 0xFF),
         ),
         (
             "header-checksum-with-magic",
             "the header's checksum also covers the magic, as in old Kafka",
-            lz4_frame(PLAIN, header_checksum=xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF),
+            lz4_frame(PLAIN, header_checksum=xxh32_intdigest(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF),
         ),
     )
     for slug, summary, stream in cases:
         flags = ["Lz4DescriptorBroken"]
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=flags,
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        made.invalid(slug, summary, stream, flags=flags, budget=SMALL)
 
 
-def _blocks(made: Theme) -> None:
+def _blocks(made: Streams) -> None:
     last = PLAIN[-4:]
     cases = (
         ("compressed-literals", "a compressed block has only literals", frame(compressed(literals(PLAIN)))),
@@ -169,7 +143,7 @@ def _blocks(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
+        made.valid(slug, summary, stream)
     value = b"ab" * 60
     record = Record(value=value)
     data = record.encode()
@@ -181,37 +155,33 @@ def _blocks(made: Theme) -> None:
     made.valid(
         "overlapping-copy",
         "a copy in a compressed block overlaps its own output",
-        holding("lz4", frame(compressed(block)), [record], hostile=False),
-        requirements=["RB-LZ4-1"],
+        frame(compressed(block)),
+        records=[record],
     )
-    made.flag(
+    lz4_end_mark = made.flag(
         "Lz4EndMark",
         "leniency",
         "The frame's end mark is not four zero bytes, or bytes follow it.",
         "A reader that treats the mark as a block reads past the frame, or asks for 0 bytes or two gigabytes.",
         links=["KAFKA-5150"],
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
     )
-    made.acceptable(
+    lz4_end_mark.acceptable(
         "end-mark-with-high-bit",
         "the end mark has the bit for uncompressed blocks set",
-        _holding(frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED))),
+        frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED)),
         requirements=["RB-LZ4-1"],
-        flags=["Lz4EndMark"],
     )
-    made.invalid(
+    lz4_end_mark.invalid(
         "end-mark-first",
         "the end mark comes before the block with the records",
-        _holding(frame(end=END_MARK + stored(PLAIN) + END_MARK)),
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4EndMark"],
+        frame(end=END_MARK + stored(PLAIN) + END_MARK),
         finding="record-count-too-high",
     )
-    made.invalid(
+    lz4_end_mark.invalid(
         "end-mark-between",
         "an end mark is between two blocks",
-        _holding(frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK)),
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4EndMark"],
+        frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK),
         finding="record-length-exceeds-payload",
     )
     for slug, tail in (
@@ -220,24 +190,23 @@ def _blocks(made: Theme) -> None:
         ("zero-byte", b"\x00"),
         ("last-bytes-again", last),
     ):
-        made.acceptable(
+        lz4_end_mark.acceptable(
             f"then-{slug}",
             f"other bytes follow the frame ({slug.replace('-', ' ')}): {tail.hex()}; Kafka ignores them",
-            _holding(FRAME + tail),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4EndMark"],
+            FRAME + tail,
             finding="bytes-after-compressed-stream",
         )
 
 
-def _bad_blocks(made: Theme) -> None:
-    made.flag(
+def _bad_blocks(made: Streams) -> None:
+    lz4_block_broken = made.flag(
         "Lz4BlockBroken",
         "bounds",
         "A block reaches outside its input, its output, or the frame's largest block.",
         "Fast decompressors have read and written beyond their buffers, or returned old memory contents.",
         links=["KAFKA-5150"],
         cves=["CVE-2025-12183", "CVE-2025-66566"],
+        budget=SMALL,
     )
     ahead = literals(PLAIN[:10])
     cases = (
@@ -284,37 +253,27 @@ def _bad_blocks(made: Theme) -> None:
         ("literal-length-cut", "the block ends within a literal's length", frame(compressed(b"\xf0"))),
     )
     for slug, what, stream in cases:
-        made.invalid(
-            f"block-{slug}",
-            what,
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4BlockBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        lz4_block_broken.invalid(f"block-{slug}", what, stream)
 
-    made.invalid(
+    lz4_block_broken.invalid(
         "block-copy-offset-zero",
         "a copy has offset 0; Kafka's library accepts it, but the output is not a record",
-        _holding(frame(compressed(b"\x14A\x00\x00\x50" + bytes(5)))),
-        requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4BlockBroken"],
+        frame(compressed(b"\x14A\x00\x00\x50" + bytes(5))),
         finding="record-length-negative",
-        budget=SMALL,
     )
 
 
-def _checksums(made: Theme) -> None:
-    made.flag(
+def _checksums(made: Streams) -> None:
+    lz4_checksum_wrong = made.flag(
         "Lz4ChecksumWrong",
         "corruption",
         "A checksum or size inside the frame does not match.",
         "Kafka checks the checksums of the header and the blocks, but not the content's checksum and size.",
+        budget=SMALL,
     )
     halves = (PLAIN[:HALF], PLAIN[HALF:])
-    right = struct.pack("<I", xxh32(halves[0]))
-    wrong = struct.pack("<I", xxh32(halves[1]) ^ 1)
+    right = struct.pack("<I", xxh32_intdigest(halves[0]))
+    wrong = struct.pack("<I", xxh32_intdigest(halves[1]) ^ 1)
     cases = (
         (
             "block-checksum-second",
@@ -333,15 +292,7 @@ def _checksums(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4ChecksumWrong"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        lz4_checksum_wrong.invalid(slug, summary, stream)
     lenient = (
         ("content-size-zero", "the frame claims a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
         (
@@ -357,23 +308,18 @@ def _checksums(made: Theme) -> None:
         ("content-checksum-zero", "the content's checksum is 0", lz4_frame(PLAIN, content_checksum=0)),
     )
     for slug, summary, stream in lenient:
-        made.acceptable(
-            slug,
-            f"{summary}; Kafka does not check it",
-            _holding(stream),
-            requirements=["RB-LZ4-1"],
-            flags=["Lz4ChecksumWrong"],
-            finding="compressed-content-mismatch",
-            budget=SMALL,
+        lz4_checksum_wrong.acceptable(
+            slug, f"{summary}; Kafka does not check it", stream, finding="compressed-content-mismatch"
         )
 
 
-def _cuts(made: Theme) -> None:
-    made.flag(
+def _cuts(made: Streams) -> None:
+    lz4_cut = made.flag(
         "Lz4Cut",
         "corruption",
         "The lz4 frame is truncated.",
         "A reader that accepts the partial output as complete does not notice the loss.",
+        finding="decompression-failed",
     )
     sized = lz4_frame(PLAIN, content_size=len(PLAIN))
     cases = (
@@ -393,26 +339,16 @@ def _cuts(made: Theme) -> None:
         ("in-end-mark", "within the end mark", FRAME[:-2]),
     )
     for slug, where, stream in cases:
-        made.invalid(
-            f"cut-{slug}",
-            f"the frame ends {where}",
-            _holding(stream),
-            requirements=["RB-LZ4-1", "RB-CODEC-2"],
-            flags=["Lz4Cut"],
-            finding="decompression-failed",
-        )
-    made.acceptable(
+        lz4_cut.invalid(f"cut-{slug}", f"the frame ends {where}", stream)
+    lz4_cut.acceptable(
         "cut-before-content-checksum",
         "the frame declares a content checksum, but ends before it",
-        _holding(lz4_frame(PLAIN, content_checksum=True)[:-4]),
-        requirements=["RB-LZ4-1"],
-        flags=["Lz4Cut"],
-        finding="decompression-failed",
+        lz4_frame(PLAIN, content_checksum=True)[:-4],
     )
 
 
-def _small_batches(made: Theme) -> None:
-    made.flag(
+def _small_batches(made: Streams) -> None:
+    lz4_buffer_per_batch = made.flag(
         "Lz4BufferPerBatch",
         "allocation",
         "There are many small batches, each in a frame that allows blocks of 4 MiB.",
@@ -428,11 +364,10 @@ def _small_batches(made: Theme) -> None:
         )
         for index in range(100)
     ]
-    made.valid(
+    lz4_buffer_per_batch.valid(
         "hundred-small-batches",
         "a hundred batches of one record, each in a frame that allows blocks of 4 MiB",
         *batches,
         requirements=["RB-LZ4-1", "RB-CODEC-7"],
-        flags=["Lz4BufferPerBatch"],
         budget={"cpu_ms": 2000, "memory_bytes": 64 * KIB * KIB},
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.making.builder import Raw, Record
+from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.containers import XERIAL_MAGIC, XERIAL_VERSIONS, raw_snappy, xerial
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 from kfuzz.wire.io.cursor import uvarint
 
 # The value repeats two bytes, so that a block can encode it with copies.
@@ -19,18 +19,12 @@ AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/snappy.json``."""
-    made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.")
+    made = Streams("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.", codec="snappy")
     _elements(made)
     _framing(made)
     _bad_framing(made)
     _bad_blocks(made)
     return made
-
-
-def _holding(stream: bytes, records: tuple[Record, ...] | None = None, *, hostile: bool = True) -> Raw:
-    if records is None:
-        return holding("snappy", stream, hostile=hostile)
-    return holding("snappy", stream, records, hostile=hostile)
 
 
 # --- the elements of a block ----------------------------------------------------------------------------------------
@@ -60,7 +54,7 @@ def _run(*copies: bytes) -> bytes:
     return block(literal(AHEAD + b"ab"), *copies, literal(BEHIND))
 
 
-def _elements(made: Theme) -> None:
+def _elements(made: Streams) -> None:
     cases = (
         ("literal-length-in-one-byte", "a literal has its length in one byte after the tag", literal(ENCODED, 1)),
         ("literal-length-in-two-bytes", "a literal has its length in two bytes", literal(ENCODED, 2)),
@@ -73,9 +67,7 @@ def _elements(made: Theme) -> None:
         ),
     )
     for slug, summary, elements in cases:
-        made.valid(
-            slug, summary, _holding(xerial(block(elements)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"]
-        )
+        made.valid(slug, summary, xerial(block(elements)), records=(RUN,))
     copies = (
         (
             "copy-one-byte-offset",
@@ -94,14 +86,14 @@ def _elements(made: Theme) -> None:
         ),
     )
     for slug, summary, parts in copies:
-        made.valid(slug, summary, _holding(xerial(_run(*parts)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"])
+        made.valid(slug, summary, xerial(_run(*parts)), records=(RUN,))
     made.valid(
         "raw-copies",
         "a raw block has copies, and no xerial framing",
-        _holding(_run(copy(2, 64, 2), copy(2, 14, 2)), (RUN,), hostile=False),
-        requirements=["RB-SNAPPY-1"],
+        _run(copy(2, 64, 2), copy(2, 14, 2)),
+        records=(RUN,),
     )
-    made.flag(
+    raw_snappy_begins_like_xerial = made.flag(
         "RawSnappyBeginsLikeXerial",
         "interoperability",
         "A raw block begins with the first byte of the xerial framing, which is also a part of its length.",
@@ -110,17 +102,16 @@ def _elements(made: Theme) -> None:
     )
     for size, start, value_bytes in ((130, "82 01", 121), (10_626, "82 53", 10_615)):
         record = Record(key=None, value=bytes(value_bytes))
-        made.valid(
+        raw_snappy_begins_like_xerial.valid(
             f"raw-of-{size}-bytes",
             f"a raw block of {size:,} bytes begins with {start}; the xerial framing begins with 82 53 4e",
-            _holding(_literals(record.encode()), (record,), hostile=False),
-            requirements=["RB-SNAPPY-1"],
-            flags=["RawSnappyBeginsLikeXerial"],
+            _literals(record.encode()),
+            records=(record,),
         )
 
 
-def _framing(made: Theme) -> None:
-    made.flag(
+def _framing(made: Streams) -> None:
+    snappy_framing_odd = made.flag(
         "SnappyFramingOdd",
         "interoperability",
         "The xerial framing has an unusual structure.",
@@ -130,14 +121,11 @@ def _framing(made: Theme) -> None:
     value = bytes(index * 7 % 251 for index in range(70_000))
     large = Record(value=value)
     encoded = large.encode()
-    made.valid(
+    snappy_framing_odd.valid(
         "blocks-of-32-kib",
         "a record of 70,000 bytes is split into blocks of 32 KiB, as Kafka's own writer does",
-        _holding(
-            xerial(*(_literals(encoded[i : i + 32768]) for i in range(0, len(encoded), 32768))), (large,), hostile=False
-        ),
-        requirements=["RB-SNAPPY-1"],
-        flags=["SnappyFramingOdd"],
+        xerial(*(_literals(encoded[i : i + 32768]) for i in range(0, len(encoded), 32768))),
+        records=(large,),
     )
     cases = (
         (
@@ -152,35 +140,25 @@ def _framing(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(
-            slug, summary, _holding(stream, hostile=False), requirements=["RB-SNAPPY-1"], flags=["SnappyFramingOdd"]
-        )
+        snappy_framing_odd.valid(slug, summary, stream)
     for slug, versions, what in (
         ("version-largest", struct.pack(">ii", 2**31 - 1, 1), "the version is INT32_MAX"),
         ("compatible-version-later", struct.pack(">ii", 1, 2), "the lowest compatible version is 2"),
         ("versions-zero", struct.pack(">ii", 0, 0), "both versions are 0"),
         ("compatible-version-negative", struct.pack(">ii", 1, -1), "the lowest compatible version is -1"),
     ):
-        made.acceptable(
-            f"xerial-{slug}",
-            f"{what}; Kafka does not check it",
-            _holding(xerial(raw_snappy(PLAIN), versions=versions)),
-            requirements=["RB-SNAPPY-1"],
-            flags=["SnappyFramingOdd"],
+        snappy_framing_odd.acceptable(
+            f"xerial-{slug}", f"{what}; Kafka does not check it", xerial(raw_snappy(PLAIN), versions=versions)
         )
-    made.acceptable(
+    snappy_framing_odd.acceptable(
         "xerial-three-times",
         "three xerial streams, of which the second is empty; Kafka reads all three",
-        _holding(xerial(raw_snappy(PLAIN[:HALF])) + xerial() + xerial(raw_snappy(PLAIN[HALF:]))),
-        requirements=["RB-SNAPPY-1"],
-        flags=["SnappyFramingOdd"],
+        xerial(raw_snappy(PLAIN[:HALF])) + xerial() + xerial(raw_snappy(PLAIN[HALF:])),
     )
-    made.acceptable(
+    snappy_framing_odd.acceptable(
         "preamble-padded",
         "the block's length takes five bytes, but one is enough",
-        _holding(xerial(bytes([len(PLAIN) | 0x80]) + b"\x80\x80\x80\x00" + raw_snappy(PLAIN)[1:])),
-        requirements=["RB-SNAPPY-1"],
-        flags=["SnappyFramingOdd"],
+        xerial(bytes([len(PLAIN) | 0x80]) + b"\x80\x80\x80\x00" + raw_snappy(PLAIN)[1:]),
     )
 
 
@@ -189,13 +167,14 @@ def _literals(data: bytes) -> bytes:
     return uvarint(len(data)) + literal(data, 2)
 
 
-def _bad_framing(made: Theme) -> None:
-    made.flag(
+def _bad_framing(made: Streams) -> None:
+    snappy_framing_broken = made.flag(
         "SnappyFramingBroken",
         "bounds",
         "The xerial header or a chunk's length is truncated, damaged or wrong.",
         "A reader that does not check the length allocates or copies that many bytes.",
         cves=["CVE-2023-34455", "CVE-2023-43642"],
+        budget=SMALL,
     )
     stream = xerial(raw_snappy(PLAIN))
     first = xerial(raw_snappy(PLAIN[:HALF]))
@@ -242,33 +221,23 @@ def _bad_framing(made: Theme) -> None:
         ("second-block-broken", "the second block is garbage", xerial(raw_snappy(PLAIN[:HALF]), JUNK), None),
     )
     for slug, summary, data, finding in cases:
-        made.invalid(
-            slug,
-            summary,
-            _holding(data),
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-            flags=["SnappyFramingBroken"],
-            finding=finding or "decompression-failed",
-            budget=SMALL,
-        )
-    made.invalid(
+        snappy_framing_broken.invalid(slug, summary, data, finding=finding or "decompression-failed")
+    snappy_framing_broken.invalid(
         "second-chunk-length-cut",
         "the payload ends within the second chunk's length; Kafka ends the stream there, and records are missing",
-        _holding(first + b"\x00\x00"),
-        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-        flags=["SnappyFramingBroken"],
+        first + b"\x00\x00",
         finding="record-length-exceeds-payload",
-        budget=SMALL,
     )
 
 
-def _bad_blocks(made: Theme) -> None:
-    made.flag(
+def _bad_blocks(made: Streams) -> None:
+    snappy_block_broken = made.flag(
         "SnappyBlockBroken",
         "bounds",
         "A literal or a copy reaches outside the block or its output, or the block's own length is wrong.",
         "Decompressors that trust the block read and write beyond their buffers.",
         cves=["CVE-2023-34455"],
+        budget=SMALL,
     )
     head = literal(AHEAD + b"ab")
     cases = (
@@ -306,24 +275,10 @@ def _bad_blocks(made: Theme) -> None:
         ("preamble-zero-with-content", "the block claims no content, but has some", block(literal(ENCODED, 1), size=0)),
     )
     for slug, what, data in cases:
-        made.invalid(
-            f"block-{slug}",
-            what,
-            _holding(xerial(data), (RUN,)),
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-            flags=["SnappyBlockBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        snappy_block_broken.invalid(f"block-{slug}", what, xerial(data), records=(RUN,))
     for slug, what, data in cases:
         if slug not in ("copy-first", "literal-beyond-input", "too-short"):
             continue
-        made.invalid(
-            f"raw-block-{slug}",
-            f"{what} (raw block without the xerial framing)",
-            _holding(data, (RUN,)),
-            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
-            flags=["SnappyBlockBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
+        snappy_block_broken.invalid(
+            f"raw-block-{slug}", f"{what} (raw block without the xerial framing)", data, records=(RUN,)
         )

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.making.builder import Raw, Record
-from kfuzz.vectors.recipes.making.containers import ZSTD_MAGIC, xxh64, zstd_frame
+from xxhash import xxh64_intdigest
+
+from kfuzz.vectors.recipes.making.builder import Record
+from kfuzz.vectors.recipes.making.containers import ZSTD_MAGIC, zstd_frame
+from kfuzz.vectors.recipes.making.containers import zstd_block as block
+from kfuzz.vectors.recipes.making.containers import zstd_parts as frame
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, Streams
 
 MIB = 1024 * 1024
 RAW, RLE, COMPRESSED, RESERVED = 0, 1, 2, 3
 # The descriptor's bits, without those for the sizes of its fields.
 SINGLE_SEGMENT, UNUSED, RESERVED_BIT, CHECKSUM = 0x20, 0x10, 0x08, 0x04
-WINDOW_128_KIB = 7 << 3
 FRAME = zstd_frame(PLAIN)
 SKIPPABLE = 0x184D2A50
 
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/zstd.json``."""
-    made = Theme("records/v2/zstd", "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks inside it.")
+    made = Streams(
+        "records/v2/zstd",
+        "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks inside it.",
+        codec="zstd",
+    )
     _descriptor(made)
     _windows(made)
     _bad_descriptor(made)
@@ -31,28 +38,10 @@ def theme() -> Theme:
     return made
 
 
-def frame(
-    *blocks: bytes, descriptor: int = 0, window: int | None = WINDOW_128_KIB, fields: bytes = b"", end: bytes = b""
-) -> bytes:
-    """A frame of the given parts. ``fields`` holds the dictionary id and the content size, ``end`` the checksum."""
-    head = bytes([descriptor]) + (b"" if window is None else bytes([window])) + fields
-    return ZSTD_MAGIC + head + b"".join(blocks) + end
-
-
-def block(data: bytes, kind: int = RAW, *, last: bool = True, size: int | None = None) -> bytes:
-    """A block; ``size`` is the size in its header, by default the right one."""
-    size = len(data) if size is None else size
-    return (last | kind << 1 | size << 3).to_bytes(3, "little") + data
-
-
-def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
-    return holding("zstd", stream, hostile=hostile)
-
-
-def _descriptor(made: Theme) -> None:
+def _descriptor(made: Streams) -> None:
     size = len(PLAIN)
     plain = block(PLAIN)
-    checksum = struct.pack("<I", xxh64(PLAIN) & 0xFFFFFFFF)
+    checksum = struct.pack("<I", xxh64_intdigest(PLAIN) & 0xFFFFFFFF)
     large = Record(value=bytes(index % 251 for index in range(500)))
     encoded = large.encode()
     cases = (
@@ -81,32 +70,25 @@ def _descriptor(made: Theme) -> None:
         ),
     )
     for slug, what, stream in cases:
-        made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
+        made.valid(slug, f"a frame with {what}", stream)
     made.valid(
         "content-size-two-bytes",
         "a frame with the content's size in two bytes, stored minus 256",
-        holding(
-            "zstd",
-            frame(
-                block(encoded),
-                descriptor=0x40 | SINGLE_SEGMENT,
-                window=None,
-                fields=struct.pack("<H", len(encoded) - 256),
-            ),
-            [large],
-            hostile=False,
+        frame(
+            block(encoded), descriptor=0x40 | SINGLE_SEGMENT, window=None, fields=struct.pack("<H", len(encoded) - 256)
         ),
-        requirements=["RB-ZSTD-1"],
+        records=[large],
     )
 
 
-def _windows(made: Theme) -> None:
-    made.flag(
+def _windows(made: Streams) -> None:
+    zstd_window_large = made.flag(
         "ZstdWindowLarge",
         "allocation",
         "The frame requests a window far larger than its content.",
         "A decoder allocates it because of a single byte. RFC 8878 only recommends support for 8 MiB.",
         links=["KAFKA-14063"],
+        requirements=["RB-ZSTD-1", "RB-CODEC-7"],
     )
     sizes = (
         ("1-kib", 0, "1 KiB, the smallest"),
@@ -114,18 +96,11 @@ def _windows(made: Theme) -> None:
         ("8-mib", 13 << 3, "8 MiB"),
     )
     for slug, window, what in sizes:
-        made.valid(
-            f"window-{slug}",
-            f"the window has {what}",
-            _holding(frame(block(PLAIN), window=window), hostile=False),
-            requirements=["RB-ZSTD-1"],
-        )
-    made.acceptable(
+        made.valid(f"window-{slug}", f"the window has {what}", frame(block(PLAIN), window=window))
+    zstd_window_large.acceptable(
         "window-128-mib",
         "the window has 128 MiB, the largest size that Kafka's library accepts",
-        _holding(frame(block(PLAIN), window=17 << 3)),
-        requirements=["RB-ZSTD-1", "RB-CODEC-7"],
-        flags=["ZstdWindowLarge"],
+        frame(block(PLAIN), window=17 << 3),
         level="recommended",
         budget={"cpu_ms": 2000, "memory_bytes": 320 * MIB},
     )
@@ -134,19 +109,17 @@ def _windows(made: Theme) -> None:
         ("256-mib", 18 << 3, "256 MiB"),
         ("3-75-tib", 31 << 3 | 7, "3.75 TiB, the largest"),
     ):
-        made.acceptable(
+        zstd_window_large.acceptable(
             f"window-{slug}",
             f"the window has {what}; the format permits it, but Kafka's library refuses it",
-            _holding(frame(block(PLAIN), window=window)),
-            requirements=["RB-ZSTD-1", "RB-CODEC-7"],
-            flags=["ZstdWindowLarge"],
+            frame(block(PLAIN), window=window),
             finding="decompression-failed",
             budget=SMALL,
         )
 
 
-def _bad_descriptor(made: Theme) -> None:
-    made.flag(
+def _bad_descriptor(made: Streams) -> None:
+    zstd_header_broken = made.flag(
         "ZstdHeaderBroken",
         "corruption",
         "The frame's magic or header is damaged, or the content size or checksum is wrong.",
@@ -154,7 +127,7 @@ def _bad_descriptor(made: Theme) -> None:
     )
     size = len(PLAIN)
     plain = block(PLAIN)
-    checksum = struct.pack("<I", (xxh64(PLAIN) + 1) & 0xFFFFFFFF)
+    checksum = struct.pack("<I", (xxh64_intdigest(PLAIN) + 1) & 0xFFFFFFFF)
     cases = (
         ("magic-byte-swapped", "the magic is big-endian", FRAME[3::-1] + FRAME[4:]),
         ("magic-of-version-0-7", "the magic is the one of zstd 0.7", struct.pack("<I", 0xFD2FB527) + FRAME[4:]),
@@ -189,23 +162,15 @@ def _bad_descriptor(made: Theme) -> None:
         (
             "checksum-of-other-half",
             "the checksum is the hash's upper half",
-            frame(plain, descriptor=CHECKSUM, end=struct.pack("<I", xxh64(PLAIN) >> 32)),
+            frame(plain, descriptor=CHECKSUM, end=struct.pack("<I", xxh64_intdigest(PLAIN) >> 32)),
         ),
         ("checksum-missing", "the frame declares a checksum, but has none", frame(plain, descriptor=CHECKSUM)),
     )
     for slug, summary, stream in cases:
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdHeaderBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        zstd_header_broken.invalid(slug, summary, stream, budget=SMALL)
 
 
-def _blocks(made: Theme) -> None:
+def _blocks(made: Streams) -> None:
     raw_literals = bytes([len(PLAIN) << 3]) if len(PLAIN) < 32 else struct.pack("<H", len(PLAIN) << 4 | 0b0100)
     run = Record(value=bytes(2000))
     encoded = run.encode()
@@ -232,26 +197,22 @@ def _blocks(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
+        made.valid(slug, summary, stream)
     made.valid(
         "run-length-block",
         "a block that repeats one byte is between two raw blocks",
-        holding(
-            "zstd",
-            frame(block(encoded[:-2001], last=False), block(b"\x00", RLE, last=False, size=2000), block(encoded[-1:])),
-            [run],
-            hostile=False,
-        ),
-        requirements=["RB-ZSTD-1"],
+        frame(block(encoded[:-2001], last=False), block(b"\x00", RLE, last=False, size=2000), block(encoded[-1:])),
+        records=[run],
     )
 
 
-def _bad_blocks(made: Theme) -> None:
-    made.flag(
+def _bad_blocks(made: Streams) -> None:
+    zstd_block_broken = made.flag(
         "ZstdBlockBroken",
         "bounds",
         "A block is larger than allowed, longer than the payload, or malformed.",
         "A decoder that trusts the block reads and writes beyond its buffers.",
+        budget=SMALL,
     )
     largest = (1 << 21) - 1
     cases = (
@@ -290,28 +251,17 @@ def _bad_blocks(made: Theme) -> None:
         ("not-last", "no block is marked as the last one", frame(block(PLAIN, last=False))),
     )
     for slug, what, stream in cases:
-        made.invalid(
-            f"block-{slug}",
-            what,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdBlockBroken"],
-            finding="decompression-failed",
-            budget=SMALL,
-        )
+        zstd_block_broken.invalid(f"block-{slug}", what, stream)
 
     run = Record(value=bytes(2000))
     encoded = run.encode()
     repeated = block(b"\x00", RLE, last=False, size=2000)
     # A decoder that knows the size of its output from elsewhere needs no window, and may not look at it.
-    made.invalid(
+    zstd_block_broken.invalid(
         "block-run-beyond-window",
         "a block repeats one byte 2,000 times, but the window has 1 KiB and the frame states no content size",
-        holding("zstd", frame(block(encoded[:-2001], last=False), repeated, block(encoded[-1:]), window=0), [run]),
-        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-        flags=["ZstdBlockBroken"],
-        finding="decompression-failed",
-        budget=SMALL,
+        frame(block(encoded[:-2001], last=False), repeated, block(encoded[-1:]), window=0),
+        records=[run],
     )
 
     # Kafka's library and kfuzz's end these streams at different places, but neither finds a record.
@@ -323,15 +273,7 @@ def _bad_blocks(made: Theme) -> None:
             frame(block(PLAIN), descriptor=0xC0, fields=bytes(8)),
         ),
     ):
-        made.invalid(
-            slug,
-            what,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdBlockBroken"],
-            finding="record-count-too-high",
-            budget=SMALL,
-        )
+        zstd_block_broken.invalid(slug, what, stream, finding="record-count-too-high")
 
 
 def skippable(data: bytes, kind: int = 0, *, size: int | None = None) -> bytes:
@@ -339,7 +281,7 @@ def skippable(data: bytes, kind: int = 0, *, size: int | None = None) -> bytes:
     return struct.pack("<II", SKIPPABLE + kind, len(data) if size is None else size) + data
 
 
-def _frames(made: Theme) -> None:
+def _frames(made: Streams) -> None:
     first, second = zstd_frame(PLAIN[:HALF]), zstd_frame(PLAIN[HALF:])
     cases = (
         (
@@ -358,12 +300,13 @@ def _frames(made: Theme) -> None:
         ),
     )
     for slug, summary, stream in cases:
-        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
-    made.flag(
+        made.valid(slug, summary, stream)
+    zstd_frames = made.flag(
         "ZstdFrames",
         "corruption",
         "The payload has several zstd frames, and one of them is broken.",
         "A reader that stops after the first frame does not notice, and loses records.",
+        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
     )
     broken = (
         ("skippable-only", "the payload is only a skippable frame", skippable(PLAIN), "record-count-too-high"),
@@ -389,33 +332,23 @@ def _frames(made: Theme) -> None:
         ("one-zero", "a zero byte follows the frame with the records", FRAME + b"\x00", "decompression-failed"),
     )
     for slug, summary, stream, finding in broken:
-        made.invalid(
-            slug,
-            summary,
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdFrames"],
-            finding=finding,
-            budget=SMALL,
-        )
+        zstd_frames.invalid(slug, summary, stream, finding=finding, budget=SMALL)
     unfinished = (
         ("magic-again", "only a magic", ZSTD_MAGIC),
         ("skippable-cut", "a truncated skippable frame", skippable(JUNK, size=100)),
         ("skippable-header-cut", "a truncated header of a skippable frame", skippable(b"")[:6]),
     )
     for slug, what, tail in unfinished:
-        made.acceptable(
+        zstd_frames.acceptable(
             slug,
             f"{what} follows the frame with the records; Kafka already has all records",
-            _holding(FRAME + tail),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdFrames"],
+            FRAME + tail,
             finding="bytes-after-compressed-stream",
         )
 
 
-def _cuts(made: Theme) -> None:
-    made.flag(
+def _cuts(made: Streams) -> None:
+    zstd_cut = made.flag(
         "ZstdCut",
         "corruption",
         "The zstd frame is truncated.",
@@ -434,11 +367,4 @@ def _cuts(made: Theme) -> None:
         ("before-second-block", "before the second block", frame(block(PLAIN[:HALF], last=False))),
     )
     for slug, where, stream in cases:
-        made.invalid(
-            f"cut-{slug}",
-            f"the frame ends {where}",
-            _holding(stream),
-            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-            flags=["ZstdCut"],
-            finding="decompression-failed",
-        )
+        zstd_cut.invalid(f"cut-{slug}", f"the frame ends {where}", stream)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/compaction.json``."""
     made = Theme("records/v2/compaction", "Compacted batches: empty, with gaps, with a delete horizon.")
-    _empty(made)
-    _gaps(made)
-    _horizon(made)
+    _empty(made.having(requirements=["RB-COUNT-3", "CMP-KEEP-1"]))
+    _gaps(made.having(requirements=["CMP-GAP-1", "RB-OFFSET-6"]))
+    _horizon(made.having(requirements=["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]))
     _compressed(made)
-    _odd(made)
+    _odd(made.having(requirements=["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]))
     return made
 
 
@@ -27,74 +26,52 @@ def _cleaned(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
 
 
 def _empty(made: Theme) -> None:
-    made.flag(
+    empty_batch = made.flag(
         "EmptyBatch",
         "hang",
         "The log has a batch without records, which keeps its producer's last sequence.",
         "A consumer that uses the last record's offset fetches the same offset forever, or fails without a record.",
         links=["sarama #2057", "kafka-go #813", "kafka-go #874"],
     )
-    requirements = ["RB-COUNT-3", "CMP-KEEP-1"]
-    flags = ["EmptyBatch"]
-    made.valid(
-        "empty",
-        "a batch spans ten offsets but has no record; the next offset is ten higher",
-        _cleaned(20, 9),
-        requirements=requirements,
-        flags=flags,
+    empty_batch.valid(
+        "empty", "a batch spans ten offsets but has no record; the next offset is ten higher", _cleaned(20, 9)
     )
-    made.valid(
+    empty_batch.valid(
         "empty-with-producer",
         "an empty batch that keeps producer id, epoch and sequence",
         _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17),
-        requirements=requirements,
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "empty-transactional",
         "an empty batch of a transaction",
         _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17, transactional=True),
-        requirements=requirements,
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "empty-between-full",
         "an empty batch is between two batches with records",
         batch(Record()),
         _cleaned(1, 4),
         batch(Record(), base_offset=6),
-        requirements=[*requirements, "SEG-OFFSET-1", "SEG-OFFSET-2"],
-        flags=flags,
+        also=["SEG-OFFSET-1", "SEG-OFFSET-2"],
     )
-    made.valid(
+    empty_batch.valid(
         "several-empty",
         "three empty batches in a row, then one with a record",
         *(_cleaned(offset, 2) for offset in (0, 3, 6)),
         batch(Record(), base_offset=9),
-        requirements=requirements,
-        flags=flags,
     )
-    made.valid(
+    empty_batch.valid(
         "empty-last",
         "the fetch ends with an empty batch; only its header gives the next offset",
         batch(Record()),
         _cleaned(1, 99),
-        requirements=[*requirements, "RB-OFFSET-5"],
-        flags=flags,
+        also=["RB-OFFSET-5"],
     )
-    made.valid(
-        "empty-log-append",
-        "an empty batch with LogAppendTime",
-        _cleaned(20, 4, log_append=True),
-        requirements=requirements,
-        flags=flags,
-    )
-    made.valid(
+    empty_batch.valid("empty-log-append", "an empty batch with LogAppendTime", _cleaned(20, 4, log_append=True))
+    empty_batch.valid(
         "empty-no-timestamp",
         "an empty batch has the base and max timestamp -1",
         _cleaned(20, 4, base_timestamp=-1, max_timestamp=-1),
-        requirements=requirements,
-        flags=flags,
     )
 
 
@@ -106,7 +83,6 @@ def _gaps(made: Theme) -> None:
         "A consumer that continues after the last record it saw fetches the same batch forever.",
         links=["kafka-backup #139", "kafka-go #1393"],
     )
-    requirements = ["CMP-GAP-1", "RB-OFFSET-6"]
     cases = (
         ("first-removed", "compaction removed the first three records", (3, 4), 4),
         ("last-removed", "compaction removed the last three records", (0, 1), 4),
@@ -119,7 +95,7 @@ def _gaps(made: Theme) -> None:
             slug,
             f"{summary}; base offset and last offset delta stay the same",
             batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=1000, last_offset_delta=last),
-            requirements=[*requirements, "RB-OFFSET-2"],
+            also=["RB-OFFSET-2"],
             flags=["CompactedTail"] if deltas[-1] < last else [],
         )
     made.valid(
@@ -127,7 +103,6 @@ def _gaps(made: Theme) -> None:
         "whole batches are gone: the second batch begins 1001 offsets after the first",
         batch(Record()),
         batch(Record(), base_offset=1001),
-        requirements=requirements,
     )
     made.valid(
         "gap-with-sequence",
@@ -140,7 +115,7 @@ def _gaps(made: Theme) -> None:
             producer_epoch=3,
             base_sequence=10,
         ),
-        requirements=[*requirements, "RB-SEQUENCE-1"],
+        also=["RB-SEQUENCE-1"],
     )
     made.valid(
         "base-timestamp-of-second",
@@ -151,24 +126,21 @@ def _gaps(made: Theme) -> None:
 
 
 def _horizon(made: Theme) -> None:
-    made.flag(
+    delete_horizon = made.flag(
         "DeleteHorizon",
         "confusion",
         "Attribute bit 6 is set, and the base timestamp holds the delete horizon.",
         "Record timestamps are still relative to the base timestamp. A reader that ignores this shifts them all.",
         links=["KAFKA-8522", "kafka-protocol-rs #157"],
     )
-    requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
     horizon = CREATED_MS + 86_400_000
-    made.valid(
+    delete_horizon.valid(
         "delete-horizon",
         "a tombstone waits for its delete horizon; its timestamp delta is negative, relative to the horizon",
         batch(Record(value=None, timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
-        requirements=requirements,
-        flags=["DeleteHorizon"],
         broker=accepts(finding="delete-horizon-produced"),
     )
-    made.valid(
+    delete_horizon.valid(
         "delete-horizon-transaction",
         "an aborted transaction's marker waits for its delete horizon",
         batch(
@@ -180,14 +152,12 @@ def _horizon(made: Theme) -> None:
             producer_id=4000,
             producer_epoch=3,
         ),
-        requirements=requirements,
-        flags=["DeleteHorizon"],
     )
     made.valid(
         "delete-horizon-empty",
         "an empty batch has a delete horizon",
         _cleaned(20, 4, delete_horizon=True, base_timestamp=horizon),
-        requirements=[*requirements, "RB-COUNT-3"],
+        also=["RB-COUNT-3"],
         flags=["DeleteHorizon", "EmptyBatch"],
     )
 
@@ -198,14 +168,14 @@ def _compressed(made: Theme) -> None:
         made.valid(
             f"one-left-{codec}",
             f"one record out of ten is left in the {codec} batch",
-            batch(kept, codec=codec, payload=stored(codec, kept.encode()), last_offset_delta=9),
+            batch(kept, codec=codec, last_offset_delta=9),
             requirements=["CMP-GAP-1", "RB-OFFSET-6", "RB-CODEC-3"],
         )
 
 
 def _odd(made: Theme) -> None:
     """Batches that no log cleaner leaves; no document forbids them, or Kafka's reader does not check them."""
-    made.flag(
+    compaction_odd = made.flag(
         "CompactionOdd",
         "strictness",
         "A batch looks compacted, but no log cleaner leaves such a batch.",
@@ -213,31 +183,24 @@ def _odd(made: Theme) -> None:
         links=["KAFKA-8522"],
     )
     horizon = CREATED_MS + 86_400_000
-    requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
     for slug, base, what in (
         ("delete-horizon-none", -1, "-1, which means 'none' in other fields"),
         ("delete-horizon-zero", 0, "0, the epoch"),
         ("delete-horizon-largest", 2**63 - 1, "INT64_MAX"),
     ):
-        made.acceptable(
+        compaction_odd.acceptable(
             slug,
             f"the delete horizon is {what}",
             batch(
                 delete_horizon=True, base_timestamp=base, base_offset=5, last_offset_delta=2, hostile=["base_timestamp"]
             ),
-            requirements=requirements,
-            flags=["CompactionOdd"],
         )
-    made.acceptable(
+    compaction_odd.acceptable(
         "delete-horizon-without-tombstone",
         "a batch has a delete horizon, but no record to delete",
-        batch(
-            Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon, hostile=["base_timestamp"]
-        ),
-        requirements=requirements,
-        flags=["CompactionOdd"],
+        batch(Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "delete-horizon-log-append",
         "a delete horizon with LogAppendTime: the max timestamp is the records' time, the base timestamp the horizon",
         batch(
@@ -248,51 +211,41 @@ def _odd(made: Theme) -> None:
             max_timestamp=CREATED_MS,
             hostile=["base_timestamp"],
         ),
-        requirements=[*requirements, "RB-TIMESTAMP-5"],
-        flags=["CompactionOdd"],
+        also=["RB-TIMESTAMP-5"],
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "deltas-beyond-last",
         "the last record is still there, but its offset is above base offset plus last offset delta",
-        batch(Record(), Record(offset_delta=9), last_offset_delta=4, hostile=["last_offset_delta"]),
+        batch(Record(), Record(offset_delta=9), last_offset_delta=4),
         requirements=["CMP-KEEP-1", "RB-OFFSET-2"],
-        flags=["CompactionOdd"],
         finding="offset-delta-beyond-last",
     )
-    made.acceptable(
+    compaction_odd.acceptable(
         "base-offset-of-first-left",
         "the base offset was raised to the remaining record, but its delta stayed: the record's offset is too high",
-        batch(
-            Record(offset_delta=3), base_offset=103, last_offset_delta=2, hostile=["base_offset", "last_offset_delta"]
-        ),
+        batch(Record(offset_delta=3), base_offset=103, last_offset_delta=2),
         requirements=["CMP-KEEP-1", "RB-OFFSET-4"],
-        flags=["CompactionOdd"],
         finding="offset-delta-beyond-last",
     )
-    made.acceptable(
+    disordered = compaction_odd.having(requirements=["CMP-GAP-1", "RB-OFFSET-3"])
+    disordered.acceptable(
         "batches-overlap",
         "the second batch begins before the first one ends",
         batch(Record(), Record(offset_delta=4), last_offset_delta=9),
         batch(Record(), base_offset=5, hostile=["base_offset"]),
-        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
-        flags=["CompactionOdd"],
         log=accepts(finding="offset-not-increasing"),
     )
-    made.acceptable(
+    disordered.acceptable(
         "batches-backwards",
         "the offsets of the second batch are below those of the first",
         batch(Record(), base_offset=100),
         batch(Record(), base_offset=50, hostile=["base_offset"]),
-        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
-        flags=["CompactionOdd"],
         log=refuses("offset-outside-segment"),
     )
-    made.acceptable(
+    disordered.acceptable(
         "same-batch-twice",
         "the same batch occurs twice",
         batch(Record(), base_offset=100),
         batch(Record(), base_offset=100, hostile=["base_offset"]),
-        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
-        flags=["CompactionOdd"],
         log=accepts(finding="offset-not-increasing"),
     )

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 from kfuzz.wire.io.cursor import uvarint
 
@@ -18,7 +17,9 @@ BROKEN_MARKER = refuses("end-marker-invalid")
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/control.json``."""
-    made = Theme("records/v2/control", "Control batches: the markers that end a transaction, and others.")
+    about = "Control batches: the markers that end a transaction, and others."
+    # Their contents are unusual, not their headers.
+    made = Theme("records/v2/control", about).having(harmless=True)
     _markers(made)
     _types(made)
     _typed_values(made)
@@ -74,12 +75,13 @@ def _control(*records: Record, **fields: Any) -> Raw:
 
 
 def _types(made: Theme) -> None:
-    made.flag(
+    control_type_other = made.flag(
         "ControlTypeOther",
         "strictness",
         "A control record has a type that clients do not use.",
         "A reader that refuses unknown types stops at the partition's first such marker; Kafka skips it.",
         links=["rskafka #297"],
+        requirements=["RB-CONTROL-3"],
     )
     named = (
         ("leader-change", 2),
@@ -89,20 +91,16 @@ def _types(made: Theme) -> None:
         ("kraft-voters", 6),
     )
     for slug, kind in named:
-        made.acceptable(
+        control_type_other.acceptable(
             f"type-{slug}",
             f"a control record of type {kind} ({slug.replace('-', ' ')}), which the documents do not define",
             batch(Record(key=marker_key(kind), value=b"\x00\x00"), control=True),
-            requirements=["RB-CONTROL-3"],
-            flags=["ControlTypeOther"],
         )
     for slug, kind in (("seven", 7), ("largest", 32767), ("negative-one", -1)):
-        made.acceptable(
+        control_type_other.acceptable(
             f"type-{slug}",
             f"a control record of type {kind}, which is not defined",
             _bad_key(marker_key(kind)),
-            requirements=["RB-CONTROL-3"],
-            flags=["ControlTypeOther"],
             finding="control-key-invalid",
             log=BROKEN_MARKER,
         )
@@ -130,7 +128,7 @@ NO_TAGS = b"\x00"
 
 def _typed_values(made: Theme) -> None:
     """Control records that KRaft writes, with right values and with values that may break a parser."""
-    made.flag(
+    control_value_typed = made.flag(
         "ControlValueTyped",
         "crash",
         "The control record has a type whose value clients do not parse; the value may be broken.",
@@ -161,12 +159,11 @@ def _typed_values(made: Theme) -> None:
         ("kraft-voters-tail", KRAFT_VOTERS, voters_value(1) + b"\xde\xad", "a voters record followed by two bytes"),
     )
     for slug, kind, value, what in (*right, *broken):
-        made.acceptable(
+        control_value_typed.acceptable(
             f"value-{slug}",
             f"{what}; the documents do not define it, and it is opaque to clients",
             batch(Record(key=marker_key(kind), value=value), control=True),
             requirements=["RB-CONTROL-3", "RB-CONTROL-4"],
-            flags=["ControlValueTyped"],
             budget=SMALL,
         )
     ends = (
@@ -185,7 +182,7 @@ def _typed_values(made: Theme) -> None:
 
 
 def _unusual(made: Theme) -> None:
-    made.flag(
+    control_batch_unusual = made.flag(
         "ControlBatchUnusual",
         "strictness",
         "A control batch has a property that no broker writes and no document forbids.",
@@ -197,15 +194,7 @@ def _unusual(made: Theme) -> None:
         (
             "compressed",
             "a control batch is compressed",
-            batch(
-                record,
-                codec="gzip",
-                payload=stored("gzip", record.encode()),
-                control=True,
-                transactional=True,
-                producer_id=4000,
-                producer_epoch=3,
-            ),
+            batch(record, codec="gzip", control=True, transactional=True, producer_id=4000, producer_epoch=3),
         ),
         ("with-headers", "a marker has a header", _control(Record(key=key, value=value, headers=[(b"h", b"v")]))),
         ("with-sequence", "a marker has a base sequence", _control(record, base_sequence=7)),
@@ -224,12 +213,11 @@ def _unusual(made: Theme) -> None:
         ("key-six-bytes", "a key of version 0 has two bytes after the type", _control(Record(key=key + b"\x00\x09"))),
     )
     for slug, summary, raw in cases:
-        made.acceptable(
+        control_batch_unusual.acceptable(
             slug,
             summary,
             raw,
             requirements=["RB-CONTROL-1", "RB-ATTRIBUTES-4"],
-            flags=["ControlBatchUnusual"],
             finding="control-record-count" if slug == "snapshot-start" else None,
             log=BROKEN_MARKER if slug == "key-six-bytes" else None,
         )
@@ -241,7 +229,7 @@ def _bad_key(key: bytes | None) -> Raw:
 
 
 def _bad_keys(made: Theme) -> None:
-    made.flag(
+    control_key_bad = made.flag(
         "ControlKeyBad",
         "crash",
         "A control record's key is not a valid version and type.",
@@ -258,12 +246,11 @@ def _bad_keys(made: Theme) -> None:
         ("key-version-negative", "has version -1", marker_key(COMMIT, version=-1)),
     )
     for slug, what, key in cases:
-        made.acceptable(
+        control_key_bad.acceptable(
             slug,
             f"the control record's key {what}; Kafka's reader does not check it",
             _bad_key(key),
             requirements=["RB-CONTROL-2"],
-            flags=["ControlKeyBad"],
             finding="control-key-invalid",
             log=BROKEN_MARKER,
         )
@@ -276,29 +263,26 @@ def _bad_keys(made: Theme) -> None:
 
 
 def _shape(made: Theme) -> None:
-    made.flag(
+    control_record_count = made.flag(
         "ControlRecordCount",
         "leniency",
         "A control batch does not have exactly one record.",
         "A reader that looks only at the first record misses the second marker, or fails if there is none.",
+        finding="control-record-count",
     )
     records = [Record(offset_delta=index, key=marker_key(kind)) for index, kind in enumerate((ABORT, COMMIT))]
-    made.acceptable(
+    control_record_count.acceptable(
         "two-records",
         "a control batch has an abort and a commit marker",
         _control(*records),
         requirements=["RB-CONTROL-1"],
-        flags=["ControlRecordCount"],
-        finding="control-record-count",
         log=BROKEN_MARKER,
     )
-    made.acceptable(
+    control_record_count.acceptable(
         "no-record",
         "a control batch has no record, as older compaction left it",
         _control(max_timestamp=1_700_000_000_000),
         requirements=["RB-CONTROL-1", "RB-COUNT-3"],
-        flags=["ControlRecordCount"],
-        finding="control-record-count",
     )
     made.valid(
         "not-transactional",

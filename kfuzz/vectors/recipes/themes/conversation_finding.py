@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from kfuzz.vectors.recipes.making.conversation import GIVEN, act, fails, opens, reads, trouble, writes
+from kfuzz.vectors.recipes.making.conversation import act, fails, opens, reads, trouble, writes
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST, WHOLE
-
-__all__ = ["theme"]
 
 versions = partial(trouble, "ApiVersions")
 metadata = partial(trouble, "Metadata")
@@ -40,7 +38,7 @@ def _versions(made: Theme) -> None:
         ("no-topic-ids", "no topic ids: Fetch up to version 12, Metadata up to 9", {"Fetch": 12, "Metadata": 9}),
         ("topic-ids-of-metadata-only", "topic ids in Metadata, but Fetch up to version 12", {"Fetch": 12}),
     ):
-        offered(slug, f"the broker offers {what}", given=GIVEN, broker={"versions": highest}, acts=WHOLE)
+        offered(slug, f"the broker offers {what}", broker={"versions": highest}, acts=WHOLE)
     offered(
         "produces-old",
         "the broker offers Produce up to version 3, and Metadata up to 4",
@@ -57,9 +55,7 @@ def _versions(made: Theme) -> None:
     )
     asked = ["ApiVersions", "Fetch"]
     # A client may give its application an error where it finds no cluster at first.
-    lost = partial(
-        made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-LOST-1"], follows=asked, level="recommended"
-    )
+    lost = partial(made.conversation, acts=WHOLE, requirements=["TALK-LOST-1"], follows=asked, level="recommended")
     lost("versions-lost", "the connection is lost before the versions are there", versions(1, "lost"))
     lost(
         "versions-lost-of-leader",
@@ -79,7 +75,7 @@ def _versions(made: Theme) -> None:
 
 def _metadata(made: Theme) -> None:
     again = ["Metadata", "Fetch"]
-    leader = partial(made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-LEADER-1"], follows=again)
+    leader = partial(made.conversation, acts=WHOLE, requirements=["TALK-LEADER-1"], follows=again)
     for slug, what, nth in (
         ("no-leader", "the topic has no leader at first", 1),
         ("no-leader-for-long", "the topic has no leader in the first four answers", "1-4"),
@@ -110,9 +106,7 @@ def _metadata(made: Theme) -> None:
         fetch(2, "NOT_LEADER_OR_FOLLOWER"),
         metadata(3, set={"topics[0].partitions[0].leaderEpoch": 0}),
     )
-    lost = partial(
-        made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-LOST-1"], follows=again, level="recommended"
-    )
+    lost = partial(made.conversation, acts=WHOLE, requirements=["TALK-LOST-1"], follows=again, level="recommended")
     lost("metadata-lost", "the connection is lost before the metadata is there", metadata(1, "lost"))
     lost("metadata-lost-often", "three connections are lost before the metadata is there", metadata("1-3", "lost"))
     lost("metadata-cut", "the metadata ends in the middle, and the connection is closed", metadata(cut=30))
@@ -123,7 +117,7 @@ def _metadata(made: Theme) -> None:
         metadata(1, "lost"),
         metadata(2, "LEADER_NOT_AVAILABLE"),
     )
-    refused = partial(made.conversation, given=GIVEN, requirements=["TALK-FATAL-1"])
+    refused = partial(made.conversation, requirements=["TALK-FATAL-1"])
     refused(
         "forbidden",
         "the topic may not be described",
@@ -140,7 +134,6 @@ def _metadata(made: Theme) -> None:
         "metadata-throttled",
         "the metadata says that the client is throttled for 200 ms",
         metadata(throttle_ms=200),
-        given=GIVEN,
         requirements=["TALK-THROTTLE-1"],
         follows=["Fetch"],
         acts=WHOLE,
@@ -148,12 +141,11 @@ def _metadata(made: Theme) -> None:
 
 
 def _offsets(made: Theme) -> None:
-    offset = partial(made.conversation, given=GIVEN, requirements=["TALK-OFFSET-1"], follows=["ListOffsets", "Fetch"])
+    offset = partial(made.conversation, requirements=["TALK-OFFSET-1"], follows=["ListOffsets", "Fetch"])
     offset("earliest", "a consumer begins at the earliest offset", acts=RESET)
     offset(
         "latest",
         "a consumer begins at the latest offset, and gets what is written then",
-        given=(),
         acts=(writes(2), opens(reset="latest"), reads(1, first=2), writes(2, first=2), reads(3, first=2), CLOSE),
         follows=(),
     )
@@ -164,7 +156,7 @@ def _offsets(made: Theme) -> None:
         acts=(EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE),
     )
     again = ["ListOffsets", "Fetch"]
-    retried = partial(made.conversation, acts=RESET, given=GIVEN, requirements=["TALK-RETRY-1"], follows=again)
+    retried = partial(made.conversation, acts=RESET, requirements=["TALK-RETRY-1"], follows=again)
     retried(
         "offset-not-available",
         "the new leader does not know the latest offset yet",
@@ -197,7 +189,6 @@ def _offsets(made: Theme) -> None:
         "offsets-forbidden",
         "the offsets may not be read",
         listing("1-1000", "TOPIC_AUTHORIZATION_FAILED"),
-        given=GIVEN,
         requirements=["TALK-FATAL-1"],
         acts=(EARLIEST, fails(-1, "TopicAuthorizationException"), CLOSE),
     )

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from kfuzz.vectors.recipes.making.conversation import (
-    GIVEN,
     Act,
     act,
     asks,
@@ -20,8 +19,6 @@ from kfuzz.vectors.recipes.making.conversation import (
 )
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST
-
-__all__ = ["theme"]
 
 find = partial(trouble, "FindCoordinator")
 join = partial(trouble, "JoinGroup")
@@ -70,7 +67,7 @@ def theme() -> Theme:
 
 def _classic(made: Theme) -> None:
     again = ["JoinGroup", "Fetch"]
-    group = partial(made.conversation, acts=whole(GROUP), given=GIVEN, requirements=["TALK-GROUP-1"], follows=again)
+    group = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-GROUP-1"], follows=again)
     group(
         "joined",
         "a member joins, reads and commits",
@@ -80,9 +77,7 @@ def _classic(made: Theme) -> None:
         api, coordinated = step.args[0], name != "find"
         error = "COORDINATOR_LOAD_IN_PROGRESS" if coordinated else "COORDINATOR_NOT_AVAILABLE"
         done = ["Fetch", "OffsetCommit"]
-        retried = partial(
-            made.conversation, acts=whole(GROUP), given=GIVEN, requirements=["TALK-RETRY-1"], follows=done
-        )
+        retried = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-RETRY-1"], follows=done)
         if name != "sync":
             retried(f"{name}-loading", f"the coordinator is loading at {api}", step("1-2", error), follows=[api])
         retried(f"{name}-lost", f"the answer to {api} is lost", step(1, "lost"))
@@ -92,7 +87,6 @@ def _classic(made: Theme) -> None:
             f"{name}-forbidden",
             f"the group may not be used at {api}",
             step("1-1000", "GROUP_AUTHORIZATION_FAILED"),
-            given=GIVEN,
             requirements=["TALK-FATAL-1"],
             follows=[at_most(0, "Fetch")],
             acts=(opens(**GROUP), fails(-1, "GroupAuthorizationException"), CLOSE),
@@ -131,7 +125,6 @@ def _classic(made: Theme) -> None:
     group(
         "handed-over",
         "a second member continues where the first one has committed",
-        given=(),
         acts=handed_over(GROUP),
         follows=(),
     )
@@ -139,7 +132,6 @@ def _classic(made: Theme) -> None:
         "handed-over-leave-lost",
         "the answer is lost when the first member leaves",
         leave(1, "lost"),
-        given=(),
         follows=["JoinGroup"],
         acts=handed_over(GROUP),
     )
@@ -152,7 +144,6 @@ def _classic(made: Theme) -> None:
     group(
         "second-joins",
         "a second member joins, and gets nothing of the one partition until the first one leaves",
-        given=(),
         acts=(
             writes(3),
             opens(**GROUP),
@@ -168,7 +159,7 @@ def _classic(made: Theme) -> None:
         ),
         follows=(),
     )
-    fatal = partial(made.conversation, given=GIVEN, requirements=["TALK-FATAL-1"])
+    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
     fatal(
         "join-inconsistent",
         "the group has other protocols",
@@ -184,7 +175,6 @@ def _classic(made: Theme) -> None:
     made.conversation(
         "old-join",
         "the broker offers JoinGroup up to version 3, which gives ids at once",
-        given=GIVEN,
         requirements=["TALK-VERSION-1"],
         broker={"versions": {"JoinGroup": 3}},
         acts=whole(GROUP),
@@ -240,7 +230,7 @@ def _beats(made: Theme) -> None:
 
 def _commits(made: Theme) -> None:
     again = [asks("OffsetCommit", __committedOffset="same")]
-    kept = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-RETRY-1"], given=GIVEN, follows=again)
+    kept = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-RETRY-1"], follows=again)
     kept(
         "commit-loading",
         "the coordinator is loading when a member commits",
@@ -260,7 +250,7 @@ def _commits(made: Theme) -> None:
         commits(delay_ms=200),
         follows=[at_most(0, "OffsetCommit")],
     )
-    failed = partial(made.conversation, requirements=["TALK-GROUP-1"], given=GIVEN)
+    failed = partial(made.conversation, requirements=["TALK-GROUP-1"])
     for slug, what, error, name in (
         ("commit-rebalance", "a rebalance begins", "REBALANCE_IN_PROGRESS", "RebalanceInProgressException"),
         ("commit-forgotten", "the member was forgotten", "UNKNOWN_MEMBER_ID", "CommitFailedException"),
@@ -277,7 +267,6 @@ def _commits(made: Theme) -> None:
         "commit-forgotten-then-read",
         "a member that was forgotten at its commit joins again and reads on",
         commits(1, "UNKNOWN_MEMBER_ID"),
-        given=(),
         follows=["JoinGroup", "OffsetCommit"],
         acts=(
             writes(3),
@@ -295,7 +284,7 @@ def _commits(made: Theme) -> None:
 def _newer(made: Theme) -> None:
     """The protocol of KIP-848: heartbeats do everything."""
     again = [asks("ConsumerGroupHeartbeat"), asks("Fetch")]
-    group = partial(made.conversation, acts=whole(NEW), requirements=["TALK-GROUP-1"], given=GIVEN, follows=again)
+    group = partial(made.conversation, acts=whole(NEW), requirements=["TALK-GROUP-1"], follows=again)
     group(
         "new-joined",
         "a member of the new protocol joins, reads and commits",
@@ -304,7 +293,6 @@ def _newer(made: Theme) -> None:
     group(
         "new-handed-over",
         "a second member of the new protocol continues where the first one has committed",
-        given=(),
         acts=handed_over(NEW),
         follows=(),
     )
@@ -331,11 +319,10 @@ def _newer(made: Theme) -> None:
             slug,
             f"a member of the new protocol {what} at its second heartbeat, and joins again",
             member(2, error),
-            given=(),
             follows=joined_again,
             acts=(*long, reads(5, first=3), CLOSE),
         )
-    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"], given=GIVEN)
+    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
     for slug, what, error, name in (
         ("new-forbidden", "the group may not be used", "GROUP_AUTHORIZATION_FAILED", "GroupAuthorizationException"),
         ("new-invalid", "the heartbeat is not valid", "INVALID_REQUEST", "InvalidRequestException"),
@@ -364,7 +351,6 @@ def _newer(made: Theme) -> None:
         "new-leave-lost",
         "the answer is lost when a member of the new protocol leaves",
         member("every 3", "lost", times=2),
-        given=(),
         acts=handed_over(NEW),
         follows=(),
     )

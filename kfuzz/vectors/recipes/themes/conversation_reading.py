@@ -6,7 +6,6 @@ from functools import partial
 from itertools import chain
 
 from kfuzz.vectors.recipes.making.conversation import (
-    GIVEN,
     STEP,
     TOTAL,
     Act,
@@ -62,11 +61,10 @@ def theme() -> Theme:
 
 def _plain(made: Theme) -> None:
     plain = partial(made.conversation, acts=WHOLE, requirements=["TALK-OFFSET-1"])
-    plain("plain", "a consumer reads a partition", given=GIVEN, follows=[asks("Fetch", __fetchOffset=3)])
+    plain("plain", "a consumer reads a partition", follows=[asks("Fetch", __fetchOffset=3)])
     plain(
         "from-inside-a-batch",
         "a consumer begins at an offset inside a batch",
-        given=GIVEN,
         follows=[asks("Fetch", __fetchOffset=7), asks("Fetch", __fetchOffset=9)],
         acts=(opens(offset="7"), reads(LAST, first=7), CLOSE),
     )
@@ -88,7 +86,6 @@ def _plain(made: Theme) -> None:
     plain(
         "two-consumers",
         "two consumers read the same partition in turns",
-        given=GIVEN,
         acts=(opens(), opens(by=2), reads(LAST), reads(LAST, by=2), CLOSE, act("close", by=2)),
     )
     plain(
@@ -103,12 +100,10 @@ def _plain(made: Theme) -> None:
         written=["v0", "v1", "v2", "v3"],
         acts=(writes(1, sends=()), opens(offset="1"), writes(3, first=1, by=2), reads(3, first=1), CLOSE),
     )
-    plain("slow", "a fetch takes 300 ms", fetch(2, delay_ms=300), given=GIVEN)
-    plain("all-slow", "each fetch takes 40 ms", fetch("1-8", delay_ms=40), given=GIVEN)
-    plain("slow-first", "the first fetch takes 500 ms", fetch(1, delay_ms=500), given=GIVEN)
-    throttled = partial(
-        made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-THROTTLE-1"], level="recommended"
-    )
+    plain("slow", "a fetch takes 300 ms", fetch(2, delay_ms=300))
+    plain("all-slow", "each fetch takes 40 ms", fetch("1-8", delay_ms=40))
+    plain("slow-first", "the first fetch takes 500 ms", fetch(1, delay_ms=500))
+    throttled = partial(made.conversation, acts=WHOLE, requirements=["TALK-THROTTLE-1"], level="recommended")
     throttled(
         "throttled",
         "the second fetch says that the client is throttled for 200 ms",
@@ -138,7 +133,6 @@ def _leaders(made: Theme) -> None:
             slug,
             f"{when} no leader there",
             fetch(nth, NOT_LEADER) | ({"times": 4} if slug.endswith("second") else {}),
-            given=GIVEN,
             follows=to_leader * (2 if slug.endswith(("twice", "often", "second")) else 1),
         )
     for slug, what, error in (
@@ -148,7 +142,7 @@ def _leaders(made: Theme) -> None:
         ("topic-id-unknown", "finds no topic with this id", "UNKNOWN_TOPIC_ID"),
         ("topic-id-changed", "finds another topic id in its session", "INCONSISTENT_TOPIC_ID"),
     ):
-        leader(slug, f"the second fetch {what}", fetch(2, error), given=GIVEN, level="recommended")
+        leader(slug, f"the second fetch {what}", fetch(2, error), level="recommended")
     for slug, what, error in (
         ("epoch-unknown", "is told that its leader epoch is newer than the broker's", "UNKNOWN_LEADER_EPOCH"),
         ("server-failed", "gets an unknown error", "UNKNOWN_SERVER_ERROR"),
@@ -157,7 +151,6 @@ def _leaders(made: Theme) -> None:
             slug,
             f"the second fetch {what}",
             fetch(2, error),
-            given=GIVEN,
             requirements=["TALK-RETRY-1"],
             follows=[asks("Fetch", __fetchOffset="same")],
             acts=WHOLE,
@@ -193,7 +186,6 @@ def _leaders(made: Theme) -> None:
         "sent-to-a-replica",
         "a fetch names another replica to read from, which does not have the partition",
         fetch(2, set={"responses[0].partitions[0].preferredReadReplica": 2}, versions="11+"),
-        given=GIVEN,
         follows=["Fetch"],
         acts=WHOLE,
     )
@@ -201,7 +193,7 @@ def _leaders(made: Theme) -> None:
 
 def _lost(made: Theme) -> None:
     again = [asks("Fetch", __fetchOffset="same")]
-    lost = partial(made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-LOST-1"], follows=again)
+    lost = partial(made.conversation, acts=WHOLE, requirements=["TALK-LOST-1"], follows=again)
     for slug, what, nth in (
         ("lost", "the second fetch", 2),
         ("lost-first", "the first fetch", 1),
@@ -266,12 +258,7 @@ def _lost(made: Theme) -> None:
 def _sessions(made: Theme) -> None:
     # A client without sessions never gets these errors from a broker.
     session = partial(
-        made.conversation,
-        acts=WHOLE,
-        given=GIVEN,
-        requirements=["TALK-SESSION-1"],
-        level="recommended",
-        follows=[FULL, FULL],
+        made.conversation, acts=WHOLE, requirements=["TALK-SESSION-1"], level="recommended", follows=[FULL, FULL]
     )
     session("session-lost", "the broker does not know the fetch session any more", fetch(3, NO_SESSION), follows=[FULL])
     session(
@@ -324,14 +311,12 @@ def _refused(made: Theme) -> None:
         "forbidden",
         "the second fetch is not allowed",
         fetch("2-1000", "TOPIC_AUTHORIZATION_FAILED"),
-        given=GIVEN,
         acts=(opens(), fails(2, "TopicAuthorizationException"), CLOSE),
     )
     refused(
         "forbidden-once",
         "the second fetch is not allowed, and the application reads on after the error",
         fetch(2, "TOPIC_AUTHORIZATION_FAILED"),
-        given=GIVEN,
         acts=(opens(), fails(2, "TopicAuthorizationException"), reads(LAST, first=3), CLOSE),
     )
     refused(
@@ -343,7 +328,6 @@ def _refused(made: Theme) -> None:
         "out-of-range",
         "the second fetch is out of range for a consumer that is not to be reset",
         fetch("2-1000", "OFFSET_OUT_OF_RANGE"),
-        given=GIVEN,
         acts=(opens(), fails(2, "OffsetOutOfRangeException"), CLOSE),
     )
     damaged = fetch(2, vector="records/v2/codec/gzip-crc-wrong")
@@ -351,7 +335,6 @@ def _refused(made: Theme) -> None:
         "damaged-once",
         "the records of the second fetch are damaged, and those of the next one are not",
         damaged,
-        given=GIVEN,
         acts=(opens(), fails(2, "KafkaException"), CLOSE),
         level="recommended",
     )

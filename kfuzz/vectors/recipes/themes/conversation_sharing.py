@@ -9,8 +9,6 @@ from kfuzz.vectors.recipes.making.conversation import Act, act, asks, happens, o
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE
 
-__all__ = ["theme"]
-
 SHARE: dict[str, Any] = {"group": "kfuzz-share", "protocol": "share"}
 COMMIT = act("commit")
 # A share group begins at the end of the log, once its first member has asked.

@@ -9,8 +9,6 @@ from kfuzz.vectors.recipes.making.conversation import Act, act, asks, at_most, o
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE
 
-__all__ = ["theme"]
-
 find = partial(trouble, "FindCoordinator")
 init = partial(trouble, "InitProducerId")
 add = partial(trouble, "AddPartitionsToTxn")

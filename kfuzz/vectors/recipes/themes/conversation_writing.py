@@ -10,8 +10,6 @@ from kfuzz.vectors.recipes.making.conversation import Act, act, asks, at_most, o
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE
 
-__all__ = ["theme"]
-
 send = partial(trouble, "Produce")
 metadata = partial(trouble, "Metadata")
 init = partial(trouble, "InitProducerId")

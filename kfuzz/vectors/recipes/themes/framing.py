@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Field, Raw, Record, batch, message
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 from kfuzz.vectors.recipes.themes.legacy import three, wrapper
 
@@ -12,8 +11,8 @@ from kfuzz.vectors.recipes.themes.legacy import three, wrapper
 def theme() -> Theme:
     """The recipes of ``vectors/records/framing.json``."""
     made = Theme("records/framing", "How batches of any magic follow one another in a fetch.")
-    _several(made)
-    _mixed_wrappers(made)
+    _several(made.having(requirements=["RB-SEVERAL-1"]))
+    _mixed_wrappers(made.having(requirements=["RB-SEVERAL-1", "RB-MAGIC-1"]))
     _tails(made)
     _lengths(made)
     _magics(made)
@@ -27,22 +26,14 @@ def nothing() -> Raw:
 
 
 def _several(made: Theme) -> None:
-    requirements = ["RB-SEVERAL-1"]
-    made.valid("empty", "the fetch is empty: nothing new", nothing(), requirements=requirements)
-    made.valid(
-        "two-batches",
-        "two batches, one after the other",
-        batch(Record()),
-        batch(Record(), base_offset=1),
-        requirements=requirements,
-    )
+    made.valid("empty", "the fetch is empty: nothing new", nothing())
+    made.valid("two-batches", "two batches, one after the other", batch(Record()), batch(Record(), base_offset=1))
     made.valid(
         "ten-batches",
         "ten batches of growing size",
         *(batch(*(Record(offset_delta=at) for at in range(n + 1)), base_offset=n * 20) for n in range(10)),
-        requirements=requirements,
     )
-    made.flag(
+    mixed_magic = made.flag(
         "MixedMagic",
         "confusion",
         "A fetch has batches of different magics, as in a topic whose format was upgraded.",
@@ -56,24 +47,23 @@ def _several(made: Theme) -> None:
         ("magic-0-1-2-0", (0, 1, 2, 0)),
     )
     for slug, magics in mixes:
-        made.valid(
+        mixed_magic.valid(
             slug,
             f"batches of magic {', '.join(map(str, magics))}",
             *(
                 batch(Record(), base_offset=offset) if magic == 2 else message(magic, offset=offset)
                 for offset, magic in enumerate(magics)
             ),
-            requirements=[*requirements, "RB-MAGIC-1"],
-            flags=["MixedMagic"],
+            also=["RB-MAGIC-1"],
         )
 
 
 def _mixed_wrappers(made: Theme) -> None:
     """Mixed magics where some batches are compressed or have no record."""
-    requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
-    zero = wrapper(0, three(0, 10), offset=12)
-    one = wrapper(1, three(1), "snappy", offset=22, first=20)
-    two = batch(Record(), codec="zstd", payload=stored("zstd", Record().encode()), base_offset=30)
+    mixed_magic = made.having(flags=["MixedMagic"])
+    zero = wrapper(0, three(0, 10))
+    one = wrapper(1, three(1), "snappy", first=20)
+    two = batch(Record(), codec="zstd", base_offset=30)
     empty = batch(base_offset=31, last_offset_delta=8, max_timestamp=CREATED_MS)
     mixes = (
         ("wrappers-0-then-1", (zero, one), "a gzip wrapper of magic 0, then a snappy wrapper of magic 1"),
@@ -90,7 +80,7 @@ def _mixed_wrappers(made: Theme) -> None:
     for slug, raws, summary in mixes:
         # The wrapper's offsets are below the first batch's offset, so they are outside the segment.
         before = refuses("offset-outside-segment") if slug == "batch-then-wrapper" else None
-        made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"], log=before)
+        mixed_magic.valid(f"magic-{slug}", summary, *raws, log=before)
     bad = (
         ("message-then-bad-batch", (message(1), batch(Record(), base_offset=1, crc=0)), "crc-mismatch", "a batch"),
         (
@@ -101,24 +91,24 @@ def _mixed_wrappers(made: Theme) -> None:
         ),
     )
     for slug, raws, finding, what in bad:
-        made.invalid(
+        mixed_magic.invalid(
             slug,
             f"mixed magics; the last entry is {what} with a wrong CRC",
             *raws,
             requirements=["RB-CRC-1", "RB-MAGIC-1"],
-            flags=["MixedMagic"],
             finding=finding,
             level="recommended",
         )
 
 
 def _tails(made: Theme) -> None:
-    made.flag(
+    partial_tail = made.flag(
         "PartialTail",
         "strictness",
         "The last batch is truncated, as brokers do at the fetch's size limit.",
         "A reader that reports an error makes no progress; one that treats the batch as complete reads past the end.",
         links=["kafka-backup #142", "rskafka #73", "kafkajs #600"],
+        requirements=["RB-SEVERAL-1"],
     )
     second = batch(Record(), base_offset=1).data
     places = {
@@ -134,41 +124,31 @@ def _tails(made: Theme) -> None:
         len(second) - 1: "one byte before its end",
     }
     for cut, where in places.items():
-        made.valid(
-            f"tail-cut-at-{cut}",
-            f"a whole batch, then one that ends {where}",
-            batch(Record()),
-            tail=second[:cut],
-            requirements=["RB-SEVERAL-1"],
-            flags=["PartialTail"],
+        partial_tail.valid(
+            f"tail-cut-at-{cut}", f"a whole batch, then one that ends {where}", batch(Record()), tail=second[:cut]
         )
     for cut in (5, 30, len(second) - 1):
-        made.valid(
-            f"only-tail-{cut}",
-            f"the fetch is only the first {cut} bytes of a batch",
-            nothing(),
-            tail=second[:cut],
-            requirements=["RB-SEVERAL-1"],
-            flags=["PartialTail"],
+        partial_tail.valid(
+            f"only-tail-{cut}", f"the fetch is only the first {cut} bytes of a batch", nothing(), tail=second[:cut]
         )
     for magic in (0, 1):
-        made.valid(
+        partial_tail.valid(
             f"tail-magic-{magic}",
             f"a whole message of magic {magic}, then the first 20 bytes of another",
             message(magic),
             tail=message(magic, offset=1).data[:20],
             requirements=["RB-SEVERAL-1", "MS-FRAME-1"],
-            flags=["PartialTail"],
         )
 
 
 def _lengths(made: Theme) -> None:
-    made.flag(
+    batch_length_too_low = made.flag(
         "BatchLengthTooLow",
         "bounds",
         "The batch length is smaller than any batch, or negative.",
         "A reader that advances by it moves backwards, loops forever, or reads before the buffer.",
         links=["KAFKA-14063"],
+        finding="batch-length-below-minimum",
     )
     for slug, length in (
         ("negative-one", -1),
@@ -179,117 +159,99 @@ def _lengths(made: Theme) -> None:
         ("14", 14),
         ("48", 48),
     ):
-        made.invalid(
+        batch_length_too_low.invalid(
             f"length-{slug}",
             f"the batch length is {length}; the smallest batch has 49",
             batch(Record(), batch_length=length),
             requirements=["RB-LENGTH-1", "RB-LENGTH-2"],
-            flags=["BatchLengthTooLow"],
-            finding="batch-length-below-minimum",
             budget=SMALL,
         )
-    made.invalid(
+    batch_length_too_low.invalid(
         "zeros-after-batch",
         "a batch, then 64 zero bytes, as in a preallocated file",
         batch(Record()),
         Raw(bytes(64), (Field("batch_length", 8, 4, True),), ()),
         requirements=["RB-LENGTH-1"],
-        flags=["BatchLengthTooLow"],
-        finding="batch-length-below-minimum",
     )
-    made.flag(
+    batch_length_too_high = made.flag(
         "BatchLengthTooHigh",
         "allocation",
         "The batch length reaches beyond the available bytes.",
         "Kafka treats it as a partial tail. A reader that allocates memory first asks for two gigabytes.",
         cves=["CVE-2022-34917"],
+        budget=SMALL,
     )
     whole = batch(Record())
     for slug, length in (("one-too-high", len(whole.data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
-        made.valid(
+        batch_length_too_high.valid(
             f"length-{slug}",
             f"the batch length is {length}; Kafka waits for the rest",
             nothing(),
             tail=batch(Record(), batch_length=length).data,
             requirements=["RB-LENGTH-1", "RB-SEVERAL-1"],
-            flags=["BatchLengthTooHigh"],
-            budget=SMALL,
         )
-    made.acceptable(
+    batch_length_too_high.acceptable(
         "length-largest",
         "the batch length is INT32_MAX; with the 12 bytes before it, the size overflows an int32, and Kafka fails",
         nothing(),
         tail=batch(Record(), batch_length=INT32_MAX).data,
         requirements=["RB-LENGTH-2", "RB-SEVERAL-1"],
-        flags=["BatchLengthTooHigh"],
         finding="batch-length-too-large",
         broker=refuses("batch-length-too-large"),
-        budget=SMALL,
     )
-    made.flag(
+    batch_length_off = made.flag(
         "BatchLengthOff",
         "confusion",
         "The batch length is slightly wrong.",
         "Only the CRC reveals it. A reader that does not check the CRC reads wrong records.",
-    )
-    made.invalid(
-        "length-one-too-low",
-        "the batch length is one too low",
-        batch(Record(), batch_length=len(whole.data) - 12 - 1),
         requirements=["RB-LENGTH-1", "RB-CRC-1"],
-        flags=["BatchLengthOff"],
         finding="crc-mismatch",
         level="recommended",
     )
-    made.invalid(
+    batch_length_off.invalid(
+        "length-one-too-low", "the batch length is one too low", batch(Record(), batch_length=len(whole.data) - 12 - 1)
+    )
+    batch_length_off.invalid(
         "length-into-next-batch",
         "the batch length includes one byte of the next batch",
         batch(Record(), batch_length=len(whole.data) - 12 + 1),
         batch(Record(), base_offset=1),
-        requirements=["RB-LENGTH-1", "RB-CRC-1"],
-        flags=["BatchLengthOff"],
-        finding="crc-mismatch",
-        level="recommended",
     )
 
 
 def _magics(made: Theme) -> None:
-    made.flag(
+    magic_unknown = made.flag(
         "MagicUnknown",
         "confusion",
         "The magic is unknown, or not that of the batch's format.",
         "A reader that treats every magic above 1 as 2, or every magic except 2 as a message, reads garbage.",
+        requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
     )
     for slug, magic in (("3", 3), ("127", 127), ("negative-one", -1), ("smallest", -128)):
-        made.invalid(
+        magic_unknown.invalid(
             f"magic-{slug}",
             f"the magic is {magic}",
-            batch(Record(), magic=magic, hostile=["magic"]),
+            batch(Record(), magic=magic),
             requirements=["RB-MAGIC-1"],
-            flags=["MagicUnknown"],
             finding="magic-unknown",
         )
-    made.invalid(
+    magic_unknown.invalid(
         "magic-2-as-1",
         "a batch of magic 2 has the magic byte 1",
-        batch(Record(), magic=1, hostile=["magic"]),
-        requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
-        flags=["MagicUnknown"],
+        batch(Record(), magic=1),
         finding="wrapper-value-null",
     )
-    made.invalid(
+    magic_unknown.invalid(
         "magic-1-as-2",
         "a message of magic 1, long enough for a batch, has the magic byte 2",
         message(1, value=bytes(60), raw={"magic": b"\x02"}),
-        requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
-        flags=["MagicUnknown"],
         finding="crc-mismatch",
         level="recommended",
     )
 
 
 def _after_good(made: Theme) -> None:
-    made.flag(
+    bad_after_good = made.flag(
         "BadAfterGood",
         "lost-data",
         "A bad batch follows a good one.",
@@ -303,24 +265,22 @@ def _after_good(made: Theme) -> None:
         ("length", batch(Record(), base_offset=1, batch_length=3), "batch-length-below-minimum", "RB-LENGTH-1"),
     )
     for slug, raw, finding, requirement in bad:
-        made.invalid(
+        bad_after_good.invalid(
             f"good-then-bad-{slug}",
             f"a good batch, then one with a bad {slug}",
             batch(Record()),
             raw,
             requirements=[requirement],
-            flags=["BadAfterGood"],
             finding=finding,
             level="recommended" if slug == "crc" else "required",
         )
-    made.invalid(
+    bad_after_good.invalid(
         "good-bad-good",
         "a batch with a wrong CRC is between two good ones",
         batch(Record()),
         batch(Record(), base_offset=1, crc=0),
         batch(Record(), base_offset=2),
         requirements=["RB-CRC-1"],
-        flags=["BadAfterGood"],
         finding="crc-mismatch",
         level="recommended",
     )

@@ -92,18 +92,17 @@ def _fields(made: Theme) -> None:
         batch(Record(), base_offset=INT64_MAX - 1),
         requirements=["RB-OFFSET-1", "RB-OFFSET-5"],
     )
-    made.flag(
+    negative_offset = made.flag(
         "NegativeOffset",
         "confusion",
         "An offset is below 0. Clients use such numbers for special meanings, such as 'earliest' (-2).",
         "A consumer may seek to the end, or commit an offset with another meaning.",
     )
-    made.acceptable(
+    negative_offset.acceptable(
         "base-offset-negative",
         "the base offset is -1; no document forbids it",
-        batch(Record(), base_offset=-1, hostile=["base_offset"]),
+        batch(Record(), base_offset=-1),
         requirements=["RB-OFFSET-1"],
-        flags=["NegativeOffset"],
         finding="base-offset-negative",
         log=OUTSIDE,
     )
@@ -123,7 +122,7 @@ def _fields(made: Theme) -> None:
 
 
 def _attributes(made: Theme) -> None:
-    made.flag(
+    unused_attribute_bit = made.flag(
         "UnusedAttributeBit",
         "strictness",
         "An attribute bit that no document defines is set.",
@@ -131,102 +130,88 @@ def _attributes(made: Theme) -> None:
     )
     single = tuple((str(bit), 1 << bit) for bit in range(7, 15))
     for slug, bits in (*single, ("15", -0x8000), ("all", -0x80)):
-        made.acceptable(
+        unused_attribute_bit.acceptable(
             f"unused-bit-{slug}" if slug != "all" else "unused-bits-all",
             f"attribute bit {slug} is set; the bit has no meaning"
             if slug != "all"
             else "attribute bits 7 to 15 are all set",
-            batch(Record(), attributes=bits, hostile=["attributes"]),
+            batch(Record(), attributes=bits),
             requirements=["RB-ATTRIBUTES-1"],
-            flags=["UnusedAttributeBit"],
             finding="attributes-unused-bits",
         )
-    made.flag(
+    unknown_codec = made.flag(
         "UnknownCodec",
         "crash",
         "The attributes name a codec that does not exist.",
         "Some readers read past the end of a table of codecs, or treat the records as uncompressed.",
     )
     for codec in (5, 6, 7):
-        made.invalid(
+        unknown_codec.invalid(
             f"codec-{codec}",
             f"the attributes name codec {codec}, which is not defined",
-            batch(Record(), attributes=codec, hostile=["attributes"]),
+            batch(Record(), attributes=codec),
             requirements=["RB-CODEC-1"],
-            flags=["UnknownCodec"],
             finding="codec-unknown",
         )
 
 
 def _last_offset(made: Theme) -> None:
-    made.flag(
+    last_offset_delta_wrong = made.flag(
         "LastOffsetDeltaWrong",
         "lost-data",
         "The last offset delta does not match the batch's last record.",
         "A consumer takes its next fetch offset from it, and then rereads records, skips some, or makes no progress.",
         links=["KAFKA-6554", "sarama #1026"],
+        requirements=["RB-OFFSET-2"],
+        finding="last-offset-delta-negative",
     )
     two = (Record(), Record(offset_delta=1))
-    made.acceptable(
+    last_offset_delta_wrong.acceptable(
         "last-offset-delta-too-low",
         "the last offset delta is 0, but the second record's delta is 1",
-        batch(*two, last_offset_delta=0, hostile=["last_offset_delta"]),
-        requirements=["RB-OFFSET-2"],
-        flags=["LastOffsetDeltaWrong"],
+        batch(*two, last_offset_delta=0),
         finding="offset-delta-beyond-last",
     )
-    made.acceptable(
+    last_offset_delta_wrong.acceptable(
         "last-offset-delta-negative",
         "the last offset delta is -1, but there is a record",
-        batch(Record(), last_offset_delta=-1, hostile=["last_offset_delta"]),
-        requirements=["RB-OFFSET-2"],
-        flags=["LastOffsetDeltaWrong"],
-        finding="last-offset-delta-negative",
+        batch(Record(), last_offset_delta=-1),
         log=OUTSIDE,
     )
-    made.acceptable(
+    last_offset_delta_wrong.acceptable(
         "last-offset-delta-smallest",
         "the last offset delta is INT32_MIN: the batch ends 2^31 offsets before its start",
-        batch(Record(), last_offset_delta=-(2**31), hostile=["last_offset_delta"]),
-        requirements=["RB-OFFSET-2"],
-        flags=["LastOffsetDeltaWrong"],
-        finding="last-offset-delta-negative",
+        batch(Record(), last_offset_delta=-(2**31)),
         log=OUTSIDE,
     )
 
 
 def _extremes(made: Theme) -> None:
     """Offsets at the ends of their ranges and beyond."""
-    made.flag(
+    negative_offset = made.having(
+        flags=["NegativeOffset"], requirements=["RB-OFFSET-1"], finding="base-offset-negative"
+    )
+    last_offset_delta_wrong = made.having(flags=["LastOffsetDeltaWrong"], finding="last-offset-delta-negative")
+    offset_extreme = made.flag(
         "OffsetExtreme",
         "integer-overflow",
         "The base offset or the last offset is at the end of its range.",
         "The next offset wraps to INT64_MIN. If overflow is an error or undefined, the process may crash.",
+        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
     )
-    made.acceptable(
-        "base-offset-smallest",
-        "the base offset is INT64_MIN",
-        batch(Record(), base_offset=-(2**63), hostile=["base_offset"]),
-        requirements=["RB-OFFSET-1"],
-        flags=["NegativeOffset"],
-        finding="base-offset-negative",
-        log=OUTSIDE,
+    negative_offset.acceptable(
+        "base-offset-smallest", "the base offset is INT64_MIN", batch(Record(), base_offset=-(2**63)), log=OUTSIDE
     )
-    made.acceptable(
+    negative_offset.acceptable(
         "base-offset-minus-two",
         "the base offset is -2, which clients send to request the earliest offset",
-        batch(Record(), base_offset=-2, hostile=["base_offset"]),
-        requirements=["RB-OFFSET-1"],
-        flags=["NegativeOffset"],
-        finding="base-offset-negative",
+        batch(Record(), base_offset=-2),
         log=OUTSIDE,
     )
-    made.acceptable(
+    offset_extreme.acceptable(
         "base-offset-int64-max",
         "the base offset is INT64_MAX, so there is no next offset; Kafka's next offset wraps",
-        batch(Record(), base_offset=INT64_MAX, hostile=["base_offset"]),
-        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
-        flags=["OffsetExtreme"],
+        batch(Record(), base_offset=INT64_MAX),
         log=refuses("log-end-overflow"),
     )
     made.valid(
@@ -235,12 +220,10 @@ def _extremes(made: Theme) -> None:
         batch(Record(offset_delta=9), base_offset=INT64_MAX - 10, last_offset_delta=9),
         requirements=["RB-OFFSET-4", "RB-OFFSET-5", "RB-OFFSET-6"],
     )
-    made.acceptable(
+    offset_extreme.acceptable(
         "last-offset-beyond-64-bits",
         "base offset plus last offset delta exceeds INT64_MAX, but the record's offset does not",
-        batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10, hostile=["base_offset", "last_offset_delta"]),
-        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
-        flags=["OffsetExtreme"],
+        batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10),
         log=accepts(finding="log-end-overflow"),
     )
     made.valid(
@@ -250,16 +233,14 @@ def _extremes(made: Theme) -> None:
         requirements=["RB-OFFSET-2", "RB-OFFSET-5"],
     )
     for slug, delta in (("minus-two", -2), ("int32-min-plus-one", -(2**31) + 1)):
-        made.acceptable(
+        last_offset_delta_wrong.acceptable(
             f"last-offset-delta-{slug}",
             f"the last offset delta is {delta}",
             batch(Record(), base_offset=2**32, last_offset_delta=delta, hostile=["last_offset_delta"]),
             requirements=["RB-OFFSET-2"],
-            flags=["LastOffsetDeltaWrong"],
-            finding="last-offset-delta-negative",
             log=OUTSIDE,
         )
-    made.flag(
+    last_offset_delta_fan_out = made.flag(
         "LastOffsetDeltaFanOut",
         "allocation",
         "An unreadable batch claims to span two billion offsets.",
@@ -272,7 +253,7 @@ def _extremes(made: Theme) -> None:
         (
             "codec-unknown",
             "the codec is unknown",
-            batch(record, last_offset_delta=INT32_MAX, attributes=7, hostile=["attributes", "last_offset_delta"]),
+            batch(record, last_offset_delta=INT32_MAX, attributes=7),
             "codec-unknown",
         ),
         (
@@ -284,7 +265,7 @@ def _extremes(made: Theme) -> None:
         (
             "magic-unknown",
             "the magic is 5",
-            batch(record, last_offset_delta=INT32_MAX, magic=5, hostile=["magic", "last_offset_delta"]),
+            batch(record, last_offset_delta=INT32_MAX, magic=5),
             "magic-unknown",
         ),
         (
@@ -295,30 +276,27 @@ def _extremes(made: Theme) -> None:
         ),
     )
     for slug, what, raw, finding in unreadable:
-        made.invalid(
+        last_offset_delta_fan_out.invalid(
             f"last-offset-delta-largest-and-{slug}",
             f"the last offset delta is INT32_MAX, and {what}",
             raw,
             requirements=["RB-OFFSET-2", "RB-CRC-3"],
-            flags=["LastOffsetDeltaFanOut"],
             finding=finding,
             level="recommended" if slug == "crc-wrong" else "required",
             budget=SMALL,
         )
-    made.acceptable(
+    last_offset_delta_wrong.acceptable(
         "last-offset-delta-negative-empty",
         "the last offset delta of a batch without records is -1: the batch ends before its start",
         batch(last_offset_delta=-1, base_offset=7, hostile=["last_offset_delta"]),
         requirements=["RB-OFFSET-2", "RB-COUNT-3"],
-        flags=["LastOffsetDeltaWrong"],
-        finding="last-offset-delta-negative",
         log=OUTSIDE,
     )
 
 
 def _producers(made: Theme) -> None:
     """Producer id, epoch and sequence that contradict each other; a reader of a fetch ignores them."""
-    made.flag(
+    producer_fields_contradict = made.flag(
         "ProducerFieldsContradict",
         "strictness",
         "Producer id, producer epoch and base sequence contradict each other, or are below -1.",
@@ -345,20 +323,18 @@ def _producers(made: Theme) -> None:
         ("base-sequence-smallest", "the base sequence is INT32_MIN", {"base_sequence": -(2**31)}),
     )
     for slug, summary, fields in cases:
-        made.acceptable(
+        producer_fields_contradict.acceptable(
             slug,
             f"{summary}; Kafka's reader does not check",
-            batch(Record(), hostile=list(fields), **fields),
+            batch(Record(), **fields),
             requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
-            flags=["ProducerFieldsContradict"],
             broker=_without_id(fields),
         )
-    made.acceptable(
+    producer_fields_contradict.acceptable(
         "transactional-without-producer",
         "the batch is transactional, but producer id and epoch are -1",
-        batch(Record(), transactional=True, hostile=[]),
+        batch(Record(), transactional=True),
         requirements=["RB-ATTRIBUTES-3", "RB-PRODUCER-1"],
-        flags=["ProducerFieldsContradict"],
         broker=accepts(finding="transactional-without-id"),
     )
 
@@ -369,12 +345,16 @@ def _without_id(fields: dict[str, Any]) -> Expectation | None:
 
 
 def _crc(made: Theme) -> None:
-    made.flag(
+    crc_wrong = made.flag(
         "CrcWrong",
         "corruption",
         "The CRC does not match the bytes.",
         "A reader that does not check it passes damaged records to the application.",
         links=["Dekaf #1727"],
+        requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
+        finding="crc-mismatch",
+        level="recommended",
+        broker=refuses("crc-mismatch"),
     )
     good = batch(Record())
     other_crcs = (
@@ -392,30 +372,12 @@ def _crc(made: Theme) -> None:
         ("highest-bit", "differs only in its highest bit", _crc_of(good.data) ^ 0x80000000),
     )
     for slug, what, crc in other_crcs:
-        made.invalid(
-            f"crc-{slug}",
-            f"the CRC {what}",
-            batch(Record(), crc=crc),
-            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
-            flags=["CrcWrong"],
-            finding="crc-mismatch",
-            level="recommended",
-            broker=refuses("crc-mismatch"),
-        )
+        crc_wrong.invalid(f"crc-{slug}", f"the CRC {what}", batch(Record(), crc=crc))
     for slug, what, at in (
         ("attributes", "a bit of the attributes was flipped", ATTRIBUTES_AT + 1),
         ("value", "a bit of the record's value was flipped", VALUE_AT),
     ):
-        made.invalid(
-            f"crc-stale-{slug}",
-            f"{what} after the CRC was computed",
-            _flipped(good, at),
-            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
-            flags=["CrcWrong"],
-            finding="crc-mismatch",
-            level="recommended",
-            broker=refuses("crc-mismatch"),
-        )
+        crc_wrong.invalid(f"crc-stale-{slug}", f"{what} after the CRC was computed", _flipped(good, at))
     for slug, what, at in (
         ("last-offset-delta", "a bit of the last offset delta was flipped", 26),
         ("base-timestamp", "a bit of the base timestamp was flipped", 27),
@@ -424,16 +386,7 @@ def _crc(made: Theme) -> None:
         ("record-length", "a bit of the record's length was flipped", 61),
         ("last-byte", "a bit of the batch's last byte was flipped", -1),
     ):
-        made.invalid(
-            f"crc-stale-{slug}",
-            f"{what} after the CRC was computed",
-            _flipped(good, at),
-            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
-            flags=["CrcWrong"],
-            finding="crc-mismatch",
-            level="recommended",
-            broker=refuses("crc-mismatch"),
-        )
+        crc_wrong.invalid(f"crc-stale-{slug}", f"{what} after the CRC was computed", _flipped(good, at))
     made.valid(
         "crc-outside-fields-changed",
         "the broker set base offset and leader epoch after the CRC was computed; the CRC does not cover them",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.bombs import MANY_HEADERS, MIB, raw_of, zstd_zeros
-from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.making.builder import Record, batch, varint
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 # A slow reader needs half a second for 65,536 headers. One that copies all headers for each header needs ten.
@@ -30,7 +29,7 @@ def theme() -> Theme:
 
 
 def _true(made: Theme) -> None:
-    made.flag(
+    headers_many = made.flag(
         "HeadersMany",
         "strictness",
         "A record has thousands of headers.",
@@ -38,12 +37,11 @@ def _true(made: Theme) -> None:
     )
     for name in MANY_HEADERS:
         _, count, *rest = name.split("-")
-        made.valid(
+        headers_many.valid(
             "true-" + name.removeprefix("headers-"),
             f"the record has {int(count):,} headers{f' ({rest[0]})' if rest else ''}",
             raw_of(name),
             requirements=["RB-HEADERS-1", "RB-HEADERS-5"],
-            flags=["HeadersMany"],
             budget={"cpu_ms": READ_MS[count], "memory_bytes": 256 * MIB},
             bomb=name,
         )
@@ -51,6 +49,9 @@ def _true(made: Theme) -> None:
 
 def _claims(made: Theme) -> None:
     """Claims with a few bytes after them."""
+    header_count_claimed = made.having(
+        flags=["HeaderCountClaimed"], requirements=["RB-HEADERS-1"], finding="header-count-exceeds-record", budget=SMALL
+    )
     counts = (
         (1001, "1001"),
         (10_000, "10000"),
@@ -67,23 +68,15 @@ def _claims(made: Theme) -> None:
         _add(made, f"claims-2-to-24-{codec}", f"the header count is {2**24:,}, but no header follows", 2**24, codec)
     headers = [(b"h", b"%d" % index) for index in range(3)]
     for count, name in ((1001, "1001"), (2**24, "2-to-24"), (2**31 - 1, "largest")):
-        made.invalid(
+        header_count_claimed.invalid(
             f"claims-{name}-has-three",
             f"the header count is {count:,}, but three headers follow",
             batch(Record(headers=headers, raw={"header_count": varint(count)})),
-            requirements=["RB-HEADERS-1"],
-            flags=["HeaderCountClaimed"],
-            finding="header-count-exceeds-record",
-            budget=SMALL,
         )
-    made.invalid(
+    header_count_claimed.invalid(
         "claims-2-to-24-in-second-record",
         f"the second record's header count is {2**24:,}, but no header follows; the first record is right",
         batch(Record(headers=headers), Record(offset_delta=1, raw={"header_count": varint(2**24)})),
-        requirements=["RB-HEADERS-1"],
-        flags=["HeaderCountClaimed"],
-        finding="header-count-exceeds-record",
-        budget=SMALL,
     )
 
 
@@ -92,7 +85,7 @@ def _add(made: Theme, slug: str, summary: str, count: int, codec: str = "none") 
     made.invalid(
         slug,
         summary + ("" if codec == "none" else f" ({codec})"),
-        batch(record) if codec == "none" else _compressed(codec, record),
+        batch(record, codec=codec),
         requirements=["RB-HEADERS-1"],
         flags=["HeaderCountClaimed"],
         finding="header-count-exceeds-record",
@@ -100,12 +93,9 @@ def _add(made: Theme, slug: str, summary: str, count: int, codec: str = "none") 
     )
 
 
-def _compressed(codec: str, record: Record) -> Raw:
-    return batch(record, codec=codec, payload=stored(codec, record.encode()), hostile=["payload"])
-
-
 def _nearly(made: Theme) -> None:
     """Claims that the bytes could hold if each header were as small as possible, but there is one large one."""
+    header_count_claimed = made.having(flags=["HeaderCountClaimed"])
     large = [(b"h", bytes(FILLED_BYTES))]
     for slug, count, finding, what in (
         ("claims-two-bytes-each", FILLED_BYTES // 2, "record-truncated", "two bytes for each"),
@@ -113,25 +103,23 @@ def _nearly(made: Theme) -> None:
     ):
         record = Record(headers=large, raw={"header_count": varint(count)})
         for codec in ("none", "zstd"):
-            made.invalid(
+            header_count_claimed.invalid(
                 slug + ("" if codec == "none" else f"-{codec}"),
                 f"the header count is {count:,}, and the record has {what}, but there is one large header"
                 + ("" if codec == "none" else f" ({codec})"),
-                batch(record) if codec == "none" else _compressed(codec, record),
+                batch(record, codec=codec),
                 requirements=["RB-HEADERS-1"],
-                flags=["HeaderCountClaimed"],
                 finding=finding,
                 budget=SMALL,
             )
     size = MIB
     record = Record(headers=[(b"h", bytes(size))], raw={"header_count": varint(size // 2)})
     head = record.encode()[:-size]
-    made.invalid(
+    header_count_claimed.invalid(
         "claims-half-a-million-behind-zeros",
         f"the header count is {size // 2:,}, but there is one header, with a value of 1 MiB of zeros (zstd)",
-        batch(record, codec="zstd", payload=zstd_zeros(head, size), hostile=["payload"]),
+        batch(record, codec="zstd", payload=zstd_zeros(head, size)),
         requirements=["RB-HEADERS-1", "RB-CODEC-7"],
-        flags=["HeaderCountClaimed"],
         finding="record-truncated",
         budget={"cpu_ms": 10_000, "memory_bytes": 256 * MIB},
     )

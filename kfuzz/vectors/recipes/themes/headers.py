@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from kfuzz.kafka import INT32_MAX
-from kfuzz.vectors.recipes.making.builder import Json, Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.making.builder import Json, Record, batch, varint
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/headers.json``."""
     made = Theme("records/v2/headers", "A record's headers: their count, keys and values.")
-    _contents(made)
+    _contents(made.having(requirements=["RB-HEADERS-1"]))
     _count(made)
     _key(made)
     _value(made)
@@ -19,12 +18,13 @@ def theme() -> Theme:
 
 
 def _contents(made: Theme) -> None:
-    made.flag(
+    headers_repeated = made.flag(
         "HeadersRepeated",
         "lost-data",
         "The same header key occurs more than once.",
         "A reader that keeps headers in a map loses all but one, and often their order.",
         links=["kafkajs #1121", "platformatic kafka #373"],
+        requirements=["RB-HEADERS-5"],
     )
     made.valid(
         "one",
@@ -32,21 +32,17 @@ def _contents(made: Theme) -> None:
         batch(Record(headers=[(b"trace", b"\x01\x02")])),
         requirements=["RB-HEADERS-1", "RB-HEADERS-2", "RB-HEADERS-4"],
     )
-    made.valid(
+    headers_repeated.valid(
         "repeated-key",
         "two of three headers have the same key; all values must keep their order",
         batch(Record(headers=[(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])),
-        requirements=["RB-HEADERS-5"],
-        flags=["HeadersRepeated"],
     )
-    made.valid(
+    headers_repeated.valid(
         "repeated-header",
         "the same header occurs twice, with the same value",
         batch(Record(headers=[(b"a", b"1"), (b"a", b"1")])),
-        requirements=["RB-HEADERS-5"],
-        flags=["HeadersRepeated"],
     )
-    made.flag(
+    null_is_not_empty = made.flag(
         "NullIsNotEmpty",
         "lost-data",
         "A header's value is null or empty; the two differ.",
@@ -59,9 +55,7 @@ def _contents(made: Theme) -> None:
         ("null-and-empty-values", "one header's value is null, the next one's is empty", [(b"n", None), (b"e", b"")]),
     )
     for slug, summary, headers in cases:
-        made.valid(
-            slug, summary, batch(Record(headers=headers)), requirements=["RB-HEADERS-6"], flags=["NullIsNotEmpty"]
-        )
+        null_is_not_empty.valid(slug, summary, batch(Record(headers=headers)), requirements=["RB-HEADERS-6"])
     made.valid(
         "empty-key",
         "a header's key is the empty string",
@@ -72,27 +66,22 @@ def _contents(made: Theme) -> None:
         "hundred",
         "there are 100 headers: the count takes two bytes",
         batch(Record(headers=[(b"h%d" % index, b"%d" % index) for index in range(100)])),
-        requirements=["RB-HEADERS-1"],
     )
-    made.valid(
+    headers_repeated.valid(
         "thousand",
         "there are 1000 headers with null values",
         batch(Record(headers=[(b"h", None)] * 1000)),
         requirements=["RB-HEADERS-1"],
-        flags=["HeadersRepeated"],
     )
-    made.valid(
+    headers_repeated.valid(
         "order",
         "the headers are unsorted, with equal keys apart; a reader must keep the producer's order",
         batch(Record(headers=[(b"z", b"1"), (b"a", b"2"), (b"Z", b"3"), (b"a", b"4"), (b"z", b"5")])),
-        requirements=["RB-HEADERS-5"],
-        flags=["HeadersRepeated"],
     )
     made.valid(
         "second-record-only",
         "only the second record has a header; headers belong to one record",
         batch(Record(), Record(offset_delta=1, headers=[(b"h", b"v")])),
-        requirements=["RB-HEADERS-1"],
     )
     made.valid(
         "key-beyond-ascii",
@@ -100,7 +89,7 @@ def _contents(made: Theme) -> None:
         batch(Record(headers=[("ключ".encode(), b"1"), ("鍵".encode(), b"2"), ("🔑".encode(), b"3")])),
         requirements=["RB-HEADERS-3"],
     )
-    made.flag(
+    header_key_unusual = made.flag(
         "HeaderKeyUnusual",
         "interoperability",
         "A header's key is valid UTF-8 that some libraries change.",
@@ -120,48 +109,45 @@ def _contents(made: Theme) -> None:
         ("beside-surrogates", "\ud7ff\ue000", "the code points just before and after the surrogates"),
     )
     for slug, key, what in unusual:
-        made.valid(
+        header_key_unusual.valid(
             f"key-{slug}",
             f"a header's key is {what}",
             batch(Record(headers=[(key.encode(), b"v")])),
             requirements=["RB-HEADERS-3"],
-            flags=["HeaderKeyUnusual"],
         )
-    made.flag(
+    header_key_null_character = made.flag(
         "HeaderKeyNullCharacter",
         "interoperability",
         "A header's key contains a null character.",
         "A reader that ends strings at a null character sees another key.",
-    )
-    made.acceptable(
-        "key-with-null-character",
-        "a header's key is 'a', a null character and 'b'; keys should not contain null characters",
-        batch(Record(headers=[(b"a\x00b", b"v")], raw={"headers[0].key": b"a\x00b"})),
         requirements=["RB-HEADERS-4"],
-        flags=["HeaderKeyNullCharacter"],
         finding="header-key-null-character",
         level="recommended",
     )
+    header_key_null_character.acceptable(
+        "key-with-null-character",
+        "a header's key is 'a', a null character and 'b'; keys should not contain null characters",
+        batch(Record(headers=[(b"a\x00b", b"v")], raw={"headers[0].key": b"a\x00b"})),
+    )
 
     for slug, octets in (("only-null-character", b"\x00"), ("null-character-last", b"ab\x00")):
-        made.acceptable(
+        header_key_null_character.acceptable(
             f"key-{slug}",
             f"a header's key is {octets.hex()}: it {'is' if len(octets) == 1 else 'ends in'} a null character",
             batch(Record(headers=[(octets, b"v")], raw={"headers[0].key": octets})),
-            requirements=["RB-HEADERS-4"],
-            flags=["HeaderKeyNullCharacter"],
-            finding="header-key-null-character",
-            level="recommended",
         )
 
 
 def _count(made: Theme) -> None:
-    made.flag(
+    header_count_wrong = made.flag(
         "HeaderCountWrong",
         "allocation",
         "The header count is negative, or does not match the headers in the record.",
         "A list of that size takes gigabytes, or raises an error that ends the process.",
         links=["redpanda #26482", "redpanda #8513", "Dekaf #954", "kafka-go #319", "kafka-go #457", "KAFKA-14063"],
+        requirements=["RB-HEADERS-1"],
+        finding="header-count-exceeds-record",
+        budget=SMALL,
     )
     cases = (
         ("negative-one", -1, "header-count-negative"),
@@ -175,23 +161,18 @@ def _count(made: Theme) -> None:
             if codec != "none" and slug not in ("negative-one", "largest"):
                 continue
             record = Record(raw={"header_count": varint(count)})
-            made.invalid(
+            header_count_wrong.invalid(
                 f"count-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the header count is {count}, but no header follows" + ("" if codec == "none" else f" ({codec})"),
-                batch(record) if codec == "none" else _compressed(codec, record),
-                requirements=["RB-HEADERS-1"],
-                flags=["HeaderCountWrong"],
+                batch(record, codec=codec),
                 finding=finding,
-                budget=SMALL,
             )
-    made.invalid(
+    header_count_wrong.invalid(
         "count-one-too-low",
         "the header count is 1, but two headers follow",
         batch(Record(headers=[(b"a", b"1"), (b"b", b"2")], raw={"header_count": varint(1)})),
         requirements=["RB-HEADERS-1", "RB-RECORD-1"],
-        flags=["HeaderCountWrong"],
         finding="record-length-mismatch",
-        budget=SMALL,
     )
     headers = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
     for slug, count, finding in (
@@ -199,77 +180,54 @@ def _count(made: Theme) -> None:
         ("none-of-three", 0, "record-length-mismatch"),
         ("negative-before-three", -3, "header-count-negative"),
     ):
-        made.invalid(
+        header_count_wrong.invalid(
             f"count-{slug}",
             f"the header count is {count}, but three headers follow",
             batch(Record(headers=headers, raw={"header_count": varint(count)})),
-            requirements=["RB-HEADERS-1"],
-            flags=["HeaderCountWrong"],
             finding=finding,
-            budget=SMALL,
         )
     # A reader that takes this for none, and continues after it, finds no header of a batch there.
-    made.invalid(
+    header_count_wrong.invalid(
         "count-negative-before-long",
         "the header count is -1, but a header of 48 bytes follows",
         batch(Record(headers=[(b"header", b"v" * 40)], raw={"header_count": varint(-1)})),
-        requirements=["RB-HEADERS-1"],
-        flags=["HeaderCountWrong"],
         finding="header-count-negative",
-        budget=SMALL,
     )
     for codec in ("gzip", "snappy", "zstd"):
-        made.invalid(
+        header_count_wrong.invalid(
             f"count-largest-{codec}",
             f"the header count is {INT32_MAX}, but no header follows ({codec})",
-            _compressed(codec, Record(raw={"header_count": varint(INT32_MAX)})),
-            requirements=["RB-HEADERS-1"],
-            flags=["HeaderCountWrong"],
-            finding="header-count-exceeds-record",
-            budget=SMALL,
+            batch(Record(raw={"header_count": varint(INT32_MAX)}), codec=codec),
         )
-    made.invalid(
+    header_count_wrong.invalid(
         "count-of-what-follows-in-next-record",
         "the header count exceeds the record; the batch has enough bytes left, but they are the next record's",
         batch(Record(raw={"header_count": varint(20)}), Record(offset_delta=1, value=bytes(60))),
-        requirements=["RB-HEADERS-1"],
-        flags=["HeaderCountWrong"],
-        finding="header-count-exceeds-record",
-        budget=SMALL,
     )
-    made.invalid(
+    header_count_wrong.invalid(
         "count-fits-bytes-not-headers",
         "the header count is 3, but three bytes are left; each header needs two",
         batch(Record(raw={"header_count": varint(3), "tail": b"\x00\x00\x00"})),
-        requirements=["RB-HEADERS-1"],
-        flags=["HeaderCountWrong"],
-        finding="header-count-exceeds-record",
-        budget=SMALL,
     )
 
 
-def _compressed(codec: str, record: Record) -> Raw:
-    return batch(record, codec=codec, payload=stored(codec, record.encode()), hostile=["payload"])
-
-
 def _key(made: Theme) -> None:
-    made.flag(
+    header_key_null = made.flag(
         "HeaderKeyNull",
         "strictness",
         "A header's key length is negative: the key would be null, but keys cannot be null.",
         "A reader that accepts it passes null to code that does not expect it.",
     )
     for slug, length in (("null", -1), ("length-minus-two", -2), ("length-smallest", -(2**31))):
-        made.invalid(
+        header_key_null.invalid(
             f"key-{slug}",
             f"the length of a header's key is {length}",
             batch(Record(headers=[(b"", b"v")], raw={"headers[0].key_length": varint(length)})),
             requirements=["RB-HEADERS-2"],
-            flags=["HeaderKeyNull"],
             finding="header-key-null",
             budget=SMALL,
         )
-    made.flag(
+    header_length_beyond_record = made.flag(
         "HeaderLengthBeyondRecord",
         "bounds",
         "The length of a header's key or value reaches beyond the record.",
@@ -277,7 +235,7 @@ def _key(made: Theme) -> None:
     )
     for part in ("key", "value"):
         for slug, length in (("one-too-high", 8), ("largest", INT32_MAX)):
-            made.invalid(
+            header_length_beyond_record.invalid(
                 f"{part}-length-{slug}",
                 f"the length of a header's {part} is {length}, more than the rest of the record",
                 batch(
@@ -285,11 +243,10 @@ def _key(made: Theme) -> None:
                     Record(offset_delta=1, value=bytes(30)),
                 ),
                 requirements=["RB-HEADERS-2" if part == "key" else "RB-HEADERS-6"],
-                flags=["HeaderLengthBeyondRecord"],
                 finding="length-exceeds-record",
                 budget=SMALL,
             )
-    made.flag(
+    header_key_not_utf8 = made.flag(
         "HeaderKeyNotUtf8",
         "interoperability",
         "A header's key is not UTF-8.",
@@ -317,12 +274,11 @@ def _key(made: Theme) -> None:
     )
     for slug, key, read in cases:
         raw = batch(Record(headers=[(key, b"v")], raw={"headers[0].key": key}))
-        made.acceptable(
+        header_key_not_utf8.acceptable(
             f"key-not-utf8-{slug}",
             f"a header's key is {key.hex()}, which is not UTF-8; Kafka reads U+FFFD",
             raw,
             requirements=["RB-HEADERS-3"],
-            flags=["HeaderKeyNotUtf8"],
             finding="header-key-not-utf8",
             read=[_with_key(raw.batches[0], read)],
             alternatives=[raw.batches],
@@ -336,25 +292,21 @@ def _with_key(contents: Json, key: str) -> Json:
 
 
 def _value(made: Theme) -> None:
-    made.flag(
+    header_value_below_minus_one = made.flag(
         "HeaderValueBelowMinusOne",
         "confusion",
         "A header value's length is below -1; only -1 means null.",
         "Kafka reads null. A reader that checks only for -1 moves backwards in the buffer.",
+        requirements=["RB-HEADERS-6"],
+        finding="length-below-minus-one",
     )
-    made.acceptable(
+    header_value_below_minus_one.acceptable(
         "value-length-minus-two",
         "a header value's length is -2; Kafka reads null",
         batch(Record(headers=[(b"h", None)], raw={"headers[0].value_length": varint(-2)})),
-        requirements=["RB-HEADERS-6"],
-        flags=["HeaderValueBelowMinusOne"],
-        finding="length-below-minus-one",
     )
-    made.acceptable(
+    header_value_below_minus_one.acceptable(
         "value-length-smallest",
         "a header value's length is INT32_MIN; Kafka reads null",
         batch(Record(headers=[(b"h", None)], raw={"headers[0].value_length": varint(-(2**31))})),
-        requirements=["RB-HEADERS-6"],
-        flags=["HeaderValueBelowMinusOne"],
-        finding="length-below-minus-one",
     )

@@ -23,7 +23,7 @@ def wrapper(
     inner: Sequence[Raw],
     codec: str = "gzip",
     *,
-    offset: int,
+    offset: int | None = None,
     first: int = 0,
     stream: bytes | None = None,
     **options: Any,
@@ -31,8 +31,11 @@ def wrapper(
     """A message whose value is ``inner``, compressed. The first inner message reads as offset ``first``.
 
     Unless ``contents`` is given, the contents are those of the inner messages, with their offsets raised by ``first``.
+    The default ``offset`` is that of the last one.
     """
     data = b"".join(raw.data for raw in inner)
+    if offset is None:
+        offset = int(inner[-1].batches[0]["last_offset"]) + first
     contents = options.pop("contents", None)
     if contents is None:
         contents = [_moved(record, first) for raw in inner for record in raw.batches[0]["records"]]
@@ -59,7 +62,7 @@ def common(made: Theme, magic: int) -> None:
     _crc(made, magic)
     _lengths(made, magic)
     _attributes(made, magic)
-    _wrappers(made, magic)
+    _wrappers(made.having(requirements=["MS-WRAPPER-1"]), magic)
     _bad_wrappers(made, magic)
     _cuts(made, magic)
     _by_codec(made, magic)
@@ -94,7 +97,7 @@ def _plain(made: Theme, magic: int) -> None:
 
 
 def _crc(made: Theme, magic: int) -> None:
-    made.flag(
+    crc_wrong = made.flag(
         "CrcWrong",
         "corruption",
         "The CRC does not match the message.",
@@ -106,39 +109,30 @@ def _crc(made: Theme, magic: int) -> None:
         ("crc-wrong", "the CRC is wrong", message(magic, raw={"crc": b"\x00\x00\x00\x01"})),
         ("crc-stale", "the value's last byte changed after the CRC was computed", damaged),
     ):
-        made.invalid(
-            slug,
-            summary,
-            raw,
-            requirements=["MS-CRC-1"],
-            flags=["CrcWrong"],
-            finding="crc-mismatch",
-            level="recommended",
-        )
+        crc_wrong.invalid(slug, summary, raw, requirements=["MS-CRC-1"], finding="crc-mismatch", level="recommended")
 
 
 def _lengths(made: Theme, magic: int) -> None:
-    made.flag(
+    message_length_wrong = made.flag(
         "MessageLengthWrong",
         "bounds",
         "A length in the message is below -1, or does not match the message.",
         "A reader that trusts it reads past the message, or moves backwards in the buffer.",
+        requirements=["MS-BYTES-1"],
     )
     for name in ("key", "value"):
         for slug, length, finding in (
             ("one-too-high", 2 if name == "value" else 7, "length-exceeds-record"),
             ("largest", INT32_MAX, "length-exceeds-record"),
         ):
-            made.invalid(
+            message_length_wrong.invalid(
                 f"{name}-length-{slug}",
                 f"the {name}'s length is {length}, more than the rest of the message",
                 message(magic, raw={f"{name}_length": int32(length)}),
-                requirements=["MS-BYTES-1"],
-                flags=["MessageLengthWrong"],
                 finding=finding,
                 budget=SMALL,
             )
-        made.acceptable(
+        message_length_wrong.acceptable(
             f"{name}-length-minus-two",
             f"the {name}'s length is -2; Kafka reads null",
             message(
@@ -147,74 +141,66 @@ def _lengths(made: Theme, magic: int) -> None:
                 value=None if name == "value" else b"v",
                 raw={f"{name}_length": int32(-2)},
             ),
-            requirements=["MS-BYTES-1"],
-            flags=["MessageLengthWrong"],
             finding="length-below-minus-one",
         )
-    made.acceptable(
+    message_length_wrong.acceptable(
         "bytes-after-value",
         "three bytes follow the value inside the message's size; Kafka ignores them",
         message(magic, raw={"tail": b"\x01\x02\x03"}),
         requirements=["MS-MESSAGE-1"],
-        flags=["MessageLengthWrong"],
         finding="bytes-after-message",
     )
-    made.flag(
+    message_size_wrong = made.flag(
         "MessageSizeWrong",
         "bounds",
         "The size before the message is smaller than any message, or negative.",
         "A reader that advances by it loops forever, or reads before the buffer; this has crashed processes.",
     )
     for slug, size in (("negative-one", -1), ("zero", 0), ("13", 13)):
-        made.invalid(
+        message_size_wrong.invalid(
             f"size-{slug}",
             f"the message's size is {size}; the smallest message has 14",
             message(magic, raw={"batch_length": int32(size)}),
             requirements=["MS-FRAME-1"],
-            flags=["MessageSizeWrong"],
             finding="batch-length-below-minimum",
             budget=SMALL,
         )
 
 
 def _attributes(made: Theme, magic: int) -> None:
-    made.flag(
+    unused_attribute_bit = made.flag(
         "UnusedAttributeBit",
         "strictness",
         "An attribute bit that should be 0 is set.",
         "A reader that refuses it cannot read a message that Kafka reads.",
     )
     for bit in (0x10, 0x20, 0x40, 0x80, 0xF0) if magic else (0x08, 0x10, 0x20, 0x40, 0x80, 0xF8):
-        made.acceptable(
+        unused_attribute_bit.acceptable(
             f"attributes-{bit:02x}",
             f"the attributes are 0x{bit:02x}",
-            message(magic, attributes=bit, hostile=[]),
+            message(magic, attributes=bit),
             requirements=["MS-ATTRIBUTES-2"],
-            flags=["UnusedAttributeBit"],
             finding="attributes-unused-bits",
         )
-    made.flag(
+    codec_not_allowed = made.flag(
         "CodecNotAllowed",
         "confusion",
         "The attributes name a codec that this magic does not allow.",
         "A reader that shares code with magic 2 decompresses data that no broker would store.",
+        requirements=["MS-CODEC-1"],
     )
     zstd = stored("zstd", message(magic).data)
-    made.invalid(
+    codec_not_allowed.invalid(
         "codec-zstd",
         "the message is a zstd wrapper, but only magic 2 allows zstd",
         message(magic, key=None, value=zstd, codec="zstd", raw={"attributes": b"\x04"}),
-        requirements=["MS-CODEC-1"],
-        flags=["CodecNotAllowed"],
         finding="codec-not-allowed",
     )
     for codec in (5, 6, 7):
-        made.invalid(
+        codec_not_allowed.invalid(
             f"codec-{codec}",
             f"the attributes name codec {codec}, which is not defined",
             message(magic, raw={"attributes": bytes([codec])}),
-            requirements=["MS-CODEC-1"],
-            flags=["CodecNotAllowed"],
             finding="codec-unknown",
         )
 
@@ -228,42 +214,35 @@ def _wrappers(made: Theme, magic: int) -> None:
         made.valid(
             f"{codec}-wrapper",
             f"the {codec} wrapper holds three messages with {how} offsets",
-            wrapper(magic, inner, codec, offset=first + 2, first=move),
+            wrapper(magic, inner, codec, first=move),
             requirements=["MS-WRAPPER-1", "MS-WRAPPER-2", "MS-WRAPPER-4", "MS-WRAPPER-5", "MS-CODEC-1"],
         )
     plain = b"".join(raw.data for raw in inner)
     made.valid(
         "gzip-wrapper-compressed",
         "three messages in a wrapper, compressed by the usual library for gzip",
-        wrapper(magic, inner, offset=first + 2, first=move, stream=packed("gzip", plain), by_content=True),
-        requirements=["MS-WRAPPER-1"],
+        wrapper(magic, inner, first=move, stream=packed("gzip", plain), by_content=True),
     )
-    made.valid(
-        "gzip-wrapper-of-one",
-        "a wrapper holds a single message",
-        wrapper(magic, inner[:1], offset=first, first=move),
-        requirements=["MS-WRAPPER-1"],
-    )
+    made.valid("gzip-wrapper-of-one", "a wrapper holds a single message", wrapper(magic, inner[:1], first=move))
     made.acceptable(
         "two-wrappers",
         "two wrappers, one after another: a producer should send only one, but a broker serves many",
-        wrapper(magic, inner, offset=first + 2, first=move),
-        wrapper(magic, inner, offset=first + 5, first=move + 3) if magic else wrapper(magic, three(0, 13), offset=15),
+        wrapper(magic, inner, first=move),
+        wrapper(magic, inner, first=move + 3) if magic else wrapper(magic, three(0, 13)),
         requirements=["MS-WRAPPER-5"],
     )
     made.valid(
         "wrapper-between-plain",
         "a plain message, a wrapper, a plain message",
         message(magic, offset=9),
-        wrapper(magic, inner, offset=first + 2, first=move),
+        wrapper(magic, inner, first=move),
         message(magic, offset=13),
         requirements=["MS-WRAPPER-1", "MS-FRAME-1"],
     )
     made.valid(
         "wrapper-with-key",
         "the wrapper itself has a key, which readers ignore",
-        _with_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
-        requirements=["MS-WRAPPER-1"],
+        _with_key(wrapper(magic, inner, first=move), magic),
     )
 
 
@@ -289,15 +268,17 @@ def _with_key(raw: Raw, magic: int) -> Raw:
 
 
 def _bad_wrappers(made: Theme, magic: int) -> None:
+    crc_wrong = made.having(flags=["CrcWrong"], requirements=["MS-CRC-1"], level="recommended")
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
     requirements = ["MS-WRAPPER-1"]
-    made.flag(
+    wrapper_broken = made.flag(
         "WrapperBroken",
         "crash",
         "The wrapper is empty, or its contents are invalid.",
         "Readers that access the first inner message without a check raise an exception.",
+        requirements=requirements,
     )
     cases = (
         (
@@ -327,71 +308,53 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         ),
     )
     for slug, summary, raw, finding in cases:
-        made.invalid(
+        wrapper_broken.invalid(
             slug,
             summary,
             raw,
-            requirements=requirements,
-            flags=["WrapperBroken"],
             finding=finding,
             # Kafka 3.9 does not open a wrapper to find the start of a log. Later brokers do, and crash.
             log=accepts(finding="wrapper-start-unknown", batches=unopened(raw)),
         )
     after = concat(message(magic), wrapper_of(magic, b""))
-    made.invalid(
+    wrapper_broken.invalid(
         "wrapper-empty-behind-message",
         "a message, then an empty wrapper; in a segment, only a consumer opens it",
         after,
-        requirements=requirements,
-        flags=["WrapperBroken"],
         finding="wrapper-empty",
         log=accepts(finding="records-unreadable", batches=[after.batches[0], *unopened(wrapper_of(magic, b""))]),
     )
-    made.acceptable(
+    wrapper_broken.acceptable(
         "wrapper-partial-tail",
         "the wrapper's last message is truncated; Kafka reads the messages before it",
-        wrapper(magic, inner[:2], offset=first + 1, stream=stored("gzip", plain[:-5])),
-        requirements=requirements,
-        flags=["WrapperBroken"],
+        wrapper(magic, inner[:2], stream=stored("gzip", plain[:-5])),
         finding="inner-partial-tail",
     )
-    made.flag(
+    wrapper_nested = made.flag(
         "WrapperNested",
         "hang",
         "A wrapper is inside a wrapper; old documents permit it, but Kafka refuses it.",
         "In a reader that recurses, only the stack limits the depth.",
     )
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested",
         "the wrapper contains another wrapper",
-        wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2, hostile=["value"]),
+        wrapper(magic, [wrapper(magic, inner)], hostile=["value"]),
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNested"],
         finding="wrapper-nested",
     )
-    made.invalid(
+    crc_wrong.invalid(
         "inner-crc-wrong",
         "an inner message's CRC is wrong, but the wrapper's is right",
-        wrapper(
-            magic,
-            [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})],
-            offset=first + 1,
-            hostile=["value"],
-        ),
-        requirements=["MS-CRC-1"],
-        flags=["CrcWrong"],
+        wrapper(magic, [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})], hostile=["value"]),
         finding="crc-mismatch",
-        level="recommended",
     )
-    made.acceptable(
+    crc_wrong.acceptable(
         "wrapper-crc-wrong",
         "the wrapper's CRC is wrong, the inner ones are right; Kafka's consumer checks only the inner ones",
-        wrapper(magic, inner, offset=first + 2, raw={"crc": bytes(4)}),
-        requirements=["MS-CRC-1"],
-        flags=["CrcWrong"],
+        wrapper(magic, inner, raw={"crc": bytes(4)}),
         finding="wrapper-crc-mismatch",
         log=refuses("wrapper-crc-mismatch"),
-        level="recommended",
     )
     _bad_inner(made, magic, first)
 
@@ -406,7 +369,7 @@ def cut(magic: int, size: int, **options: Any) -> Raw:
 
 def _cuts(made: Theme, magic: int) -> None:
     """Messages that end within a field; size and CRC match the remaining bytes."""
-    made.flag(
+    message_cut = made.flag(
         "MessageCut",
         "bounds",
         "The message ends within a field, and its size matches the cut.",
@@ -423,13 +386,12 @@ def _cuts(made: Theme, magic: int) -> None:
         ("in-value", key_at + 4 + len(key) + 4 + 4, "within the value", "length-exceeds-record"),
     )
     for slug, size, where, finding in cases:
-        made.invalid(
+        message_cut.invalid(
             f"cut-{slug}",
             f"the message ends {where}, and its size matches; another message follows",
             cut(magic, size, key=key, value=value),
             message(magic, offset=1),
             requirements=[f"MS-V{magic}-1", "MS-MESSAGE-1", "MS-BYTES-1"],
-            flags=["MessageCut"],
             finding=finding,
             budget=SMALL,
         )
@@ -450,38 +412,36 @@ def _cuts(made: Theme, magic: int) -> None:
             finding="batch-length-below-minimum",
             budget=SMALL,
         )
-    made.flag(
+    size_too_high = made.flag(
         "SizeTooHigh",
         "allocation",
         "The message's size reaches beyond the available bytes.",
         "Kafka treats it as a partial tail. A reader that allocates memory first asks for two gigabytes.",
         cves=["CVE-2022-34917"],
+        budget=SMALL,
     )
     for slug, size in (("one-too-high", len(message(magic).data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
-        made.valid(
+        size_too_high.valid(
             f"size-{slug}",
             f"the message's size is {size}; Kafka waits for the rest",
             Raw(b"", (), ()),
             tail=message(magic, raw={"batch_length": int32(size)}).data,
             requirements=["MS-FRAME-1", "RB-SEVERAL-1"],
-            flags=["SizeTooHigh"],
-            budget=SMALL,
         )
-    made.acceptable(
+    size_too_high.acceptable(
         "size-largest",
         "the message's size is INT32_MAX; with the 12 bytes before it, the sum overflows an int32, and Kafka fails",
         Raw(b"", (), ()),
         tail=message(magic, raw={"batch_length": int32(INT32_MAX)}).data,
         requirements=["MS-FRAME-1", "RB-LENGTH-2"],
-        flags=["SizeTooHigh"],
         finding="batch-length-too-large",
         broker=refuses("batch-length-too-large"),
-        budget=SMALL,
     )
 
 
 def _by_codec(made: Theme, magic: int) -> None:
     """Broken wrappers of codecs other than gzip, and mislabelled ones."""
+    wrapper_broken = made.having(flags=["WrapperBroken"], requirements=["MS-WRAPPER-1", "RB-CODEC-2"])
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
@@ -493,112 +453,87 @@ def _by_codec(made: Theme, magic: int) -> None:
             ("holds-half-a-message", "holds only half a message", stored(codec, plain[:15]), "wrapper-empty"),
         )
         for slug, what, stream, finding in cases:
-            made.invalid(
+            wrapper_broken.invalid(
                 f"{codec}-wrapper-{slug}",
                 f"the {codec} wrapper's value {what}",
                 wrapper_of(magic, b"", stream, codec),
-                requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
-                flags=["WrapperBroken"],
                 finding=finding,
                 budget=SMALL,
             )
-        made.acceptable(
+        wrapper_broken.acceptable(
             f"{codec}-wrapper-partial-tail",
             f"the last message in the {codec} wrapper is truncated; Kafka reads the messages before it",
-            wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
+            wrapper(magic, inner[:2], codec, stream=stored(codec, plain[:-5])),
             requirements=["MS-WRAPPER-1"],
-            flags=["WrapperBroken"],
             finding="inner-partial-tail",
         )
         made.invalid(
             f"{codec}-wrapper-nested",
             f"the gzip wrapper contains a wrapper with codec {codec}",
-            wrapper(magic, [wrapper(magic, inner, codec, offset=first + 2)], offset=first + 2, hostile=["value"]),
+            wrapper(magic, [wrapper(magic, inner, codec)], hostile=["value"]),
             requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
             flags=["WrapperNested"],
             finding="wrapper-nested",
             budget=SMALL,
         )
     for codec in ("gzip", "snappy", "lz4"):
-        made.invalid(
+        wrapper_broken.invalid(
             f"{codec}-wrapper-value-empty",
             f"the value of the {codec} wrapper has no bytes",
             wrapper_of(magic, b"", b"", codec),
-            requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
-            flags=["WrapperBroken"],
             finding="decompression-failed",
             budget=SMALL,
         )
-    made.flag(
+    codec_mislabelled = made.flag(
         "CodecMislabelled",
         "confusion",
         "The attributes name one codec, but the wrapper's value uses another or none.",
         "A reader that guesses the codec from the first bytes reads messages that others refuse.",
+        requirements=["MS-CODEC-1", "RB-CODEC-2"],
+        finding="decompression-failed",
     )
     for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
-        made.invalid(
+        codec_mislabelled.invalid(
             f"{named}-wrapper-is-{real}",
             f"the attributes name {named}, but the wrapper's value is a stream of {real}",
             wrapper_of(magic, b"", stored(real, plain), named),
-            requirements=["MS-CODEC-1", "RB-CODEC-2"],
-            flags=["CodecMislabelled"],
-            finding="decompression-failed",
         )
-    made.invalid(
+    codec_mislabelled.invalid(
         "gzip-wrapper-is-plain",
         "the attributes name gzip, but the wrapper's value is an uncompressed message set",
         wrapper_of(magic, b"", plain),
-        requirements=["MS-CODEC-1", "RB-CODEC-2"],
-        flags=["CodecMislabelled"],
-        finding="decompression-failed",
     )
-    made.acceptable(
+    wrapper_broken.acceptable(
         "gzip-wrapper-bytes-after-stream",
         "eight bytes follow the gzip stream inside the wrapper's value; Kafka ignores them",
-        wrapper(magic, inner, offset=first + 2, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
-        requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
-        flags=["WrapperBroken"],
+        wrapper(magic, inner, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
         finding="bytes-after-compressed-stream",
     )
 
 
 def _inner_sets(made: Theme, magic: int) -> None:
     """Unusual contents of a wrapper: deeper nesting, other orders, other magics after the first message."""
+    message_length_wrong = made.having(flags=["MessageLengthWrong"], requirements=["MS-BYTES-1"])
+    wrapper_nested = made.having(
+        flags=["WrapperNested"], requirements=["MS-WRAPPER-2", "RB-CODEC-6"], finding="wrapper-nested", budget=SMALL
+    )
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
-    once = wrapper(magic, inner, offset=first + 2)
-    twice = wrapper(magic, [once], offset=first + 2)
-    made.invalid(
-        "wrapper-nested-three-deep",
-        "wrappers are nested three deep",
-        wrapper(magic, [twice], offset=first + 2, hostile=["value"]),
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNested"],
-        finding="wrapper-nested",
-        budget=SMALL,
+    once = wrapper(magic, inner)
+    twice = wrapper(magic, [once])
+    wrapper_nested.invalid(
+        "wrapper-nested-three-deep", "wrappers are nested three deep", wrapper(magic, [twice], hostile=["value"])
     )
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested-behind-plain",
         "a wrapper contains a plain message, then another wrapper",
-        wrapper(
-            magic,
-            [message(magic, offset=first), wrapper(magic, three(magic, first + 1), offset=first + 3)],
-            offset=first + 3,
-            hostile=["value"],
-        ),
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNested"],
-        finding="wrapper-nested",
-        budget=SMALL,
+        wrapper(magic, [message(magic, offset=first), wrapper(magic, three(magic, first + 1))], hostile=["value"]),
     )
-    made.invalid(
+    wrapper_nested.invalid(
         "wrapper-nested-without-value",
         "a message inside the wrapper names a codec, but its value is null",
-        wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], offset=first, hostile=["value"]),
+        wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], hostile=["value"]),
         requirements=["MS-WRAPPER-2"],
-        flags=["WrapperNested"],
-        finding="wrapper-nested",
-        budget=SMALL,
     )
     made.invalid(
         "inner-crc-of-first-wrong",
@@ -606,7 +541,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
         wrapper(
             magic,
             [message(magic, offset=first, raw={"crc": bytes(4)}), message(magic, offset=first + 1)],
-            offset=first + 1,
             hostile=["value"],
         ),
         requirements=["MS-CRC-1"],
@@ -614,45 +548,29 @@ def _inner_sets(made: Theme, magic: int) -> None:
         finding="crc-mismatch",
         level="recommended",
     )
-    made.invalid(
+    message_length_wrong.invalid(
         "inner-key-length-largest",
         "the length of an inner message's key is INT32_MAX",
-        wrapper(
-            magic,
-            [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})],
-            offset=first,
-            hostile=["value"],
-        ),
-        requirements=["MS-BYTES-1"],
-        flags=["MessageLengthWrong"],
+        wrapper(magic, [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})], hostile=["value"]),
         finding="length-exceeds-record",
         budget=SMALL,
     )
-    made.acceptable(
+    message_length_wrong.acceptable(
         "inner-value-length-minus-two",
         "the length of an inner message's value is -2; Kafka reads null",
-        wrapper(
-            magic,
-            [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})],
-            offset=first,
-            hostile=["value"],
-        ),
-        requirements=["MS-BYTES-1"],
-        flags=["MessageLengthWrong"],
+        wrapper(magic, [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})], hostile=["value"]),
         finding="length-below-minus-one",
     )
-    made.acceptable(
+    message_length_wrong.acceptable(
         "inner-bytes-after-value",
         "three bytes follow an inner message's value inside its size",
-        wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], offset=first, hostile=["value"]),
+        wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], hostile=["value"]),
         requirements=["MS-MESSAGE-1"],
-        flags=["MessageLengthWrong"],
         finding="bytes-after-message",
     )
     nine = wrapper(
         magic,
         [message(magic, offset=first), message(magic, offset=first + 1, raw={"magic": b"\x09"})],
-        offset=first + 1,
         hostile=["value"],
     )
     options: dict[str, Any] = {"requirements": ["MS-WRAPPER-4", "MS-MAGIC-1"], "flags": ["InnerMagicOther"]}
@@ -661,7 +579,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
         made.invalid("inner-magic-9", f"{summary}; it is too short", nine, finding="message-truncated", **options)
     else:
         made.acceptable("inner-magic-9", summary, nine, finding="inner-magic-mismatch", **options)
-    made.flag(
+    inner_offsets_disorder = made.flag(
         "InnerOffsetsDisorder",
         "confusion",
         "The offsets inside a wrapper repeat, decrease or are negative.",
@@ -673,62 +591,53 @@ def _inner_sets(made: Theme, magic: int) -> None:
         ("negative", (-5, first), "begin with a negative one"),
     )
     for slug, offsets, what in orders:
-        last = offsets[-1]
         # In magic 1 the base is the wrapper's offset minus the last inner offset: here 50.
-        made.acceptable(
+        inner_offsets_disorder.acceptable(
             f"inner-offsets-{slug}",
             f"the offsets inside the wrapper {what}",
             wrapper(
                 magic,
                 [message(magic, offset=offset, value=b"%d" % index) for index, offset in enumerate(offsets)],
-                offset=last + (50 if magic else 0),
                 first=50 if magic else 0,
                 hostile=["value"],
             ),
             requirements=["MS-WRAPPER-3" if magic else "MS-WRAPPER-1"],
-            flags=["InnerOffsetsDisorder"],
         )
     made.valid(
         "wrapper-of-hundred",
         "a wrapper with a hundred messages",
-        wrapper(
-            magic,
-            [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)],
-            offset=first + 99,
-        ),
+        wrapper(magic, [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)]),
         requirements=["MS-WRAPPER-1"],
     )
 
 
 def _bad_inner(made: Theme, magic: int, first: int) -> None:
     inner = three(magic, first)
-    made.flag(
+    inner_size_wrong = made.flag(
         "InnerSizeWrong",
         "allocation",
         "The size of a message inside the wrapper is negative or huge.",
         "A reader that trusts the size allocates two gigabytes.",
+        requirements=["MS-FRAME-1"],
+        budget=SMALL,
     )
     for slug, size in (("negative-one", -1), ("zero", 0)):
-        made.invalid(
+        inner_size_wrong.invalid(
             f"inner-size-{slug}",
             f"the size of the second inner message is {size}",
             wrapper(
                 magic,
                 [inner[0], message(magic, offset=first + 1, raw={"batch_length": int32(size)})],
-                offset=first + 1,
                 hostile=["value"],
             ),
-            requirements=["MS-FRAME-1"],
-            flags=["InnerSizeWrong"],
             finding="batch-length-below-minimum",
-            budget=SMALL,
         )
     sizes = (
         ("inner-size-beyond-wrapper", 1000, "is 1000; Kafka treats it as a partial tail", "inner-partial-tail"),
         ("inner-size-largest", INT32_MAX, "is INT32_MAX, more than a Java array can hold", "batch-length-too-large"),
     )
     for slug, size, what, finding in sizes:
-        made.acceptable(
+        inner_size_wrong.acceptable(
             slug,
             f"the size of the second inner message {what}",
             wrapper(
@@ -737,32 +646,26 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
                 offset=first,
                 contents=inner[0].batches[0]["records"],
             ),
-            requirements=["MS-FRAME-1"],
-            flags=["InnerSizeWrong"],
             finding=finding,
-            budget=SMALL,
         )
-    made.flag(
+    inner_magic_other = made.flag(
         "InnerMagicOther",
         "confusion",
         "A message inside the wrapper has another magic than the wrapper.",
         "Its fields are at other positions; Kafka uses each message's own magic.",
+        requirements=["MS-WRAPPER-4"],
     )
     other = 1 - magic
-    made.acceptable(
+    inner_magic_other.acceptable(
         "inner-magic-other",
         f"a message of magic {other} is inside a wrapper of magic {magic}",
-        wrapper(magic, [message(other, offset=first)], offset=first),
-        requirements=["MS-WRAPPER-4"],
-        flags=["InnerMagicOther"],
+        wrapper(magic, [message(other, offset=first)]),
         finding="inner-magic-mismatch",
     )
-    made.invalid(
+    inner_magic_other.invalid(
         "inner-magic-2",
         f"a record batch of magic 2 is inside a wrapper of magic {magic}",
         wrapper(magic, [batch(Record())], offset=first, hostile=["value"]),
-        requirements=["MS-WRAPPER-4"],
-        flags=["InnerMagicOther"],
         finding="wrapper-nested",
     )
 

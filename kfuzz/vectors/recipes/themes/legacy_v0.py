@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xxhash import xxh32_intdigest
+
 from kfuzz.vectors.recipes.making.builder import message
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored
 from kfuzz.vectors.recipes.theme import Theme, refuses
 from kfuzz.vectors.recipes.themes.legacy import common, three, wrapper
 
@@ -41,42 +43,38 @@ def _offsets(made: Theme) -> None:
     made.valid(
         "wrapper-inner-gap",
         "the inner offsets have a gap, as after compaction",
-        wrapper(0, [*three(0, 10)[:1], *three(0, 20)[:1]], offset=20),
+        wrapper(0, [*three(0, 10)[:1], *three(0, 20)[:1]]),
         requirements=["MS-WRAPPER-1", "RB-OFFSET-6"],
     )
 
 
 def _lz4(made: Theme) -> None:
-    made.flag(
+    lz4_old_checksum = made.flag(
         "Lz4OldChecksum",
         "interoperability",
         "The lz4 frame's header checksum is wrong; old Kafka computed it over the magic number too.",
         "The usual lz4 libraries cannot read such wrappers in old logs.",
         links=["KAFKA-3160"],
+        requirements=["RB-LZ4-1"],
     )
     inner = three(0, 10)
     plain = b"".join(raw.data for raw in inner)
     right = stored("lz4", plain)[6]
-    made.acceptable(
+    lz4_old_checksum.acceptable(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong; Kafka ignores it in magic 0",
-        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
-        requirements=["RB-LZ4-1"],
-        flags=["Lz4OldChecksum"],
+        wrapper(0, inner, "lz4", stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
     )
-    old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
-    made.acceptable(
+    old = xxh32_intdigest(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
+    lz4_old_checksum.acceptable(
         "lz4-checksum-with-magic",
         "the header checksum is the one that old Kafka computed, over the magic number too",
-        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=old)),
-        requirements=["RB-LZ4-1"],
-        flags=["Lz4OldChecksum"],
+        wrapper(0, inner, "lz4", stream=lz4_frame(plain, header_checksum=old)),
     )
-    made.invalid(
+    lz4_old_checksum.invalid(
         "lz4-block-checksum-wrong",
         "a block's checksum is wrong; only a wrong header checksum is ignored",
-        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
+        wrapper(0, inner, "lz4", stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
         requirements=["RB-LZ4-1", "RB-CODEC-2"],
-        flags=["Lz4OldChecksum"],
         finding="decompression-failed",
     )

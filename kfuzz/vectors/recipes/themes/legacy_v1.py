@@ -37,157 +37,136 @@ def _timestamps(made: Theme) -> None:
         message(1, attributes=LOG_APPEND),
         requirements=["MS-ATTRIBUTES-1"],
     )
-    made.flag(
+    log_append_time = made.flag(
         "LogAppendTime",
         "confusion",
         "A wrapper with LogAppendTime sets the timestamp of every message inside.",
         "A reader that uses the inner timestamps returns the producer's times instead of the broker's.",
+        requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
     )
     appended = CREATED_MS + 60_000
     read = [{**record, "timestamp": str(appended)} for raw in three(1) for record in raw.batches[0]["records"]]
-    made.valid(
+    log_append_time.valid(
         "wrapper-log-append",
         "a wrapper with LogAppendTime holds messages with CreateTime",
-        wrapper(1, three(1), offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
-        requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
-        flags=["LogAppendTime"],
+        wrapper(1, three(1), timestamp=appended, attributes=LOG_APPEND, contents=read),
     )
     made.valid(
         "wrapper-create",
         "a wrapper with CreateTime has the largest timestamp of its messages",
-        wrapper(1, three(1), offset=2, timestamp=CREATED_MS + 2),
+        wrapper(1, three(1), timestamp=CREATED_MS + 2),
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-1"],
     )
 
-    made.acceptable(
+    log_append_time.acceptable(
         "wrapper-create-inner-log-append",
         "a wrapper with CreateTime holds messages with LogAppendTime; Kafka uses each inner timestamp",
         wrapper(
             1,
             [message(1, offset=index, timestamp=CREATED_MS + index, attributes=LOG_APPEND) for index in range(2)],
-            offset=1,
             hostile=["value"],
         ),
-        requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
-        flags=["LogAppendTime"],
     )
     none = [{**record, "timestamp": "-1"} for raw in three(1) for record in raw.batches[0]["records"]]
-    made.acceptable(
+    log_append_time.acceptable(
         "wrapper-log-append-none",
         "a wrapper with LogAppendTime has the timestamp -1",
-        wrapper(1, three(1), offset=2, timestamp=-1, attributes=LOG_APPEND, contents=none, hostile=["timestamp"]),
+        wrapper(1, three(1), timestamp=-1, attributes=LOG_APPEND, contents=none, hostile=["timestamp"]),
         requirements=["MS-WRAPPER-6"],
-        flags=["LogAppendTime"],
     )
-    made.acceptable(
+    log_append_time.acceptable(
         "wrapper-create-other-timestamp",
         "a wrapper with CreateTime has a timestamp of no inner message; Kafka does not check it",
-        wrapper(1, three(1), offset=2, timestamp=5, hostile=["timestamp"]),
+        wrapper(1, three(1), timestamp=5, hostile=["timestamp"]),
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-6"],
-        flags=["LogAppendTime"],
     )
     for codec in ("snappy", "lz4"):
-        made.valid(
+        log_append_time.valid(
             f"wrapper-log-append-{codec}",
             f"the {codec} wrapper has LogAppendTime",
-            wrapper(1, three(1), codec, offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
-            requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
-            flags=["LogAppendTime"],
+            wrapper(1, three(1), codec, timestamp=appended, attributes=LOG_APPEND, contents=read),
         )
 
 
 def _relative(made: Theme) -> None:
-    made.flag(
+    relative_offsets = made.flag(
         "RelativeOffsets",
         "confusion",
         "The inner offsets are relative, and the wrapper's offset is that of the last message.",
         "A reader that treats them as absolute, or counts from the wrapper's offset, returns wrong offsets.",
+        requirements=["MS-WRAPPER-3"],
     )
     first, _, third = three(1)
-    made.valid(
+    relative_offsets.valid(
         "relative-with-gap",
         "the relative offsets are 0 and 2: compaction removed the message between",
-        wrapper(1, [first, third], offset=52, first=50),
+        wrapper(1, [first, third], first=50),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
-        flags=["RelativeOffsets"],
     )
-    made.valid(
+    relative_offsets.valid(
         "relative-not-from-zero",
         "the relative offsets are 1 and 2: compaction removed the first message",
-        wrapper(1, three(1)[1:], offset=52, first=50),
-        requirements=["MS-WRAPPER-3"],
-        flags=["RelativeOffsets"],
+        wrapper(1, three(1)[1:], first=50),
     )
-    made.acceptable(
+    relative_offsets.acceptable(
         "relative-all-zero",
         "all inner offsets are 0, as some producers wrote them; Kafka returns the same offset three times",
-        wrapper(1, [message(1, value=b"%d" % index) for index in range(3)], offset=52, first=52),
-        requirements=["MS-WRAPPER-3"],
-        flags=["RelativeOffsets"],
+        wrapper(1, [message(1, value=b"%d" % index) for index in range(3)], first=52),
     )
-    made.acceptable(
+    relative_offsets.acceptable(
         "wrapper-offset-zero",
         "the wrapper's offset is 0, as some producers sent it; Kafka uses the inner offsets unchanged",
         wrapper(1, three(1), offset=0),
         requirements=["MS-WRAPPER-3", "MS-OFFSET-1"],
-        flags=["RelativeOffsets"],
     )
-    made.invalid(
+    relative_offsets.invalid(
         "wrapper-offset-too-low",
         "the wrapper's offset is 1, below the last inner offset 2",
         wrapper(1, three(1), offset=1, hostile=["base_offset"]),
-        requirements=["MS-WRAPPER-3"],
-        flags=["RelativeOffsets"],
         finding="wrapper-offset-too-low",
     )
-    made.invalid(
+    relative_offsets.invalid(
         "wrapper-offset-negative",
         "the wrapper's offset is -1, below its inner offset 0",
         wrapper(1, three(1)[:1], offset=-1, hostile=["base_offset"]),
         requirements=["MS-WRAPPER-3", "MS-OFFSET-1"],
-        flags=["RelativeOffsets"],
         finding="wrapper-offset-too-low",
     )
-    made.acceptable(
+    relative_offsets.acceptable(
         "wrapper-offset-largest",
         "the wrapper's offset is INT64_MAX, so there is no next offset",
-        wrapper(1, three(1), offset=INT64_MAX, first=INT64_MAX - 2, hostile=["base_offset"]),
+        wrapper(1, three(1), first=INT64_MAX - 2, hostile=["base_offset"]),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-5"],
-        flags=["RelativeOffsets"],
     )
-    made.valid(
+    relative_offsets.valid(
         "relative-large",
         "the relative offsets are 0 and 2^31; the second does not fit a signed 32-bit number",
-        wrapper(1, [message(1), message(1, offset=2**31)], offset=2**31 + 7, first=7),
+        wrapper(1, [message(1), message(1, offset=2**31)], first=7),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
-        flags=["RelativeOffsets"],
     )
-    made.acceptable(
+    relative_offsets.acceptable(
         "absolute-inner-offsets",
         "the inner offsets are absolute, but should be relative; Kafka reads them unchanged",
-        wrapper(1, three(1, 50), offset=52),
-        requirements=["MS-WRAPPER-3"],
-        flags=["RelativeOffsets"],
+        wrapper(1, three(1, 50)),
     )
 
 
 def _sizes(made: Theme) -> None:
-    made.flag(
+    message_truncated = made.flag(
         "MessageTruncated",
         "bounds",
         "The message's size is enough for magic 0, but not for magic 1.",
         "A reader that checks only the smaller minimum reads the key's length past the end of the message.",
     )
     for size in (14, 21):
-        made.invalid(
+        message_truncated.invalid(
             f"size-{size}",
             f"the message has {size} bytes; magic 1 needs 22",
             cut(1, size),
             requirements=["MS-V1-1", "MS-FRAME-1"],
-            flags=["MessageTruncated"],
             finding="message-truncated",
         )
-    made.flag(
+    lz4_old_checksum = made.flag(
         "Lz4OldChecksum",
         "strictness",
         "The lz4 frame's header checksum is wrong.",
@@ -196,11 +175,10 @@ def _sizes(made: Theme) -> None:
     )
     plain = b"".join(raw.data for raw in three(1))
     right = stored("lz4", plain)[6]
-    made.invalid(
+    lz4_old_checksum.invalid(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong; only magic 0 allows that",
-        wrapper(1, three(1), "lz4", offset=2, hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
+        wrapper(1, three(1), "lz4", hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
         requirements=["RB-LZ4-1"],
-        flags=["Lz4OldChecksum"],
         finding="decompression-failed",
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.message import Body, body, successful
 from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.themes.message_counts import negative_counts
 from kfuzz.wire.io.cursor import uvarint
-
-__all__ = ["theme"]
 
 ARRAY, BYTES, NULL, NOT_NULL = ["MSG-ARRAY-1"], ["MSG-BYTES-1"], ["MSG-NULL-1"], ["MSG-NULL-2"]
 UINT32_MAX = 2**32 - 1
@@ -43,15 +42,17 @@ LENGTHS = (
 def theme() -> Theme:
     """The recipes of ``vectors/messages/claims.json``."""
     made = Theme("messages/claims", "Counts and lengths deep inside responses, and claims that multiply.", "message")
-    made.flag(
+    nested = made.flag(
         "NestedCountHuge",
         "allocation",
         "An array inside a response claims more elements than its bytes can hold.",
         "A client that allocates memory before it checks runs out of memory. Anyone who can answer it can do that.",
         links=["KAFKA-14063"],
         cves=["CVE-2022-34917"],
+        requirements=ARRAY,
+        budget=SMALL,
     )
-    made.flag(
+    unsigned = made.flag(
         "NegativeAsUnsigned",
         "confusion",
         "A compact count or length is 2^32 - 1. It means -2 as a signed number, and 4,294,967,294 as an unsigned one.",
@@ -59,98 +60,52 @@ def theme() -> Theme:
     )
     for name, *versions in RESPONSES:
         for version, path in versions:
-            _count(made, successful(name, version), path)
+            _count(nested, unsigned, successful(name, version), path)
     for name, version, path in LENGTHS:
-        _length(made, successful(name, version), path)
+        _length(made, unsigned, successful(name, version), path)
     _multiplied(made)
-    _small_elements(made)
+    _small_elements(made, nested)
     return made
 
 
-def _count(made: Theme, whole: Body, path: str) -> None:
+def _count(nested: Theme, unsigned: Theme, whole: Body, path: str) -> None:
     count = whole.place("count", path)
-    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
-    what = f"{whole.definition.name} in version {whole.version}: {path}"
-    nullable = whole.may_be_null(count)
-    null = NULL if nullable else [*NOT_NULL, *ARRAY]
-    made.message(
-        f"{slug}-largest",
-        f"{what} claims 2,147,483,647 elements",
-        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message"),
-        requirements=ARRAY,
-        flags=["NestedCountHuge"],
-        budget=SMALL,
-    )
+    slug, what = whole.about(count)
+    claimed = whole.broken(count, INT32_MAX, "count-exceeds-message")
+    nested.message(f"{slug}-largest", f"{what} claims 2,147,483,647 elements", claimed)
     # In these bytes, every text is empty and every number is the same.
     filler = (b"\x01" if whole.compact else b"\x00") * FILLED_BYTES
-    made.message(
+    nested.message(
         f"{slug}-as-many-as-bytes",
         f"{what} claims {FILLED_BYTES:,} elements, and {FILLED_BYTES:,} bytes are left",
-        whole.broken(
-            count,
-            whole.number(count, FILLED_BYTES),
-            FILLED_FINDINGS.get(whole.slug, "message-cut"),
-            after=filler,
-        ),
-        requirements=ARRAY,
-        flags=["NestedCountHuge"],
-        budget=SMALL,
+        whole.broken(count, FILLED_BYTES, FILLED_FINDINGS.get(whole.slug, "message-cut"), after=filler),
     )
-    after = whole.after(count)
     if whole.compact:
-        made.message(
+        unsigned.message(
             f"{slug}-unsigned",
             f"{what} has the count 2^32 - 1, which is -2 as a signed number",
-            whole.broken(
-                count, uvarint(UINT32_MAX), "length-below-minus-one" if nullable else "null-not-allowed", after=after
-            ),
-            requirements=null,
-            flags=["NegativeAsUnsigned"],
+            whole.negative(count, -2, uvarint(UINT32_MAX)),
+            requirements=NULL if whole.may_be_null(count) else [*NOT_NULL, *ARRAY],
         )
-    else:
-        made.message(
-            f"{slug}-minus-two",
-            f"{what} claims -2 elements",
-            whole.broken(
-                count,
-                whole.number(count, -2),
-                "length-below-minus-one" if nullable else "null-not-allowed",
-                after=after,
-            ),
-            requirements=null,
-        )
-    made.message(
-        f"{slug}-null",
-        f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
-        whole.broken(count, whole.number(count, -1), None if nullable else "null-not-allowed", after=after),
-        requirements=null,
-        canonical=nullable,
-    )
+    negative_counts(nested, whole, count, () if whole.compact else [("minus-two", -2)])
 
 
-def _length(made: Theme, whole: Body, path: str) -> None:
+def _length(made: Theme, unsigned: Theme, whole: Body, path: str) -> None:
     length = whole.place("length", path)
-    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
-    what = f"{whole.definition.name} in version {whole.version}: {path}"
-    nullable = whole.may_be_null(length)
-    number = uvarint(UINT32_MAX) if whole.compact else whole.number(length, -2)
-    made.message(
-        f"{slug}-length-{'unsigned' if whole.compact else 'minus-two'}",
-        f"{what} has the length " + ("2^32 - 1, which is -2 as a signed number" if whole.compact else "-2"),
-        whole.broken(
-            length,
-            number,
-            "length-below-minus-one" if nullable else "null-not-allowed",
-            after=whole.after(length),
-        ),
-        requirements=NULL if nullable else [*NOT_NULL, *NULL],
-        flags=["NegativeAsUnsigned"] if whole.compact else [],
-    )
+    slug, what = whole.about(length)
+    requirements = NULL if whole.may_be_null(length) else [*NOT_NULL, *NULL]
+    if whole.compact:
+        negative = whole.negative(length, -2, uvarint(UINT32_MAX))
+        text = f"{what} has the length 2^32 - 1, which is -2 as a signed number"
+        unsigned.message(f"{slug}-length-unsigned", text, negative, requirements=requirements)
+    else:
+        negative = whole.negative(length, -2)
+        made.message(f"{slug}-length-minus-two", f"{what} has the length -2", negative, requirements=requirements)
 
 
 def _multiplied(made: Theme) -> None:
     """Arrays in arrays, where every level claims as many elements as there are bytes."""
-    made.flag(
+    counts_multiply = made.flag(
         "CountsMultiply",
         "allocation",
         "Arrays are inside arrays, and each claims as many elements as there are bytes left.",
@@ -181,33 +136,31 @@ def _multiplied(made: Theme) -> None:
         first = whole.place("count", paths[0])
         after = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
         after += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
-        made.message(
-            f"{whole.slug}-multiplied",
-            f"{name} in version {version}: arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
+        counts_multiply.named(
+            "multiplied",
+            f"arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
             whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", after=after),
             requirements=ARRAY,
-            flags=["CountsMultiply"],
             budget=SMALL,
         )
 
 
-def _small_elements(made: Theme) -> None:
+def _small_elements(made: Theme, nested: Theme) -> None:
     """Elements of few bytes on the wire that need much more memory in most languages."""
     for version in (1, 3):
         whole = body("CreatePartitionsRequest", version)
         count = whole.place("count", "topics[0].assignments")
         many = {"topics": [{"name": "t", "count": 9, "assignments": [{"brokerIds": []}] * 500}], "timeoutMs": 1}
-        made.message(
-            f"{whole.slug}-empty-arrays",
-            f"CreatePartitionsRequest in version {version}: an array holds 500 empty arrays",
+        made.named(
+            "empty-arrays",
+            "an array holds 500 empty arrays",
             body("CreatePartitionsRequest", version, many),
             requirements=ARRAY,
-            canonical=True,
             annotate=False,
         )
-        made.message(
-            f"{whole.slug}-empty-arrays-claimed",
-            f"CreatePartitionsRequest in version {version}: an array claims 100,000,000 empty arrays, and 4 are there",
+        made.named(
+            "empty-arrays-claimed",
+            "an array claims 100,000,000 empty arrays, and 4 are there",
             whole.broken(
                 count,
                 whole.number(count, 100_000_000),
@@ -221,11 +174,10 @@ def _small_elements(made: Theme) -> None:
     for version in (4, 5):
         whole = body("DescribeGroupsRequest", version)
         texts = {"groups": [""] * 1000, "includeAuthorizedOperations": False}
-        made.message(
-            f"{whole.slug}-thousand-empty-texts",
-            f"DescribeGroupsRequest in version {version}: an array holds 1,000 empty texts",
+        made.named(
+            "thousand-empty-texts",
+            "an array holds 1,000 empty texts",
             body("DescribeGroupsRequest", version, texts),
             requirements=[*ARRAY, *BYTES],
-            canonical=True,
             annotate=False,
         )

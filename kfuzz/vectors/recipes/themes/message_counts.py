@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
-__all__ = ["theme"]
+__all__ = ["negative_counts", "theme"]
 
-ARRAY, NULL = ["MSG-ARRAY-1"], ["MSG-NULL-2", "MSG-ARRAY-1"]
+ARRAY, NULL, NOT_NULL = ["MSG-ARRAY-1"], ["MSG-NULL-1"], ["MSG-NULL-2"]
 # Top-level, nested and nullable arrays, each in a version with fixed counts and one with compact counts.
 CURATED = (
     ("MetadataRequest", (4, 13), "topics"),
@@ -23,68 +25,49 @@ CURATED = (
 def theme() -> Theme:
     """The recipes of ``vectors/messages/counts.json``."""
     made = Theme("messages/counts", "Counts of array elements.", "message")
-    bomb = made.flag(
+    huge = made.flag(
         "ArrayCountHuge",
         "allocation",
         "An array claims up to 2,147,483,647 elements in a message of a few bytes.",
         "A reader that allocates memory before it checks runs out of memory, even without authentication.",
         links=["redpanda #8513", "KAFKA-14063"],
         cves=["CVE-2022-34917"],
+        requirements=ARRAY,
+        budget=SMALL,
     )
     for definition in definitions("request", "response"):
         whole = body(definition.name)
         count = whole.find("count")
         if count is not None:
-            _huge(made, whole, count, bomb)
+            # Only four bytes follow the count.
+            claimed = whole.broken(count, INT32_MAX, "count-exceeds-message", after=bytes(4))
+            huge.named("huge", f"{count.path} claims 2,147,483,647 elements", claimed)
     for name, versions, path in CURATED:
         for version in versions:
-            _lies(made, body(name, version), path, bomb)
+            _lies(huge, body(name, version), path)
     return made
 
 
-def _huge(made: Theme, whole: Body, count: Place, flag: str) -> None:
-    made.message(
-        f"{whole.slug}-huge",
-        f"{whole.definition.name} in version {whole.version}: {count.path} claims 2,147,483,647 elements",
-        # Only four bytes follow the count.
-        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message", after=bytes(4)),
-        requirements=ARRAY,
-        flags=[flag],
-        budget=SMALL,
-    )
-
-
-def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
+def _lies(huge: Theme, whole: Body, path: str) -> None:
     count = whole.place("count", path)
-    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
-    what = f"{whole.definition.name} in version {whole.version}: {path}"
+    slug, what = whole.about(count)
     rest = len(whole.data) - count.at - count.size
-    nullable = whole.may_be_null(count)
-    wide = [("one-more-than-bytes", rest + 1), ("million", 1_000_000), ("largest-power", 2**30)]
-    for name, number in wide:
-        made.message(
+    for name, number in (("one-more-than-bytes", rest + 1), ("million", 1_000_000), ("largest-power", 2**30)):
+        huge.message(
             f"{slug}-{name}",
             f"{what} claims {number:,} elements, but {rest} bytes are left",
-            whole.broken(count, whole.number(count, number), "count-exceeds-message"),
-            requirements=ARRAY,
-            flags=[flag] if number > 1_000_000 else [],
-            budget=SMALL,
+            whole.broken(count, number, "count-exceeds-message"),
+            flags=["ArrayCountHuge"] if number > 1_000_000 else [],
         )
-    for name, number in (("minus-two", -2), ("lowest", -(2**31))):
-        if whole.compact:
-            continue
-        finding = "length-below-minus-one" if nullable else "null-not-allowed"
-        made.message(
-            f"{slug}-{name}",
-            f"{what} claims {number} elements",
-            whole.broken(count, whole.number(count, number), finding, after=whole.after(count)),
-            requirements=["MSG-NULL-1"] if nullable else NULL,
-        )
-    null = whole.number(count, -1)
-    made.message(
-        f"{slug}-null",
-        f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
-        whole.broken(count, null, None if nullable else "null-not-allowed", after=whole.after(count)),
-        requirements=["MSG-NULL-1"] if nullable else NULL,
-        canonical=nullable,
-    )
+    negative_counts(huge, whole, count, () if whole.compact else (("minus-two", -2), ("lowest", -(2**31))))
+
+
+def negative_counts(made: Theme, whole: Body, count: Place, numbers: Iterable[tuple[str, int]]) -> None:
+    """Add the message with the ``numbers`` as its count, and with null."""
+    slug, what = whole.about(count)
+    nullable = whole.may_be_null(count)
+    plain = made.having(requirements=NULL if nullable else [*NOT_NULL, *ARRAY], flags=[], budget=None)
+    for name, number in numbers:
+        plain.message(f"{slug}-{name}", f"{what} claims {number} elements", whole.negative(count, number))
+    text = f"{what} is null, which is {'allowed' if nullable else 'not allowed'}"
+    plain.message(f"{slug}-null", text, whole.negative(count, -1))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 HEADER = ["MSG-HEADER-1"]
 
 
@@ -54,7 +52,6 @@ def _requests(made: Theme, version: int) -> None:
             f"a request's header in version {version} has the API key {key}",
             whole,
             requirements=[*HEADER, "MSG-KEYS-1"],
-            canonical=True,
         )
     # The client id's length has two bytes even in the flexible version, so that old readers can read it too.
     whole = body("RequestHeader", version, values)
@@ -89,9 +86,8 @@ def _responses(made: Theme) -> None:
         "a response's header in version 1 has two unknown tags",
         tagged,
         requirements=[*HEADER, "MSG-TAG-3"],
-        canonical=True,
     )
 
 
 def _add(made: Theme, slug: str, summary: str, whole: Body) -> None:
-    made.message(slug, summary, whole, requirements=HEADER, canonical=True)
+    made.message(slug, summary, whole, requirements=HEADER)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.message import body, definitions
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 NUMBER, FLAG, VARINT, END = ["MSG-NUMBER-1"], ["MSG-BOOL-1"], ["MSG-COMPACT-1"], ["MSG-FIELDS-1"]
 
 
@@ -41,7 +39,6 @@ def _ends_of_ranges(made: Theme) -> None:
                 f"FetchRequest in version {version}: its 8-, 32- and 64-bit numbers are the {extreme}",
                 body("FetchRequest", version, fetch),
                 requirements=NUMBER,
-                canonical=True,
             )
         for version in (3, 9):
             made.message(
@@ -49,7 +46,6 @@ def _ends_of_ranges(made: Theme) -> None:
                 f"ProduceRequest in version {version}: its 16- and 32-bit numbers are the {extreme}",
                 body("ProduceRequest", version, {"acks": end(16), "timeoutMs": end(32)}),
                 requirements=NUMBER,
-                canonical=True,
             )
 
 
@@ -69,7 +65,6 @@ def _flags(made: Theme) -> None:
                 f"MetadataRequest in version {version}: a flag is {byte}",
                 whole.broken(place, bytes([byte]), finding),
                 requirements=FLAG,
-                canonical=finding is None,
             )
 
 
@@ -86,12 +81,11 @@ def _presence(made: Theme) -> None:
         ("zero", 0, "bool-not-0-or-1", None),
         ("two", 2, "bool-not-0-or-1", None),
     ):
-        made.message(
-            f"{whole.slug}-cursor-{slug}",
-            f"{name} in version 0: the byte before a struct that may be null is {byte:#04x}",
+        made.named(
+            f"cursor-{slug}",
+            f"the byte before a struct that may be null is {byte:#04x}",
             whole.broken(place, bytes([byte]), finding, after=rest),
             requirements=["MSG-NULL-1"],
-            canonical=finding is None,
         )
 
 
@@ -114,19 +108,13 @@ def _varints(made: Theme) -> None:
         ("ten-bytes", bytes([low, *[0x80] * 8, 1]), "varint-too-long", "has ten bytes"),
         ("endless", b"\xff" * 12, "varint-too-long", "has no end"),
     ):
-        made.message(
-            f"{whole.slug}-length-{slug}",
-            f"ApiVersionsRequest in version 3: a length {about}",
-            whole.broken(length, data, finding),
-            requirements=VARINT,
-        )
+        made.named(f"length-{slug}", f"a length {about}", whole.broken(length, data, finding), requirements=VARINT)
     long = "n" * 127
-    made.message(
-        f"{whole.slug}-length-of-two-bytes",
-        "ApiVersionsRequest in version 3: a text has 127 bytes, so its length takes two",
+    made.named(
+        "length-of-two-bytes",
+        "a text has 127 bytes, so its length takes two",
         body("ApiVersionsRequest", 3, {"clientSoftwareName": long, "clientSoftwareVersion": "1"}),
         requirements=VARINT,
-        canonical=True,
     )
 
 
@@ -136,9 +124,9 @@ def _behind(made: Theme) -> None:
         if definition.api_key is not None and definition.api_key <= 22:
             whole = body(definition.name)
             last = whole.places[-1]
-            made.message(
-                f"{whole.slug}-trailing",
-                f"{definition.name} in version {whole.version}: three bytes follow its last field",
+            made.named(
+                "trailing",
+                "three bytes follow its last field",
                 whole.broken(last, whole.data[last.at :], "bytes-after-message", after=b"\x00\x01\x02"),
                 requirements=END,
             )
@@ -159,5 +147,4 @@ def _floats(made: Theme) -> None:
                 f"AlterClientQuotasRequest in version {version}: a float is {slug.replace('-', ' ')}",
                 body("AlterClientQuotasRequest", version, values),
                 requirements=NUMBER,
-                canonical=True,
             )

@@ -6,8 +6,6 @@ from kfuzz.vectors.recipes.making.message import body, definitions
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import requirements_of
 
-__all__ = ["theme"]
-
 
 def theme() -> Theme:
     """The recipes of ``vectors/messages/oldest.json``."""
@@ -26,6 +24,5 @@ def theme() -> Theme:
                 f"{definition.name} in version {lowest}, with every field at its default",
                 whole,
                 requirements=[*requirements_of(whole), "MSG-DEFAULT-1"],
-                canonical=True,
             )
     return made

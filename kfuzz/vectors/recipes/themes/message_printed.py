@@ -9,8 +9,6 @@ from kfuzz.records import Record, RecordBatch, encode
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 PRINTED = ["MSG-PRINTED-1"]
 # Error names and codes, as in the first versions of the protocol.
 ERRORS = (
@@ -47,8 +45,7 @@ def theme() -> Theme:
 
 
 def _add(made: Theme, whole: Body, slug: str, summary: str, *more: str) -> None:
-    name = f"{whole.definition.name} in version {whole.version}"
-    made.message(f"{whole.slug}-{slug}", f"{name}: {summary}", whole, requirements=[*PRINTED, *more], canonical=True)
+    made.message(f"{whole.slug}-{slug}", f"{whole.title}: {summary}", whole, requirements=[*PRINTED, *more])
 
 
 def _fetch_request(**changes: int) -> Body:
@@ -115,9 +112,9 @@ def _offset_responses(made: Theme) -> None:
         _add(made, body("ListOffsetsResponse", 0, values), slug, summary, "MSG-ARRAY-1")
     whole = body("ListOffsetsResponse", 0, values)
     count = whole.place("count", "topics[0].partitions[0].oldStyleOffsets")
-    made.message(
-        f"{whole.slug}-offsets-beyond",
-        "ListOffsetsResponse in version 0: the count claims more offsets than there are bytes",
+    made.named(
+        "offsets-beyond",
+        "the count claims more offsets than there are bytes",
         whole.broken(count, b"\x00\x00\x00\x09", "count-exceeds-message", after=bytes(8)),
         requirements=["MSG-PRINTED-1", "MSG-ARRAY-1"],
     )

@@ -22,11 +22,7 @@ def add_full(made: Theme, kind: str) -> None:
     for definition in definitions(kind):
         whole = body(definition.name)
         made.message(
-            whole.slug,
-            f"{definition.name} in version {whole.version}, with a value in every field",
-            whole,
-            requirements=requirements_of(whole),
-            canonical=True,
+            whole.slug, f"{whole.title}, with a value in every field", whole, requirements=requirements_of(whole)
         )
 
 

@@ -6,8 +6,6 @@ from kfuzz.vectors.recipes.making.message import failed, newest_version
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import add_full, requirements_of
 
-__all__ = ["theme"]
-
 UNKNOWN_ERROR_CODE = 1000
 
 
@@ -25,6 +23,5 @@ def theme() -> Theme:
             f"{name} in version {version}, with a value in every field and error codes that no release knows",
             unknown,
             requirements=requirements_of(unknown),
-            canonical=True,
         )
     return made

@@ -10,8 +10,6 @@ from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions,
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = ["theme"]
-
 TAG, GONE, UNKNOWN, DEFAULT = ["MSG-TAG-1"], ["MSG-TAG-2"], ["MSG-TAG-3"], ["MSG-TAG-4"]
 TAG_MAX = INT32_MAX - 1
 UINT32_MAX = 2**32 - 1
@@ -20,12 +18,13 @@ UINT32_MAX = 2**32 - 1
 def theme() -> Theme:
     """The recipes of ``vectors/messages/tags.json``."""
     made = Theme("messages/tags", "Tagged fields of flexible versions.", "message")
-    bomb = made.flag(
+    huge = made.flag(
         "TagCountHuge",
         "allocation",
         "A struct claims 2,147,483,647 tagged fields, or one of that many bytes.",
         "A reader that allocates memory before it checks runs out of memory.",
         links=["KAFKA-14063"],
+        budget=SMALL,
     )
     for definition in definitions("request", "response"):
         whole = body(definition.name)
@@ -34,11 +33,11 @@ def theme() -> Theme:
     # The first request of a connection, in the version that many clients have as their newest.
     _unknown_at_the_end(made, body("ApiVersionsRequest", 3))
     for name in ("ApiVersionsRequest", "MetadataRequest", "SaslAuthenticateResponse", "HeartbeatRequest"):
-        _of_root(made, body(name), bomb)
+        _of_root(made, huge, body(name))
     _known(made)
     _of_structs(made)
-    _of_response(made, bomb)
-    _known_of_response(made, bomb)
+    _of_response(made, huge)
+    _known_of_response(made, huge)
     return made
 
 
@@ -48,14 +47,9 @@ def _root_count(whole: Body) -> Place:
 
 def _unknown_at_the_end(made: Theme, whole: Body) -> None:
     """A tag from a newer writer; every reader must skip it."""
-    values = {"_unknownTaggedFields": [(1000, b"\x01\x02\x03")]}
-    made.message(
-        f"{whole.slug}-unknown",
-        f"{whole.definition.name} in version {whole.version} has the unknown tag 1000",
-        body(whole.definition.name, whole.version, values),
-        requirements=UNKNOWN,
-        canonical=True,
-    )
+    tagged = body(whole.definition.name, whole.version, {"_unknownTaggedFields": [(1000, b"\x01\x02\x03")]})
+    text = f"{whole.title} has the unknown tag 1000"
+    made.message(f"{whole.slug}-unknown", text, tagged, requirements=UNKNOWN)
 
 
 def _tags(*pairs: tuple[int, bytes]) -> bytes:
@@ -63,71 +57,39 @@ def _tags(*pairs: tuple[int, bytes]) -> bytes:
     return b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in pairs)
 
 
-def _of_root(made: Theme, whole: Body, flag: str) -> None:
+def _of_root(made: Theme, huge: Theme, whole: Body) -> None:
     count = _root_count(whole)
     assert count.at + count.size == len(whole.data), f"{whole.slug} has tags of its own"
-    name = f"{whole.definition.name} in version {whole.version}"
 
-    def add(slug: str, text: str, number: bytes, after: bytes, finding: str | None, **options: Any) -> None:
-        made.message(
-            f"{whole.slug}-{slug}",
-            f"{name}: {text}",
+    def add(slug: str, text: str, number: bytes, after: bytes, finding: str | None = None, theme: Theme = made) -> None:
+        theme.named(
+            f"{slug}",
+            f"{text}",
             whole.broken(count, number, finding, after=after),
             requirements=UNKNOWN if finding is None else TAG,
-            **options,
         )
 
-    add("two-unknown", "two unknown tags are in order", b"\x02", _tags((20, b"a"), (21, b"")), None, canonical=True)
-    add("largest-tag", f"there is the unknown tag {TAG_MAX:,}", b"\x01", _tags((TAG_MAX, b"a")), None, canonical=True)
-    long = _tags((300, bytes(200)))
-    add("long-unknown", "an unknown tag has 200 bytes, so its size takes two", b"\x01", long, None, canonical=True)
-    add(
-        "descending",
-        "two unknown tags are in descending order",
-        b"\x02",
-        _tags((21, b"a"), (20, b"b")),
-        "tag-not-ascending",
-    )
+    beyond = "tag-count-exceeds-message"
+    add("two-unknown", "two unknown tags are in order", b"\x02", _tags((20, b"a"), (21, b"")))
+    add("largest-tag", f"there is the unknown tag {TAG_MAX:,}", b"\x01", _tags((TAG_MAX, b"a")))
+    add("long-unknown", "an unknown tag has 200 bytes, so its size takes two", b"\x01", _tags((300, bytes(200))))
+    descending = _tags((21, b"a"), (20, b"b"))
+    add("descending", "two unknown tags are in descending order", b"\x02", descending, "tag-not-ascending")
     add("repeated", "an unknown tag occurs twice", b"\x02", _tags((20, b"a"), (20, b"b")), "tag-repeated")
     add("count-too-high", "the tag count is 2, but there is one tag", b"\x02", _tags((20, b"a")), "message-cut")
-    add(
-        "count-beyond",
-        "the tag count is larger than the remaining bytes",
-        b"\x04",
-        _tags((20, b"")),
-        "tag-count-exceeds-message",
-    )
-    add(
-        "count-huge",
-        "the tag count claims 2,147,483,647 tags",
-        uvarint(INT32_MAX),
-        _tags((20, b"a")),
-        "tag-count-exceeds-message",
-        flags=[flag],
-        budget=SMALL,
-    )
+    add("count-beyond", "the tag count is larger than the remaining bytes", b"\x04", _tags((20, b"")), beyond)
+    most = uvarint(INT32_MAX)
+    add("count-huge", "the tag count claims 2,147,483,647 tags", most, _tags((20, b"a")), beyond, huge)
     add("count-cut", "the tag count is truncated", b"\x80", b"", "message-cut")
     add("tag-cut", "the tag is truncated", b"\x01", b"\x94", "message-cut")
     add("size-missing", "the tag has no size", b"\x01", b"\x14", "message-cut")
-    add("size-beyond", "the tag claims one byte more than there is", b"\x01", b"\x14\x02a", "tag-size-exceeds-message")
-    add(
-        "size-huge",
-        "the tag claims 2,147,483,647 bytes",
-        b"\x01",
-        b"\x14" + uvarint(INT32_MAX) + b"a",
-        "tag-size-exceeds-message",
-        flags=[flag],
-        budget=SMALL,
-    )
+    beyond = "tag-size-exceeds-message"
+    add("size-beyond", "the tag claims one byte more than there is", b"\x01", b"\x14\x02a", beyond)
+    add("size-huge", "the tag claims 2,147,483,647 bytes", b"\x01", b"\x14" + most + b"a", beyond, huge)
     add("tag-overlong", "the tag takes two bytes, but one is enough", b"\x01", b"\x94\x00\x01a", "varint-overlong")
     add("size-overlong", "the size takes two bytes, but one is enough", b"\x01", b"\x14\x81\x00a", "varint-overlong")
-    add(
-        "count-overlong",
-        "the tag count takes five bytes, but one is enough",
-        b"\x80\x80\x80\x80\x00",
-        b"",
-        "varint-overlong",
-    )
+    padded = b"\x80\x80\x80\x80\x00"
+    add("count-overlong", "the tag count takes five bytes, but one is enough", padded, b"", "varint-overlong")
     add("count-of-six-bytes", "the tag count takes six bytes", b"\x80\x80\x80\x80\x80\x00", b"", "varint-too-long")
     add("tag-of-six-bytes", "the tag takes six bytes", b"\x01", b"\x94\x80\x80\x80\x80\x00\x01a", "varint-too-long")
 
@@ -161,20 +123,19 @@ def _known(made: Theme) -> None:
         "FetchRequest in version 15 has tag 1, which version 15 introduced",
         body("FetchRequest", 15, {"replicaState": {"replicaId": 3, "replicaEpoch": 7}}),
         requirements=[*TAG, *GONE],
-        canonical=True,
     )
     made.message(
         "fetch-request-v12-known-default",
         "FetchRequest in version 12 has a known tag with its default value, which a writer omits",
         whole.broken(count, b"\x01", None, after=_tags((0, b"\x00"))),
         requirements=DEFAULT,
+        canonical=False,
     )
     made.message(
         "fetch-request-v12-known-left-out",
         "FetchRequest in version 12 has no tags: all tagged fields have their defaults",
         whole,
         requirements=DEFAULT,
-        canonical=True,
     )
     made.message(
         "fetch-request-v12-known-twice",
@@ -193,7 +154,6 @@ def _known(made: Theme) -> None:
         "FetchRequest in version 12 has a known tag, then an unknown one",
         body("FetchRequest", 12, {"clusterId": "ab", "_unknownTaggedFields": [(20, b"x")]}),
         requirements=[*TAG, *UNKNOWN],
-        canonical=True,
     )
 
 
@@ -210,7 +170,6 @@ def _of_structs(made: Theme) -> None:
             f"FetchRequest in version 12 has an unknown tag in a {slug}",
             body("FetchRequest", 12, {"topics": [topic]}),
             requirements=UNKNOWN,
-            canonical=True,
         )
     whole = body("FetchRequest", 12, {"topics": [{"topic": "t", "partitions": [partition]}]})
     count = whole.place("tag-count", "topics[0].partitions[0]")
@@ -222,42 +181,27 @@ def _of_structs(made: Theme) -> None:
     )
 
 
-def _of_response(made: Theme, flag: str) -> None:
+def _of_response(made: Theme, huge: Theme) -> None:
     """A response, which clients read: numbers beyond an int32, and tags that are large, many or deep."""
-    name = "MetadataResponse in version 12"
     whole = successful("MetadataResponse", 12)
     inner = whole.place("tag-count", "topics[0].partitions[0]")
     outer = _root_count(whole)
 
-    def add(slug: str, text: str, made_body: Body, **options: Any) -> None:
+    def add(slug: str, text: str, made_body: Body, theme: Theme = made, **options: Any) -> None:
         requirements = UNKNOWN if made_body.verdict == "valid" else TAG
-        made.message(f"{whole.slug}-{slug}", f"{name}: {text}", made_body, requirements=requirements, **options)
+        theme.named(slug, text, made_body, requirements=requirements, **options)
 
     for number, slug in ((2**31, "2-to-31"), (UINT32_MAX, "2-to-32-less-1")):
         claimed = whole.broken(outer, uvarint(number), "tag-count-exceeds-message")
-        add(
-            f"count-{slug}",
-            f"the tag count is {number:,}; Kafka 3.9.2 reads a negative number, so no tag",
-            # kfuzz and Kafka 4 refuse it, so the contents are those of the message with the count 0.
-            replace(claimed, contents=whole.contents, places=_with_size(whole, claimed, outer)),
-            flags=[flag],
-            budget=SMALL,
-        )
-        add(
-            f"size-{slug}",
-            f"an unknown tag claims {number:,} bytes",
-            whole.broken(outer, b"\x01", "tag-size-exceeds-message", after=b"\x14" + uvarint(number) + b"a"),
-            flags=[flag],
-            budget=SMALL,
-        )
+        # kfuzz and Kafka 4 refuse it, so the contents are those of the message with the count 0.
+        read = replace(claimed, contents=whole.contents, places=_with_size(whole, claimed, outer))
+        text = f"the tag count is {number:,}; Kafka 3.9.2 reads a negative number, so no tag"
+        add(f"count-{slug}", text, read, huge)
+        claimed = whole.broken(outer, b"\x01", "tag-size-exceeds-message", after=b"\x14" + uvarint(number) + b"a")
+        add(f"size-{slug}", f"an unknown tag claims {number:,} bytes", claimed, huge)
     rest = whole.data[inner.at + inner.size :]
-    add(
-        "count-huge-in-partition",
-        "a partition claims 2,147,483,647 tags",
-        whole.broken(inner, uvarint(INT32_MAX), "tag-count-exceeds-message"),
-        flags=[flag],
-        budget=SMALL,
-    )
+    claimed = whole.broken(inner, uvarint(INT32_MAX), "tag-count-exceeds-message")
+    add("count-huge-in-partition", "a partition claims 2,147,483,647 tags", claimed, huge)
     add(
         "size-beyond-in-partition",
         "an unknown tag of a partition claims one byte more than the message has",
@@ -283,7 +227,7 @@ def _of_response(made: Theme, flag: str) -> None:
         ("message-in-unknown", "the bytes of an unknown tag are this message itself", [(20, whole.data)]),
     ):
         tagged = whole.broken(outer, uvarint(len(pairs)), None, after=_tags(*pairs))
-        add(slug, text, tagged, canonical=True, annotate=False)
+        add(slug, text, tagged, annotate=False)
 
 
 def _with_size(whole: Body, claimed: Body, count: Place) -> tuple[Place, ...]:
@@ -291,53 +235,27 @@ def _with_size(whole: Body, claimed: Body, count: Place) -> tuple[Place, ...]:
     return tuple(claimed.places[-1] if one == count else one for one in whole.places)
 
 
-def _known_of_response(made: Theme, flag: str) -> None:
+def _known_of_response(made: Theme, huge: Theme) -> None:
     """ApiVersionsResponse has tags 0 to 3 at its root, two of them with arrays. Every client reads it first."""
     whole = body("ApiVersionsResponse", 3, {})
     count = _root_count(whole)
-    name = "ApiVersionsResponse in version 3"
     # One feature, "f", with the versions 1 to 2; and an epoch.
     feature, epoch = (0, b"\x02\x02f\x00\x01\x00\x02\x00"), (1, bytes(7) + b"\x05")
-    for slug, text, number, after, finding, options in (
-        ("known-order", "two known tags are in order", 2, _tags(feature, epoch), None, {"canonical": True}),
-        (
-            "known-descending",
-            "two known tags are in descending order",
-            2,
-            _tags(epoch, feature),
-            "tag-not-ascending",
-            {},
-        ),
-        ("known-twice", "a known tag occurs twice", 2, _tags(epoch, (1, bytes(7) + b"\x06")), "tag-repeated", {}),
-        (
-            "known-count-huge",
-            "the array in a known tag claims 2,147,483,647 elements",
-            1,
-            _tags((0, uvarint(INT32_MAX + 1) + feature[1][1:])),
-            "count-exceeds-message",
-            {"flags": [flag], "budget": SMALL},
-        ),
-        (
-            "known-size-2-to-32-less-1",
-            "a known tag claims 4,294,967,295 bytes; Kafka reads its fields and ignores the size",
-            1,
-            b"\x01" + uvarint(UINT32_MAX) + epoch[1],
-            "tag-size-mismatch",
-            {"flags": [flag], "budget": SMALL},
-        ),
-        (
-            "known-null",
-            "the array in a known tag is null, which is not allowed",
-            1,
-            _tags((0, b"\x00")),
-            "null-not-allowed",
-            {},
-        ),
-    ):
-        made.message(
-            f"{whole.slug}-{slug}",
-            f"{name}: {text}",
-            whole.broken(count, uvarint(number), finding, after=after),
-            requirements=TAG,
-            **options,
+
+    def add(theme: Theme, slug: str, text: str, number: int, after: bytes, finding: str | None) -> None:
+        theme.named(
+            f"known-{slug}", f"{text}", whole.broken(count, uvarint(number), finding, after=after), requirements=TAG
         )
+
+    add(made, "order", "two known tags are in order", 2, _tags(feature, epoch), None)
+    descending = _tags(epoch, feature)
+    add(made, "descending", "two known tags are in descending order", 2, descending, "tag-not-ascending")
+    add(made, "twice", "a known tag occurs twice", 2, _tags(epoch, (1, bytes(7) + b"\x06")), "tag-repeated")
+    text = "the array in a known tag claims 2,147,483,647 elements"
+    most = _tags((0, uvarint(INT32_MAX + 1) + feature[1][1:]))
+    add(huge, "count-huge", text, 1, most, "count-exceeds-message")
+    text = "a known tag claims 4,294,967,295 bytes; Kafka reads its fields and ignores the size"
+    most = b"\x01" + uvarint(UINT32_MAX) + epoch[1]
+    add(huge, "size-2-to-32-less-1", text, 1, most, "tag-size-mismatch")
+    text = "the array in a known tag is null, which is not allowed"
+    add(made, "null", text, 1, _tags((0, b"\x00")), "null-not-allowed")

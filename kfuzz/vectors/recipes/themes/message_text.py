@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 TEXT = ["MSG-STRING-1"]
 GOOD = (
     ("null-character", "a null character", b"a\x00b"),
@@ -46,10 +44,9 @@ def theme() -> Theme:
 
 def _add(made: Theme, whole: Body, path: str, slug: str, about: str, data: bytes, finding: str | None) -> None:
     length = whole.place("length", path)
-    made.message(
-        f"{whole.slug}-{slug}",
-        f"{whole.definition.name} in version {whole.version}: the topic's name has {about}",
+    made.named(
+        f"{slug}",
+        f"the topic's name has {about}",
         whole.broken(length, whole.number(length, len(data)), finding, after=data + whole.after(length)),
         requirements=TEXT,
-        canonical=finding is None,
     )

@@ -6,8 +6,6 @@ from kfuzz.messages.codec import read
 from kfuzz.vectors.recipes.making.message import Body, Place, body
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 # Together they have fixed and compact lengths, texts, bytes, arrays, tags, and a struct that may be null.
 SMALL_MESSAGES = (
     ("RequestHeader", 1, {"requestApiKey": 18, "requestApiVersion": 0, "correlationId": 7, "clientId": "me"}),
@@ -34,9 +32,7 @@ def theme() -> Theme:
     )
     for name, version, values in SMALL_MESSAGES:
         whole = body(name, version, values)
-        made.message(
-            f"{whole.slug}-whole", f"{name} in version {version}, complete", whole, requirements=CUT, canonical=True
-        )
+        made.message(f"{whole.slug}-whole", f"{name} in version {version}, complete", whole, requirements=CUT)
         for end in range(len(whole.data)):
             made.message(
                 f"{whole.slug}-cut-at-{end}",

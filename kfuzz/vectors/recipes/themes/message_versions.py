@@ -30,8 +30,6 @@ from kfuzz.vectors.recipes.making.sent import batch_of
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.message_requests import requirements_of
 
-__all__ = ["theme"]
-
 UNSUPPORTED_VERSION = 35
 NOT_LEADER_OR_FOLLOWER = 6
 API_VERSIONS_KEY = 18
@@ -77,7 +75,7 @@ def _add(
 ) -> None:
     requirements = list(dict.fromkeys([*requirements_of(whole), *more]))
     name = f"{whole.slug}-{slug}" if slug else whole.slug
-    made.message(name, text, whole, requirements=requirements, canonical=True, annotate=False, bomb=bomb, flags=flags)
+    made.message(name, text, whole, requirements=requirements, annotate=False, bomb=bomb, flags=flags)
 
 
 def _nulls(made: Theme) -> None:
@@ -194,7 +192,7 @@ def _fallback(made: Theme) -> None:
     key = {"apiKey": API_VERSIONS_KEY, "minVersion": 0, "maxVersion": 3}
     answer = body("ApiVersionsResponse", 0, {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [key]})
     _add(made, "error-35", "the answer to a version that the broker does not know", answer, "MSG-ERRORS-1")
-    made.flag(
+    answered_in_version0 = made.flag(
         "AnsweredInVersion0",
         "interoperability",
         "an answer to ApiVersions in version 0, read in the version of the request",
@@ -207,12 +205,11 @@ def _fallback(made: Theme) -> None:
         assert finding is not None
         before = [place for place in answer.places if place.at < finding.at]
         hostile = Place(finding.at, len(answer.data) - finding.at, "apiKeys", "rest", hostile=True)
-        made.message(
+        answered_in_version0.message(
             f"api-versions-response-v{version}-answered-in-v0",
             f"the answer of a broker that knows only version 0, read in version {version}",
             Body(definition, version, answer.data, (*before, hostile), None, finding.code),
             requirements=["MSG-HEADER-1", "MSG-FIELDS-1"],
-            flags=["AnsweredInVersion0"],
         )
 
 

@@ -11,8 +11,6 @@ from kfuzz.vectors.recipes.making.primitive import NOTHING, Single, broken, of
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = ["theme"]
-
 WIDTHS = {"string": 2, "bytes": 4, "array": 4}
 REQUIREMENTS = {"string": "MSG-BYTES-1", "bytes": "MSG-BYTES-1", "array": "MSG-ARRAY-1"}
 SAMPLES: dict[str, tuple[Any, Any]] = {
@@ -31,7 +29,7 @@ NO_TEXT = (
 def theme() -> Theme:
     """The recipes of ``vectors/primitives/lengths.json``."""
     made = Theme("primitives/lengths", "Texts, bytes and arrays of int32, with fixed and compact lengths.", "primitive")
-    bomb = made.flag(
+    made.flag(
         "LengthHuge",
         "allocation",
         "A length or a count claims up to 2,147,483,647 in a few bytes.",
@@ -42,7 +40,7 @@ def theme() -> Theme:
     for kind in WIDTHS:
         for compact in (False, True):
             for nullable in (False, True):
-                _Form(made, kind, compact, nullable, bomb).add_all()
+                _Form(made, kind, compact, nullable).add_all()
     return made
 
 
@@ -54,7 +52,6 @@ class _Form:
     kind: str
     compact: bool
     nullable: bool
-    bomb: str
 
     @property
     def name(self) -> str:
@@ -73,7 +70,6 @@ class _Form:
             f"{self.name}: {summary}",
             single,
             requirements=requirements or [REQUIREMENTS[self.kind], *(["MSG-COMPACT-1"] if self.compact else [])],
-            canonical=single.verdict == "valid",
             **options,
         )
 
@@ -107,11 +103,13 @@ class _Form:
         self.add("beyond", "claims the length 9, but only 8 bytes follow", single, budget=SMALL)
         huge = 0x7FFF if self.kind == "string" else INT32_MAX
         single = self.wrong(self.length(huge) + bytes(4), beyond)
-        self.add("huge", f"claims length {huge:,}", single, flags=[self.bomb], budget=SMALL)
+        self.add("huge", f"claims length {huge:,}", single, flags=["LengthHuge"], budget=SMALL)
         if self.kind == "string" and self.compact:
             for slug, number in (("longer-than-int16", 0x8000), ("int32-max", INT32_MAX)):
                 single = self.wrong(self.length(number), "string-too-long")
-                self.add(slug, f"claims length {number:,}", single, ["MSG-STRING-2"], flags=[self.bomb], budget=SMALL)
+                self.add(
+                    slug, f"claims length {number:,}", single, ["MSG-STRING-2"], flags=["LengthHuge"], budget=SMALL
+                )
 
     def nulls(self) -> None:
         if self.nullable:

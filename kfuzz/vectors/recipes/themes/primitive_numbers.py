@@ -7,8 +7,6 @@ import struct
 from kfuzz.vectors.recipes.making.primitive import Single, broken, of
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 NUMBER, FLAG, END = ["MSG-NUMBER-1"], ["MSG-BOOL-1"], ["MSG-FIELDS-1"]
 WIDTHS = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16, "bool": 1}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.primitive import Single, broken, of
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 VARINT = ["RB-VARINT-1"]
 COMPACT = ["MSG-COMPACT-1"]
 LONGEST = {"varint": 5, "varlong": 10, "unsigned-varint": 5}
@@ -78,4 +76,4 @@ _WORDS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "n
 
 def _add(made: Theme, slug: str, summary: str, single: Single) -> None:
     requirements = COMPACT if single.primitive == "unsigned-varint" else VARINT
-    made.primitive(slug, summary, single, requirements=requirements, canonical=single.verdict == "valid")
+    made.primitive(slug, summary, single, requirements=requirements)

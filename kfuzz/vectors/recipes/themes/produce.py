@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
@@ -19,51 +18,40 @@ def theme() -> Theme:
 def _disordered(deltas: tuple[int, ...], codec: str = "none") -> Raw:
     """Records with these offset deltas; the last offset delta matches their number."""
     records = [Record(offset_delta=delta) for delta in deltas]
-    payload = b"".join(record.encode() for record in records)
-    return batch(
-        *records,
-        codec=codec,
-        payload=None if codec == "none" else stored(codec, payload),
-        last_offset_delta=len(deltas) - 1,
-        hostile=["last_offset_delta"],
-    )
+    return batch(*records, codec=codec, last_offset_delta=len(deltas) - 1, hostile=["last_offset_delta"])
 
 
 def _offsets(made: Theme) -> None:
-    made.flag(
+    offset_delta_not_index = made.flag(
         "OffsetDeltaNotIndex",
         "leniency",
         "The records' offset deltas are not 0, 1, 2 and so on, but the last offset delta matches their number.",
         "A broker refuses this in a compressed batch, but stores an uncompressed one: consumers see wrong offsets.",
+        requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
+        finding="offset-delta-not-increasing",
     )
     for slug, deltas, what in (
         ("zeros", (0, 0), "all 0"),
         ("decreasing", (2, 1, 0), "2, 1, 0"),
         ("repeated-last", (0, 1, 1), "0, 1, 1"),
     ):
-        made.acceptable(
+        offset_delta_not_index.acceptable(
             f"offset-deltas-{slug}",
             f"the offset deltas of an uncompressed batch are {what}; a broker stores it unchanged",
             _disordered(deltas),
-            requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
-            flags=["OffsetDeltaNotIndex"],
-            finding="offset-delta-not-increasing",
             broker=accepts(finding="offset-delta-not-index"),
         )
         for codec in ("gzip", "snappy", "lz4", "zstd"):
-            made.acceptable(
+            offset_delta_not_index.acceptable(
                 f"offset-deltas-{slug}-{codec}",
                 f"the offset deltas of the {codec} batch are {what}; a broker checks them and refuses it",
                 _disordered(deltas, codec),
-                requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
-                flags=["OffsetDeltaNotIndex"],
-                finding="offset-delta-not-increasing",
                 broker=refuses("compressed-offset-delta-not-index"),
             )
     made.acceptable(
         "base-offset-minus-one",
         "two records start at offset -1: the batch ends at 0, but its leader epoch would start below 0",
-        batch(Record(), Record(offset_delta=1), base_offset=-1, hostile=["base_offset"]),
+        batch(Record(), Record(offset_delta=1), base_offset=-1),
         requirements=["RB-OFFSET-1", "RB-OFFSET-7"],
         finding="base-offset-negative",
         log=refuses("leader-epoch-offset-negative"),
@@ -71,7 +59,7 @@ def _offsets(made: Theme) -> None:
 
 
 def _timestamps(made: Theme) -> None:
-    made.flag(
+    max_timestamp_not_maximum = made.flag(
         "MaxTimestampNotMaximum",
         "leniency",
         "The max timestamp is above every record's. Compaction may leave such a batch; no producer should send one.",
@@ -79,18 +67,12 @@ def _timestamps(made: Theme) -> None:
     )
     for codec in ("none", "gzip"):
         record = Record()
-        made.valid(
+        max_timestamp_not_maximum.valid(
             "max-timestamp-above" + ("" if codec == "none" else f"-{codec}"),
             "the max timestamp is an hour above the only record's"
             + ("; a broker corrects it" if codec == "none" else f" ({codec})"),
-            batch(
-                record,
-                codec=codec,
-                payload=None if codec == "none" else stored(codec, record.encode()),
-                max_timestamp=CREATED_MS + 3_600_000,
-            ),
+            batch(record, codec=codec, max_timestamp=CREATED_MS + 3_600_000),
             requirements=["RB-TIMESTAMP-2"],
-            flags=["MaxTimestampNotMaximum"],
             broker=accepts(finding="max-timestamp-not-maximum"),
         )
 
@@ -116,7 +98,7 @@ def _right(made: Theme) -> None:
         made.valid(
             codec,
             f"a correct {codec} batch",
-            batch(*records, codec=codec, payload=stored(codec, b"".join(record.encode() for record in records))),
+            batch(*records, codec=codec),
             requirements=[*requirements, "RB-CODEC-4", "RB-CODEC-8"],
             broker=accepts(),
         )

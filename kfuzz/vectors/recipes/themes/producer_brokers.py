@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.sent import of_records
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 LOST = ["NETWORK_EXCEPTION"]
 
 

@@ -7,8 +7,6 @@ from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record
 from kfuzz.vectors.recipes.making.sent import batch_of
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 TEXT = {"null": None, "empty": b"", "text": b"text"}
 
 
@@ -16,13 +14,6 @@ def theme() -> Theme:
     """The recipes of ``vectors/produce/contents.json``."""
     made = Theme(
         "produce/contents", "Records with nulls, empty values, all kinds of headers, and timestamps.", "produce"
-    )
-    made.flag(
-        "NullHeaderValue",
-        "crash",
-        "a header's value is null",
-        "An encoder that measures the value before it looks for null throws; others send an empty value.",
-        links=["kafkajs #1789", "kafka-backup #155"],
     )
     made.produce(
         "plain",
@@ -44,7 +35,7 @@ def theme() -> Theme:
         requirements=["RB-RECORD-3"],
         left_out=["key"],
     )
-    _nulls(made)
+    _nulls(made.having(requirements=["RB-RECORD-3"]))
     _headers(made)
     _timestamps(made)
     return made
@@ -57,23 +48,27 @@ def _nulls(made: Theme) -> None:
                 f"key-{key_name}-value-{value_name}",
                 f"the key is {key_name}, the value is {value_name}",
                 batch_of([Record(key=key, value=value)]),
-                requirements=["RB-RECORD-3"],
             )
     made.produce(
         "every-null-in-one-batch",
         "all pairs of null, empty and filled keys and values, one after another",
         batch_of(Record(key=key, value=value) for key in TEXT.values() for value in TEXT.values()),
-        requirements=["RB-RECORD-3"],
     )
     made.produce(
         "bytes-that-are-no-text",
         "key and value have all bytes from 0 to 255, which are no text in any encoding",
         batch_of([Record(key=bytes(range(256)), value=bytes(range(255, -1, -1)))]),
-        requirements=["RB-RECORD-3"],
     )
 
 
 def _headers(made: Theme) -> None:
+    null_header_value = made.flag(
+        "NullHeaderValue",
+        "crash",
+        "a header's value is null",
+        "An encoder that measures the value before it looks for null throws; others send an empty value.",
+        links=["kafkajs #1789", "kafka-backup #155"],
+    )
     cases: tuple[tuple[str, str, list[tuple[bytes, bytes | None]], list[str]], ...] = (
         ("header", "one header", [(b"h", b"v")], ["RB-HEADERS-1"]),
         ("header-value-empty", "a header has an empty value", [(b"h", b"")], ["RB-HEADERS-6"]),
@@ -115,19 +110,18 @@ def _headers(made: Theme) -> None:
     )
     for slug, summary, headers in nulls:
         raw = batch_of([Record(headers=headers)])
-        made.produce(slug, summary, raw, requirements=["RB-HEADERS-6"], flags=["NullHeaderValue"])
+        null_header_value.produce(slug, summary, raw, requirements=["RB-HEADERS-6"])
     made.produce(
         "headers-in-some-records",
         "records with headers, between records without",
         batch_of(Record(headers=[(b"h", b"%d" % number)] * (number % 3)) for number in range(10)),
         requirements=["RB-HEADERS-1"],
     )
-    made.produce(
+    null_header_value.produce(
         "all-null",
         "key, value and header value are null",
         batch_of([Record(key=None, value=None, headers=[(b"h", None)])]),
         requirements=["RB-RECORD-3", "RB-HEADERS-6"],
-        flags=["NullHeaderValue"],
     )
 
 

@@ -8,8 +8,6 @@ from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.sent import LARGE, batch_of, of_records
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 # The errors of a Produce response after which a producer sends the batch again.
 RETRIABLE = (
     "CORRUPT_MESSAGE",
@@ -39,9 +37,9 @@ THREE = [Record(value=b"1"), Record(value=b"2"), Record(value=b"3")]
 def theme() -> Theme:
     """The recipes of ``vectors/produce/retries.json``."""
     made = Theme("produce/retries", "Errors in a broker's answers, idempotent producers, and transactions.", "produce")
-    _errors(made)
-    _idempotent(made)
-    _transactional(made)
+    _errors(made.having(requirements=["MSG-ERRORS-1"]))
+    _idempotent(made.having(requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"]))
+    _transactional(made.having(requirements=["RB-PRODUCER-1", "TXN-BATCH-1"]))
     _sends(made)
     _topics(made)
     _offsets(made)
@@ -60,7 +58,6 @@ def _errors(made: Theme) -> None:
             _slug(error),
             f"the broker answers once with {error}, and then takes the records",
             batch_of(THREE),
-            requirements=["MSG-ERRORS-1"],
             level="recommended",
             errors=[error],
         )
@@ -69,7 +66,6 @@ def _errors(made: Theme) -> None:
             f"lasting-{_slug(error)}",
             f"the broker answers once with {error}, which no repetition mends",
             batch_of(THREE),
-            requirements=["MSG-ERRORS-1"],
             errors=[error],
             may_refuse=True,
         )
@@ -78,7 +74,6 @@ def _errors(made: Theme) -> None:
         "several-errors",
         "the broker answers with three different errors, and then takes the records",
         batch_of(THREE),
-        requirements=["MSG-ERRORS-1"],
         level="recommended",
         errors=several,
     )
@@ -94,13 +89,12 @@ def _errors(made: Theme) -> None:
 
 
 def _idempotent(made: Theme) -> None:
-    requirements = ["RB-PRODUCER-1", "RB-SEQUENCE-1"]
-    made.produce("idempotent", "one record", batch_of([Record()]), requirements=requirements, idempotent=True)
+    made.produce("idempotent", "one record", batch_of([Record()]), idempotent=True)
     made.produce(
         "idempotent-100",
         "100 records, in as many batches as the producer likes",
         of_records(100),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
         idempotent=True,
     )
     for codec in ("gzip", "zstd"):
@@ -108,7 +102,7 @@ def _idempotent(made: Theme) -> None:
             f"idempotent-{codec}",
             f"100 records with {codec}",
             of_records(100),
-            requirements=[*requirements, "RB-CODEC-2"],
+            also=["RB-CODEC-2"],
             idempotent=True,
             compression=codec,
         )
@@ -117,7 +111,7 @@ def _idempotent(made: Theme) -> None:
             f"idempotent-{_slug(error)}",
             f"after {error}, the batch comes again with the same sequence",
             of_records(20),
-            requirements=[*requirements, "SEQ-ORDER-1"],
+            also=["SEQ-ORDER-1"],
             idempotent=True,
             level="recommended",
             errors=[error],
@@ -126,7 +120,7 @@ def _idempotent(made: Theme) -> None:
         "idempotent-two-errors",
         "after two errors in a row, the batch comes again with the same sequence",
         of_records(21),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
         idempotent=True,
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER"],
@@ -135,7 +129,6 @@ def _idempotent(made: Theme) -> None:
 
 def _transactional(made: Theme) -> None:
     # Each vector has an id of its own, so that no transaction of an earlier one matters.
-    requirements = ["RB-PRODUCER-1", "TXN-BATCH-1"]
 
     def transaction(slug: str, *given: Any, **options: Any) -> None:
         made.produce(slug, *given, idempotent=True, transactional_id=f"kfuzz-{slug}", **options)
@@ -144,26 +137,25 @@ def _transactional(made: Theme) -> None:
         "transaction",
         "a transaction of one record",
         batch_of([Record()]),
-        requirements=requirements,
     )
     transaction(
         "transaction-100",
         "a transaction of 100 records",
         of_records(100),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
     )
     transaction(
         "transaction-lz4",
         "a transaction with lz4",
         of_records(99),
-        requirements=[*requirements, "RB-CODEC-2"],
+        also=["RB-CODEC-2"],
         compression="lz4",
     )
     transaction(
         "transaction-not-leader-or-follower",
         "in a transaction, the broker answers once with NOT_LEADER_OR_FOLLOWER",
         of_records(22),
-        requirements=[*requirements, "SEQ-ORDER-1"],
+        also=["SEQ-ORDER-1"],
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER"],
     )

@@ -9,8 +9,6 @@ from kfuzz.vectors.recipes.making.builder import Record
 from kfuzz.vectors.recipes.making.sent import LARGE, NEAR, POWERS_ALONE, POWERS_TOGETHER, batch_of, of_records
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["theme"]
-
 
 def theme() -> Theme:
     """The recipes of ``vectors/produce/sizes.json``."""

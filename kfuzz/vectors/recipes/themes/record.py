@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Expectation, Theme, accepts
 
 
@@ -15,7 +14,7 @@ def theme() -> Theme:
     _length(made)
     _attributes(made)
     _nullable(made)
-    _lengths_by_codec(made)
+    _lengths_by_codec(made.having(budget=SMALL))
     _offset_delta(made)
     return made
 
@@ -49,11 +48,13 @@ def _contents(made: Theme) -> None:
 
 
 def _length(made: Theme) -> None:
-    made.flag(
+    record_length_wrong = made.flag(
         "RecordLengthWrong",
         "bounds",
         "The record's length does not match its fields.",
         "Readers that trust the fields and readers that trust the length find the next record at different positions.",
+        requirements=["RB-RECORD-1", "RB-RECORD-4"],
+        finding="record-length-mismatch",
     )
     right = len(Record().encode()) - 1
     wrong = (
@@ -62,29 +63,22 @@ def _length(made: Theme) -> None:
         ("length-zero", 0, "record-truncated"),
     )
     for slug, length, finding in wrong:
-        made.invalid(
+        record_length_wrong.invalid(
             slug,
             f"the length of the only record is {length}; its fields take {right}",
             batch(Record(raw={"length": varint(length)})),
-            requirements=["RB-RECORD-1", "RB-RECORD-4"],
-            flags=["RecordLengthWrong"],
             finding=finding,
         )
-    made.invalid(
+    record_length_wrong.invalid(
         "length-reaches-into-next",
         "the length of the first of two records is one too high",
         batch(Record(raw={"length": varint(right + 1)}), Record(offset_delta=1)),
-        requirements=["RB-RECORD-1", "RB-RECORD-4"],
-        flags=["RecordLengthWrong"],
-        finding="record-length-mismatch",
     )
-    made.invalid(
+    record_length_wrong.invalid(
         "bytes-after-headers",
         "an extra byte follows the headers, and the length includes it",
         batch(Record(raw={"tail": b"\x00"})),
         requirements=["RB-RECORD-1", "RB-HEADERS-1"],
-        flags=["RecordLengthWrong"],
-        finding="record-length-mismatch",
     )
     made.flag(
         "PoisonPill",
@@ -97,12 +91,12 @@ def _length(made: Theme) -> None:
         made.invalid(
             f"length-gzip-{'low' if delta < 0 else 'high'}",
             f"the length of the first of two gzip records is one too {'low' if delta < 0 else 'high'}",
-            _compressed("gzip", record, Record(offset_delta=1)),
+            batch(record, Record(offset_delta=1), codec="gzip"),
             requirements=["RB-RECORD-1", "RB-RECORDS-1"],
             flags=["RecordLengthWrong", "PoisonPill"],
             finding="record-truncated" if delta < 0 else "record-length-mismatch",
-            broker=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
-            log=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
+            broker=unreadable(batch(record, Record(offset_delta=1), codec="gzip")),
+            log=unreadable(batch(record, Record(offset_delta=1), codec="gzip")),
         )
     _length_extremes(made, right)
 
@@ -139,7 +133,7 @@ def _length_extremes(made: Theme, right: int) -> None:
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
             huge = length > 0
             record = Record(raw={"length": varint(length)})
-            raw = batch(record) if codec == "none" else _compressed(codec, record)
+            raw = batch(record, codec=codec)
             made.invalid(
                 f"length-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the record's length is {length}" + ("" if codec == "none" else f" ({codec})"),
@@ -152,60 +146,47 @@ def _length_extremes(made: Theme, right: int) -> None:
             )
 
 
-def _compressed(codec: str, *records: Record) -> Raw:
-    payload = stored(codec, b"".join(record.encode() for record in records))
-    return batch(*records, codec=codec, payload=payload, hostile=["payload"])
-
-
 def _attributes(made: Theme) -> None:
-    made.flag(
+    record_attributes = made.flag(
         "RecordAttributes",
         "strictness",
         "The record's attributes are reserved, but not 0.",
         "A reader that refuses them cannot read records of a later version; Kafka ignores them.",
     )
     for attributes in (0x01, 0x80, 0xFF):
-        made.acceptable(
+        record_attributes.acceptable(
             f"attributes-{attributes:02x}",
             f"the record's attributes are 0x{attributes:02x}",
             batch(Record(raw={"attributes": bytes([attributes])})),
             requirements=["RB-RECORD-2"],
-            flags=["RecordAttributes"],
             finding="record-attributes-nonzero",
         )
 
 
 def _nullable(made: Theme) -> None:
-    made.flag(
+    length_below_minus_one = made.flag(
         "LengthBelowMinusOne",
         "confusion",
         "A length is below -1; only -1 means null.",
         "Kafka reads null. A reader that checks only for -1 moves backwards in the buffer, or makes a huge copy.",
+        requirements=["RB-RECORD-3"],
+        finding="length-below-minus-one",
+        budget=SMALL,
     )
     cases = (
         ("key", Record(key=None, raw={"key_length": varint(-2)})),
         ("value", Record(value=None, raw={"value_length": varint(-2)})),
     )
     for name, record in cases:
-        made.acceptable(
-            f"{name}-length-minus-two",
-            f"the {name}'s length is -2; Kafka reads null",
-            batch(record),
-            requirements=["RB-RECORD-3"],
-            flags=["LengthBelowMinusOne"],
-            finding="length-below-minus-one",
-            budget=SMALL,
+        length_below_minus_one.acceptable(
+            f"{name}-length-minus-two", f"the {name}'s length is -2; Kafka reads null", batch(record)
         )
-    made.acceptable(
+    length_below_minus_one.acceptable(
         "value-length-smallest",
         "the value's length is INT32_MIN; Kafka reads null",
         batch(Record(value=None, raw={"value_length": varint(-(2**31))})),
-        requirements=["RB-RECORD-3"],
-        flags=["LengthBelowMinusOne"],
-        finding="length-below-minus-one",
-        budget=SMALL,
     )
-    made.flag(
+    length_beyond_record = made.flag(
         "LengthBeyondRecord",
         "bounds",
         "The length of a key or value reaches beyond the record.",
@@ -214,12 +195,11 @@ def _nullable(made: Theme) -> None:
     )
     for name in ("key", "value"):
         for slug, length in (("one-too-high", 10), ("largest", INT32_MAX)):
-            made.invalid(
+            length_beyond_record.invalid(
                 f"{name}-length-{slug}",
                 f"the {name}'s length is {length}, more than the rest of the record",
                 batch(Record(raw={f"{name}_length": varint(length)}), Record(offset_delta=1, value=bytes(40))),
                 requirements=["RB-RECORD-3"],
-                flags=["LengthBeyondRecord"],
                 finding="length-exceeds-record",
                 budget=SMALL,
             )
@@ -233,25 +213,23 @@ def _lengths_by_codec(made: Theme) -> None:
             made.invalid(
                 f"{name}-length-largest-{codec}",
                 f"the {name}'s length is INT32_MAX ({codec})",
-                _compressed(codec, record, Record(offset_delta=1, value=bytes(40))),
+                batch(record, Record(offset_delta=1, value=bytes(40)), codec=codec),
                 requirements=["RB-RECORD-3"],
                 flags=["LengthBeyondRecord"],
                 finding="length-exceeds-record",
-                budget=SMALL,
             )
         null = Record(value=None, raw={"value_length": varint(-2)})
         made.acceptable(
             f"value-length-minus-two-{codec}",
             f"the value's length is -2 ({codec}); Kafka reads null",
-            _compressed(codec, null),
+            batch(null, codec=codec),
             requirements=["RB-RECORD-3"],
             flags=["LengthBelowMinusOne"],
             finding="length-below-minus-one",
-            budget=SMALL,
         )
     for codec in ("snappy", "lz4"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
-            raw = _compressed(codec, Record(raw={"length": varint(length)}))
+            raw = batch(Record(raw={"length": varint(length)}), codec=codec)
             made.invalid(
                 f"length-{slug}-{codec}",
                 f"the record's length is {length} ({codec})",
@@ -259,17 +237,18 @@ def _lengths_by_codec(made: Theme) -> None:
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
                 finding="record-length-exceeds-payload" if length > 0 else "record-length-negative",
-                budget=SMALL,
                 broker=_skimmed(raw, length),
             )
 
 
 def _offset_delta(made: Theme) -> None:
-    made.flag(
+    offset_delta_disorder = made.flag(
         "OffsetDeltaDisorder",
         "confusion",
         "The records' offset deltas are negative, repeated or decreasing.",
         "A consumer that skips offsets below its position loses records. One that trusts the last offset rereads some.",
+        requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
+        harmless=True,
     )
     cases = (
         ("offset-delta-repeated", (0, 0), "offset-delta-not-increasing"),
@@ -279,28 +258,23 @@ def _offset_delta(made: Theme) -> None:
         ("offset-delta-back-to-zero", (0, 1, 0), "offset-delta-not-increasing"),
     )
     for slug, deltas, finding in cases:
-        made.acceptable(
+        offset_delta_disorder.acceptable(
             slug,
             f"the offset deltas are {', '.join(map(str, deltas[:-1]))} and {deltas[-1]}",
             batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=10),
-            requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
-            flags=["OffsetDeltaDisorder"],
             finding=finding,
         )
-    made.acceptable(
+    offset_delta_disorder.acceptable(
         "offset-delta-smallest",
         "the offset delta is INT32_MIN",
         batch(Record(offset_delta=-(2**31)), base_offset=2**33, last_offset_delta=0),
-        requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
-        flags=["OffsetDeltaDisorder"],
         finding="offset-delta-negative",
     )
-    made.acceptable(
+    offset_delta_disorder.acceptable(
         "offset-beyond-64-bits",
         "base offset plus offset delta exceeds INT64_MAX; in Kafka the offset wraps",
         batch(Record(), Record(offset_delta=2), base_offset=2**63 - 2, hostile=["base_offset"]),
         requirements=["RB-OFFSET-4", "SEG-OFFSET-1"],
-        flags=["OffsetDeltaDisorder"],
         finding="offset-overflow",
         log=accepts(finding="log-end-overflow"),
     )

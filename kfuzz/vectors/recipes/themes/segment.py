@@ -14,14 +14,6 @@ def theme() -> Theme:
     """The recipes of ``vectors/records/v2/segment.json``."""
     made = Theme("records/v2/segment", "The offsets of a segment's batches, which recovery puts into the indexes.")
     made.flag(
-        "OffsetBeyondIndex",
-        "integer-overflow",
-        "A segment's offsets are further from its base offset than an index entry's int32 can hold.",
-        "Brokers have written such segments (KAFKA-6264) and then could not load them. A reader that truncates the "
-        "number finds the wrong record.",
-        links=["https://issues.apache.org/jira/browse/KAFKA-6264"],
-    )
-    made.flag(
         "OffsetsGoBack",
         "crash",
         "A batch's offsets are below those of the previous batch.",
@@ -33,6 +25,14 @@ def theme() -> Theme:
 
 
 def _reach(made: Theme) -> None:
+    offset_beyond_index = made.flag(
+        "OffsetBeyondIndex",
+        "integer-overflow",
+        "A segment's offsets are further from its base offset than an index entry's int32 can hold.",
+        "Brokers have written such segments (KAFKA-6264) and then could not load them. A reader that truncates the "
+        "number finds the wrong record.",
+        links=["https://issues.apache.org/jira/browse/KAFKA-6264"],
+    )
     made.valid(
         "offset-at-int32",
         "the second batch's offset is INT32_MAX above the segment's first",
@@ -41,13 +41,12 @@ def _reach(made: Theme) -> None:
         requirements=["SEG-OFFSET-1", "SEG-OFFSET-2"],
         log=accepts(),
     )
-    made.valid(
+    offset_beyond_index.valid(
         "offset-beyond-int32",
         "the second batch's offset is one more than INT32_MAX above the segment's first",
         batch(Record()),
         batch(Record(), base_offset=INT32_MAX + 1),
         requirements=["SEG-OFFSET-1"],
-        flags=["OffsetBeyondIndex"],
         log=refuses("offset-outside-segment"),
     )
     made.valid(

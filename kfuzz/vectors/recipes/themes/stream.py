@@ -1,19 +1,19 @@
 """Shared code of the stream recipes: batches of producers, and the expected outcomes.
 
-``Appends`` describes a partition to which a broker appends one batch per step. ``reading`` describes a fetch or a log,
-and the records that a reader returns. The recipes state every outcome; this module only counts offsets.
+``Appends`` describes a partition to which a broker appends one batch per step. ``Stream.reading`` describes a fetch or
+a log, and the records that a reader returns. The recipes state every outcome; this module only counts offsets.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.theme import Step, Theme
+from kfuzz.vectors.recipes.theme import Step, Theme, adding
 
 __all__ = [
     "ABORT",
@@ -22,12 +22,13 @@ __all__ = [
     "PRODUCER",
     "Appends",
     "Part",
+    "Stream",
     "data",
     "dropped",
+    "ended",
     "ending",
     "marker",
     "plain",
-    "reading",
     "txn",
 ]
 
@@ -157,31 +158,62 @@ def ending(kind: int, base_offset: int, **fields: Any) -> Part:
     return dropped(marker(kind, base_offset=base_offset, **fields))
 
 
-def reading(
-    made: Theme,
-    slug: str,
-    summary: str,
-    *parts: Part,
-    roles: Sequence[str] = ("consumer", "log"),
-    isolation: str = "read_committed",
-    requirements: Sequence[str] = ("TXN-FILTER-1",),
-    fetch_offset: int | None = None,
-    **options: Any,
-) -> None:
-    """Add a vector with the records that ``roles`` return.
+def ended(kind: int, base_offset: int, base_sequence: int = 0, **fields: Any) -> tuple[Part, Part]:
+    """A producer's transaction of two records, and its marker."""
+    records = Part(txn(base_offset, base_sequence, **fields), shown=kind == COMMIT)
+    return records, ending(kind, base_offset + 2, **fields)
 
-    A consumer learns the aborted transactions from ``aborted``; a reader of the log learns them from its markers. A
-    reader may refuse a part that has a ``finding``, because the documents are silent.
-    """
-    steps, position = [], fetch_offset or 0
+
+def _aborted(parts: Iterable[Part]) -> Iterator[tuple[int, int]]:
+    """The transactions whose records are dropped: their producers and their first offsets."""
+    begun: set[str] = set()
     for part in parts:
-        if not part.beyond:
-            position = int(part.raw.batches[-1]["next_offset"])
-        answer: Json = {"records": part.records, "next_offset": str(position), "verdict": "valid"}
-        if part.finding:
-            answer |= {"finding": part.finding, "verdict": "acceptable"}
-        steps.append(Step(part.raw, dict.fromkeys(roles, answer)))
-    # Readers never return control records; a stream that has one tests this.
-    control = any(contents["control"] for part in parts for contents in part.raw.batches)
-    cited = [*requirements, *(["RB-CONTROL-5"] if control else [])]
-    made.stream(slug, summary, *steps, isolation=isolation, requirements=cited, fetch_offset=fetch_offset, **options)
+        contents = part.raw.batches[0]
+        producer = contents["producer_id"]
+        if contents["control"]:
+            begun.discard(producer)
+        elif contents["transactional"] and contents["records"] and not part.shown and producer not in begun:
+            begun.add(producer)
+            yield int(producer), int(contents["base_offset"])
+
+
+@dataclass(slots=True)
+class Stream(Theme):
+    """A theme of streams."""
+
+    kind: str = "stream"
+
+    @adding
+    def reading(
+        self,
+        slug: str,
+        summary: str,
+        *parts: Part,
+        roles: Sequence[str] = ("consumer", "log"),
+        isolation: str = "read_committed",
+        requirements: Sequence[str] = ("TXN-FILTER-1",),
+        fetch_offset: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Add a vector with the records that ``roles`` return.
+
+        A consumer learns the aborted transactions from ``aborted``, by default those whose records are dropped; a
+        reader of the log learns them from its markers. A reader may refuse a part that has a ``finding``, because the
+        documents are silent.
+        """
+        steps, position = [], fetch_offset or 0
+        for part in parts:
+            if not part.beyond:
+                position = int(part.raw.batches[-1]["next_offset"])
+            answer: Json = {"records": part.records, "next_offset": str(position), "verdict": "valid"}
+            if part.finding:
+                answer |= {"finding": part.finding, "verdict": "acceptable"}
+            steps.append(Step(part.raw, dict.fromkeys(roles, answer)))
+        # Readers never return control records; a stream that has one tests this.
+        control = any(contents["control"] for part in parts for contents in part.raw.batches)
+        cited = [*requirements, *(["RB-CONTROL-5"] if control else [])]
+        if "consumer" in roles and (aborted := list(_aborted(parts))):
+            options = {"aborted": aborted} | options
+        options |= {"isolation": isolation, "requirements": cited, "fetch_offset": fetch_offset}
+        # ``options`` has those of the theme already.
+        replace(self, options={}).stream(slug, summary, *steps, **options)

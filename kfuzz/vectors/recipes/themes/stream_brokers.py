@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kfuzz.vectors.recipes.theme import Theme
-from kfuzz.vectors.recipes.themes.stream import Part, plain, reading
-
-__all__ = ["theme"]
+from kfuzz.vectors.recipes.themes.stream import Part, Stream, plain
 
 # The highest versions that Kafka 2.6 has of the APIs that clients need.
 KAFKA_2_6 = {
@@ -38,7 +36,7 @@ ROLES = ["consumer"]
 
 def theme() -> Theme:
     """The recipes of ``vectors/stream/brokers.json``."""
-    made = Theme("stream/brokers", "Brokers that throttle a consumer, or are older than it.", kind="stream")
+    made = Stream("stream/brokers", "Brokers that throttle a consumer, or are older than it.")
     throttled: dict[str, Any] = {
         "roles": ROLES,
         "isolation": "read_uncommitted",
@@ -46,22 +44,19 @@ def theme() -> Theme:
         "broker": {"throttle_ms": 1},
         "fetches_at_end": THROTTLED_FETCHES,
     }
-    reading(
-        made,
+    made.reading(
         "throttled-at-the-end",
         "each fetch gets one batch; after the last one, the broker throttles the consumer by 1 ms again and again",
         *(Part(plain(base_offset=offset)) for offset in range(12)),
         **throttled,
     )
-    reading(
-        made,
+    made.reading(
         "quiet",
         "after one batch nothing new comes: the broker answers without records again and again, and throttles by 1 ms",
         Part(plain()),
         **throttled,
     )
-    reading(
-        made,
+    made.reading(
         "read-groups",
         "the members of a consumer's group can read what it writes for them",
         Part(plain()),
@@ -72,8 +67,7 @@ def theme() -> Theme:
     )
     # No document says how old a broker may be.
     older: dict[str, Any] = {"roles": ROLES, "level": "recommended", "broker": {"versions": KAFKA_2_6}}
-    reading(
-        made,
+    made.reading(
         "older-versions",
         "the broker offers the versions of Kafka 2.6: no topic ids, and Fetch up to version 11",
         *(Part(plain(2, base_offset=offset)) for offset in (0, 2)),
@@ -82,8 +76,7 @@ def theme() -> Theme:
     )
     # Offsets that a consumer reports do not count here, so this asks only whether it can fetch. A consumer need not
     # check the CRC: librdkafka does not by default.
-    reading(
-        made,
+    made.reading(
         "older-versions-damaged",
         "the broker offers the versions of Kafka 2.6, and the CRC of the only batch is wrong",
         Part(plain(crc=0), finding="crc-mismatch"),

@@ -15,9 +15,9 @@ INT16_MAX = 2**15 - 1
 def theme() -> Theme:
     """The recipes of ``vectors/stream/epoch.json``."""
     made = Theme("stream/epoch", "Producer epochs: new ones, stale ones, and those set by markers.", kind="stream")
-    _new(made)
+    _new(made.having(requirements=EPOCHS))
     _stale(made)
-    _markers(made)
+    _markers(made.having(requirements=MARKERS))
     _own_epoch_each(made)
     return made
 
@@ -28,7 +28,6 @@ def _new(made: Theme) -> None:
             f"new-{slug}-at-zero",
             f"epoch {epoch} follows epoch 3 and begins at sequence 0",
             *Appends().accept(data(0)).accept(data(0, producer_epoch=epoch)).steps,
-            requirements=EPOCHS,
         )
     for slug, sequence in (("one", 1), ("next-sequence", 2)):
         made.stream(
@@ -38,7 +37,6 @@ def _new(made: Theme) -> None:
             .accept(data(0))
             .refuse(data(sequence, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
             .steps,
-            requirements=EPOCHS,
         )
     made.stream(
         "new-refused-then-old",
@@ -48,7 +46,6 @@ def _new(made: Theme) -> None:
         .refuse(data(7, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
         .accept(data(2))
         .steps,
-        requirements=EPOCHS,
     )
     made.stream(
         "new-then-gap",
@@ -70,16 +67,16 @@ def _new(made: Theme) -> None:
         "first-is-not-zero",
         "an unknown producer begins at epoch 90",
         *Appends().accept(data(0, producer_epoch=90)).steps,
-        requirements=EPOCHS,
     )
 
 
 def _stale(made: Theme) -> None:
-    made.flag(
+    zombie_producer = made.flag(
         "ZombieProducer",
         "corruption",
         "A producer that was replaced continues to write with its old epoch.",
         "A broker that does not fence it appends data that its successor already wrote, or mixes two transactions.",
+        requirements=EPOCHS,
     )
     cases: tuple[tuple[str, str, Raw], ...] = (
         ("next", "continues its sequences", data(2)),
@@ -87,7 +84,7 @@ def _stale(made: Theme) -> None:
         ("duplicate", "repeats its last batch, which is no longer a duplicate", data(0)),
     )
     for slug, what, zombie in cases:
-        made.stream(
+        zombie_producer.stream(
             f"stale-{slug}",
             f"after epoch 4, a producer with epoch 3 {what}",
             *Appends()
@@ -96,8 +93,6 @@ def _stale(made: Theme) -> None:
             .refuse(zombie, "producer-epoch-stale")
             .accept(data(2, producer_epoch=4))
             .steps,
-            requirements=EPOCHS,
-            flags=["ZombieProducer"],
         )
     made.stream(
         "stale-of-one-producer",
@@ -110,15 +105,13 @@ def _stale(made: Theme) -> None:
         .steps,
         requirements=EPOCHS,
     )
-    made.stream(
+    zombie_producer.stream(
         "stale-after-largest",
         "after epoch 32767, epoch 0 is stale: epochs do not wrap",
         *Appends()
         .accept(data(0, producer_epoch=INT16_MAX))
         .refuse(data(0, producer_epoch=0), "producer-epoch-stale")
         .steps,
-        requirements=EPOCHS,
-        flags=["ZombieProducer"],
     )
 
 
@@ -131,7 +124,6 @@ def _markers(made: Theme) -> None:
         "marker-of-same-epoch",
         "a marker of the same epoch does not change the sequences",
         *_open().accept(marker(COMMIT), ends=True).accept(data(2, transactional=True), begins=True).steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-of-same-epoch-then-zero",
@@ -144,14 +136,12 @@ def _markers(made: Theme) -> None:
         "marker-brings-epoch",
         "an abort marker of epoch 4 fences epoch 3, so that its next batch is stale",
         *_open().accept(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale").steps,
-        requirements=MARKERS,
         flags=["ZombieProducer"],
     )
     made.stream(
         "marker-brings-epoch-then-zero",
         "after a marker of epoch 4, the producer begins at sequence 0 with epoch 4",
         *_open().accept(bumped, ends=True).accept(data(0, transactional=True, producer_epoch=4), begins=True).steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-brings-epoch-then-next",
@@ -160,13 +150,11 @@ def _markers(made: Theme) -> None:
         .accept(bumped, ends=True)
         .refuse(data(2, transactional=True, producer_epoch=4), "sequence-gap", verdict="acceptable")
         .steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-stale",
         "a marker of epoch 2 is stale after a batch of epoch 3, so the transaction stays open",
         *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
-        requirements=MARKERS,
     )
     made.stream(
         "marker-of-unknown-producer-then-seven",
@@ -180,37 +168,32 @@ def _markers(made: Theme) -> None:
 
 
 def _own_epoch_each(made: Theme) -> None:
-    options: dict[str, Any] = {"requirements": MARKERS, "transaction_version": 2}
-    made.stream(
+    version_two = made.having(requirements=MARKERS, transaction_version=2)
+    version_two.stream(
         "version-two-marker-of-next-epoch",
         "with transaction version 2, a marker has the next epoch after its transaction's",
         *_open().accept(marker(COMMIT, producer_epoch=4), ends=True).steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-of-same-epoch",
         "with transaction version 2, a marker of the transaction's own epoch is stale",
         *_open().refuse(marker(COMMIT), "producer-epoch-stale", verdict="acceptable").steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-twice",
         "a marker that is repeated after the end of its transaction has no effect",
         *_open()
         .accept(marker(COMMIT, producer_epoch=4), ends=True)
         .accept(marker(COMMIT, producer_epoch=4), verdict="acceptable")
         .steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-of-largest-epoch",
         "there is no epoch after 32767, so a marker of epoch 32767 ends a transaction of that epoch",
         *_open(producer_epoch=INT16_MAX).accept(marker(COMMIT, producer_epoch=INT16_MAX), ends=True).steps,
-        **options,
     )
-    made.stream(
+    version_two.stream(
         "version-two-marker-of-older-epoch",
         "with transaction version 2, a marker of an epoch before the transaction's is stale",
         *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
-        **options,
     )

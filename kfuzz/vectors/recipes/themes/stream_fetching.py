@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch, message
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.legacy import wrapper
 from kfuzz.vectors.recipes.themes.stream import (
@@ -16,10 +15,11 @@ from kfuzz.vectors.recipes.themes.stream import (
     OTHER,
     PRODUCER,
     Part,
+    Stream,
     dropped,
+    ended,
     ending,
     plain,
-    reading,
     txn,
 )
 
@@ -32,11 +32,7 @@ MANY_FETCHES = 12
 
 def theme() -> Theme:
     """The recipes of ``vectors/stream/fetching.json``."""
-    made = Theme(
-        "stream/fetching",
-        "Fetches that made public clients lose records, or fetch the same bytes for ever.",
-        kind="stream",
-    )
+    made = Stream("stream/fetching", "Fetches that made public clients lose records, or fetch the same bytes for ever.")
     made.flag(
         "NothingToShow",
         "hang",
@@ -46,25 +42,23 @@ def theme() -> Theme:
     _codecs(made)
     _contents(made)
     _markers(made)
-    _ends(made)
+    _ends(made.having(isolation="read_uncommitted"))
     _positions(made)
     return made
 
 
 def _packed(codec: str, base_offset: int, base_sequence: int = -1, **fields: Any) -> Raw:
     records = (Record(value=b"a"), Record(offset_delta=1, value=b"b"))
-    payload = stored(codec, b"".join(record.encode() for record in records))
-    return batch(*records, codec=codec, payload=payload, base_offset=base_offset, base_sequence=base_sequence, **fields)
+    return batch(*records, codec=codec, base_offset=base_offset, base_sequence=base_sequence, **fields)
 
 
 def _transaction(codec: str, base_offset: int, base_sequence: int) -> Raw:
     return _packed(codec, base_offset, base_sequence, producer_id=PRODUCER, producer_epoch=EPOCH, transactional=True)
 
 
-def _codecs(made: Theme) -> None:
+def _codecs(made: Stream) -> None:
     for codec in CODECS:
-        reading(
-            made,
+        made.reading(
             f"batches-{codec}",
             f"two batches of {codec}, then one that is not compressed",
             Part(_packed(codec, 0)),
@@ -73,20 +67,17 @@ def _codecs(made: Theme) -> None:
             isolation="read_uncommitted",
             requirements=["RB-CODEC-3", "RB-SEVERAL-1"],
         )
-        reading(
-            made,
+        made.reading(
             f"transactions-{codec}",
             f"an aborted transaction and a committed one, both of {codec}",
             dropped(_transaction(codec, 0, 0)),
             ending(ABORT, 2),
             Part(_transaction(codec, 3, 2)),
             ending(COMMIT, 5),
-            aborted=[(PRODUCER, 0)],
             requirements=["TXN-FILTER-1", "RB-CODEC-3"],
         )
         last = _packed(codec, 4)
-        reading(
-            made,
+        made.reading(
             f"inside-{codec}",
             f"the fetch begins at the second record of a batch of {codec}",
             Part(last, shown=last.batches[0]["records"][1:]),
@@ -97,25 +88,22 @@ def _codecs(made: Theme) -> None:
         )
 
 
-def _contents(made: Theme) -> None:
+def _contents(made: Stream) -> None:
     odd = (
         Record(key=None, value=b"null key"),
         Record(offset_delta=1, key=b"null value", value=None),
         Record(offset_delta=2, key=None, value=None),
         Record(offset_delta=3, key=b"", value=b""),
     )
-    reading(
-        made,
+    made.reading(
         "nulls-after-aborted",
         "null keys and values follow an aborted transaction",
         dropped(batch(*odd, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0, transactional=True)),
         ending(ABORT, 4),
         Part(batch(*odd, base_offset=5)),
-        aborted=[(PRODUCER, 0)],
     )
     headers = ((b"h", b"1"), (b"h", b"2"), (b"null", None), (b"empty", b""), (b"h", b"3"))
-    reading(
-        made,
+    made.reading(
         "headers",
         "records with repeated headers, null and empty header values, and none",
         Part(batch(Record(headers=headers), Record(offset_delta=1), Record(offset_delta=2, headers=headers[2:3]))),
@@ -125,137 +113,100 @@ def _contents(made: Theme) -> None:
     )
 
 
-def _markers(made: Theme) -> None:
-    reading(
-        made,
+def _markers(made: Stream) -> None:
+    nothing_to_show = made.having(flags=["NothingToShow"])
+    nothing_to_show.reading(
         "markers-at-the-end",
         "the last two batches are markers: the next fetch begins after them",
-        Part(txn(0)),
-        ending(COMMIT, 2),
+        *ended(COMMIT, 0),
         ending(COMMIT, 3, producer_id=OTHER),
-        flags=["NothingToShow"],
     )
-    reading(
-        made,
+    nothing_to_show.reading(
         "aborted-without-marker",
         "the fetch has only records of an aborted transaction; its marker is beyond the fetch",
         dropped(txn(0)),
         dropped(txn(2, 2)),
-        aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
-        flags=["NothingToShow"],
     )
     end = 2 * MANY_FETCHES
-    reading(
-        made,
+    nothing_to_show.reading(
         "aborted-over-many-fetches",
         f"{MANY_FETCHES} fetches in a row have only records of an aborted transaction; its marker and a record follow",
         *(dropped(txn(offset, offset)) for offset in range(0, end, 2)),
         ending(ABORT, end),
         Part(plain(base_offset=end + 1)),
-        aborted=[(PRODUCER, 0)],
-        flags=["NothingToShow"],
         fetches_at_end=2,
     )
-    reading(
-        made,
+    made.reading(
         "abort-marker-first",
         "the fetch begins at an abort marker, whose transaction is not listed",
         ending(ABORT, 2),
-        Part(txn(3, 2)),
-        ending(COMMIT, 5),
+        *ended(COMMIT, 3, 2),
         aborted=(),
         fetch_offset=2,
     )
-    reading(
-        made,
+    made.reading(
         "unlisted-abort-then-listed",
         "an abort marker that nothing lists comes before a transaction that is listed",
         ending(ABORT, 0),
-        dropped(txn(1)),
-        ending(ABORT, 3),
-        Part(txn(4, 2)),
-        ending(COMMIT, 6),
-        aborted=[(PRODUCER, 1)],
+        *ended(ABORT, 1),
+        *ended(COMMIT, 4, 2),
     )
-    reading(
-        made,
+    made.reading(
         "unlisted-abort-between",
         "an abort marker that nothing lists comes between two transactions that are listed",
-        dropped(txn(0)),
-        ending(ABORT, 2),
+        *ended(ABORT, 0),
         ending(ABORT, 3),
-        dropped(txn(4, 2)),
-        ending(ABORT, 6),
+        *ended(ABORT, 4, 2),
         Part(plain(base_offset=7)),
-        aborted=[(PRODUCER, 0), (PRODUCER, 4)],
     )
-    reading(
-        made,
+    made.reading(
         "committed-aborted-committed",
         "a producer's second transaction of three is aborted",
-        Part(txn(0)),
-        ending(COMMIT, 2),
-        dropped(txn(3, 2)),
-        ending(ABORT, 5),
-        Part(txn(6, 4)),
-        ending(COMMIT, 8),
-        aborted=[(PRODUCER, 3)],
+        *ended(COMMIT, 0),
+        *ended(ABORT, 3, 2),
+        *ended(COMMIT, 6, 4),
     )
 
 
-def _ends(made: Theme) -> None:
-    reading(
-        made,
+def _ends(made: Stream) -> None:
+    nothing_to_show = made.having(flags=["NothingToShow"], requirements=POSITION)
+    nothing_to_show.reading(
         "compacted-tail",
         "the fetch begins after the only record that compaction left of a batch; another batch follows",
         dropped(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         Part(plain(base_offset=5)),
         fetch_offset=1,
-        isolation="read_uncommitted",
-        requirements=POSITION,
-        flags=["NothingToShow"],
     )
-    reading(
-        made,
+    nothing_to_show.reading(
         "compacted-tail-alone",
         "the fetch begins after the only record that compaction left of a batch; nothing follows yet",
         dropped(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         fetch_offset=1,
-        isolation="read_uncommitted",
-        requirements=POSITION,
-        flags=["NothingToShow"],
     )
     empty = batch(base_offset=1, last_offset_delta=1, max_timestamp=CREATED_MS)
-    reading(
-        made,
+    nothing_to_show.reading(
         "empty-before-a-gap",
         "compaction emptied a batch, and removed those after it: the next offset is far away",
         Part(plain(base_offset=0)),
         Part(empty, shown=False),
         Part(plain(base_offset=1_000_000)),
-        isolation="read_uncommitted",
         requirements=[*POSITION, "RB-COUNT-3"],
-        flags=["NothingToShow"],
     )
-    reading(
-        made,
+    nothing_to_show.reading(
         "empty-alone",
         "the fetch has only a batch that compaction emptied",
         Part(batch(base_offset=0, last_offset_delta=6, max_timestamp=CREATED_MS), shown=False),
-        isolation="read_uncommitted",
         requirements=[*POSITION, "RB-COUNT-3"],
-        flags=["NothingToShow"],
     )
 
 
-def _positions(made: Theme) -> None:
+def _positions(made: Stream) -> None:
     # Inner offsets of magic 0 are absolute, those of magic 1 relative.
     for magic, inner_first, first in ((0, 4, 0), (1, 0, 4)):
         inner = [message(magic, offset=inner_first + index, value=b"v%d" % index) for index in range(3)]
-        raw = wrapper(magic, inner, offset=6, first=first)
-        reading(
-            made,
+        raw = wrapper(magic, inner, first=first)
+        made.reading(
             f"inside-wrapper-{magic}",
             f"the fetch begins at the second message of a gzip wrapper of magic {magic}",
             Part(raw, shown=_from(raw, 5)),

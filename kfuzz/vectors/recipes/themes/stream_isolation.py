@@ -6,7 +6,6 @@ import struct
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch, concat, message
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.stream import (
     ABORT,
@@ -15,12 +14,13 @@ from kfuzz.vectors.recipes.themes.stream import (
     OTHER,
     PRODUCER,
     Part,
+    Stream,
     data,
     dropped,
+    ended,
     ending,
     marker,
     plain,
-    reading,
     txn,
 )
 
@@ -29,10 +29,9 @@ CONSUMER, LOG = ["consumer"], ["log"]
 
 def theme() -> Theme:
     """The recipes of ``vectors/stream/isolation.json``."""
-    made = Theme(
+    made = Stream(
         "stream/isolation",
         "Records returned from a fetch with a list of aborted transactions, and from a log with markers.",
-        kind="stream",
     )
     made.flag(
         "AbortedShown",
@@ -42,91 +41,60 @@ def theme() -> Theme:
     )
     _ends(made)
     _interleaved(made)
-    _uncommitted(made)
-    _unstable(made)
+    _uncommitted(made.having(isolation="read_uncommitted"))
+    _unstable(made.having(requirements=["TXN-FILTER-1", "TXN-STABLE-1"], roles=LOG))
     _aborted_lists(made)
     _positions(made)
     _shapes(made)
     _control(made)
     _refused(made)
-    _logs(made)
+    _logs(made.having(roles=LOG))
     return made
 
 
-def _ends(made: Theme) -> None:
-    reading(made, "committed", "a committed transaction is returned", Part(txn(0)), ending(COMMIT, 2), aborted=())
-    reading(
-        made,
-        "aborted",
-        "an aborted transaction is filtered out",
-        dropped(txn(0)),
-        ending(ABORT, 2),
-        aborted=[(PRODUCER, 0)],
-        flags=["AbortedShown"],
-    )
-    reading(
-        made,
+def _ends(made: Stream) -> None:
+    aborted_shown = made.having(flags=["AbortedShown"])
+    made.reading("committed", "a committed transaction is returned", *ended(COMMIT, 0), aborted=())
+    aborted_shown.reading("aborted", "an aborted transaction is filtered out", *ended(ABORT, 0))
+    aborted_shown.reading(
         "aborted-in-two-batches",
         "both batches of an aborted transaction are filtered out, but the batch after it is not",
         dropped(txn(0)),
-        dropped(txn(2, 2)),
-        ending(ABORT, 4),
+        *ended(ABORT, 2, 2),
         Part(plain(base_offset=5)),
-        aborted=[(PRODUCER, 0)],
-        flags=["AbortedShown"],
     )
-    reading(
-        made,
+    aborted_shown.reading(
         "aborted-then-committed",
         "a producer's first transaction is aborted, and its second is committed",
-        dropped(txn(0)),
-        ending(ABORT, 2),
-        Part(txn(3, 2)),
-        ending(COMMIT, 5),
-        aborted=[(PRODUCER, 0)],
-        flags=["AbortedShown"],
+        *ended(ABORT, 0),
+        *ended(COMMIT, 3, 2),
     )
-    reading(
-        made,
+    aborted_shown.reading(
         "committed-then-aborted",
         "a producer's first transaction is committed, and its second is aborted",
-        Part(txn(0)),
-        ending(COMMIT, 2),
-        dropped(txn(3, 2)),
-        ending(ABORT, 5),
-        aborted=[(PRODUCER, 3)],
-        flags=["AbortedShown"],
+        *ended(COMMIT, 0),
+        *ended(ABORT, 3, 2),
     )
-    reading(
-        made,
-        "aborted-twice",
-        "two transactions of a producer are both aborted",
-        dropped(txn(0)),
-        ending(ABORT, 2),
-        dropped(txn(3, 2)),
-        ending(ABORT, 5),
-        aborted=[(PRODUCER, 0), (PRODUCER, 3)],
+    made.reading(
+        "aborted-twice", "two transactions of a producer are both aborted", *ended(ABORT, 0), *ended(ABORT, 3, 2)
     )
-    reading(
-        made,
+    made.reading(
         "aborted-by-newer-epoch",
         "a coordinator aborted a transaction with the producer's next epoch",
         dropped(txn(0)),
         ending(ABORT, 2, producer_epoch=EPOCH + 1),
-        Part(txn(3, producer_epoch=EPOCH + 1)),
-        ending(COMMIT, 5, producer_epoch=EPOCH + 1),
-        aborted=[(PRODUCER, 0)],
+        *ended(COMMIT, 3, producer_epoch=EPOCH + 1),
     )
 
 
-def _interleaved(made: Theme) -> None:
-    for slug, ends, aborted in (
-        ("first-aborted", (ABORT, COMMIT), [(PRODUCER, 0)]),
-        ("second-aborted", (COMMIT, ABORT), [(OTHER, 2)]),
-        ("both-aborted", (ABORT, ABORT), [(PRODUCER, 0), (OTHER, 2)]),
+def _interleaved(made: Stream) -> None:
+    aborted_shown = made.having(flags=["AbortedShown"])
+    for slug, ends in (
+        ("first-aborted", (ABORT, COMMIT)),
+        ("second-aborted", (COMMIT, ABORT)),
+        ("both-aborted", (ABORT, ABORT)),
     ):
-        reading(
-            made,
+        aborted_shown.reading(
             f"interleaved-{slug}",
             f"the transactions of two producers are interleaved: {slug.replace('-', ' ')}",
             Part(txn(0), shown=ends[0] == COMMIT),
@@ -135,72 +103,55 @@ def _interleaved(made: Theme) -> None:
             ending(ends[0], 6),
             Part(txn(7, 2, producer_id=OTHER), shown=ends[1] == COMMIT),
             ending(ends[1], 9, producer_id=OTHER),
-            aborted=aborted,
-            flags=["AbortedShown"],
         )
-    reading(
-        made,
+    aborted_shown.reading(
         "plain-batches-between",
         "batches without a transaction are between the batches of an aborted one",
         dropped(txn(0)),
         Part(plain(base_offset=2)),
         Part(data(0, base_offset=3, producer_id=OTHER)),
         ending(ABORT, 5),
-        aborted=[(PRODUCER, 0)],
-        flags=["AbortedShown"],
     )
 
 
-def _uncommitted(made: Theme) -> None:
-    made.flag(
+def _uncommitted(made: Stream) -> None:
+    listed_uncommitted = made.flag(
         "ListedUncommitted",
         "lost-data",
         "The answer lists an aborted transaction, although the consumer is in read_uncommitted.",
         "A consumer that looks at the list only, and not at its own isolation level, drops records.",
         links=["franz-go #758", "redpanda #18852"],
     )
-    reading(
-        made,
+    listed_uncommitted.reading(
         "uncommitted-aborted",
         "with read_uncommitted, an aborted transaction is returned, but not its marker",
         Part(txn(0)),
         ending(ABORT, 2),
-        isolation="read_uncommitted",
         aborted=[(PRODUCER, 0)],
-        flags=["ListedUncommitted"],
     )
-    reading(
-        made,
+    made.reading(
         "uncommitted-open",
         "with read_uncommitted, an open transaction is returned",
         Part(txn(0)),
         Part(plain(base_offset=2)),
-        isolation="read_uncommitted",
     )
-    reading(
-        made,
+    made.reading(
         "uncommitted-control-alone",
         "the fetch has only markers: no record is returned, and the next fetch begins after them",
         ending(COMMIT, 7),
         ending(ABORT, 8, producer_id=OTHER),
-        isolation="read_uncommitted",
         requirements=["TXN-FILTER-1", "TXN-BATCH-1"],
     )
 
 
-def _unstable(made: Theme) -> None:
-    requirements = ["TXN-FILTER-1", "TXN-STABLE-1"]
-    reading(
-        made,
+def _unstable(made: Stream) -> None:
+    made.reading(
         "open-at-the-end",
         "a log ends with an open transaction: nothing from its first offset on is stable",
         Part(plain(base_offset=0)),
         Part(txn(1), shown=False, beyond=True),
-        roles=LOG,
-        requirements=requirements,
     )
-    reading(
-        made,
+    made.reading(
         "committed-behind-open",
         "a committed transaction and a plain batch after an open transaction are held back with it",
         Part(plain(base_offset=0)),
@@ -208,43 +159,33 @@ def _unstable(made: Theme) -> None:
         Part(txn(3, producer_id=OTHER), shown=False, beyond=True),
         Part(marker(COMMIT, base_offset=5, producer_id=OTHER), shown=False, beyond=True),
         Part(plain(base_offset=6), shown=False, beyond=True),
-        roles=LOG,
-        requirements=requirements,
     )
-    reading(
-        made,
+    made.reading(
         "committed-before-open",
         "a committed transaction before an open one is returned",
-        Part(txn(0)),
-        ending(COMMIT, 2),
+        *ended(COMMIT, 0),
         Part(txn(3, 2), shown=False, beyond=True),
-        roles=LOG,
-        requirements=requirements,
     )
-    reading(
-        made,
+    made.reading(
         "open-and-told",
         "a consumer gets an open transaction, which no broker sends; the consumer cannot know and returns it",
         Part(txn(0)),
         roles=CONSUMER,
         aborted=(),
-        requirements=requirements,
     )
 
 
-def _aborted_lists(made: Theme) -> None:
-    log = (dropped(txn(0)), ending(ABORT, 2), Part(txn(3, 2)), ending(COMMIT, 5), dropped(txn(6, 4)))
-    reading(
-        made,
+def _aborted_lists(made: Stream) -> None:
+    aborted_shown = made.having(flags=["AbortedShown"])
+    log = (*ended(ABORT, 0), *ended(COMMIT, 3, 2), dropped(txn(6, 4)))
+    aborted_shown.reading(
         "told-unordered",
         "the list of aborted transactions is in descending order",
         *log,
         ending(ABORT, 8),
         aborted=[(PRODUCER, 6), (PRODUCER, 0)],
-        flags=["AbortedShown"],
     )
-    reading(
-        made,
+    made.reading(
         "told-twice",
         "an aborted transaction is listed twice",
         *log,
@@ -252,38 +193,25 @@ def _aborted_lists(made: Theme) -> None:
         aborted=[(PRODUCER, 0), (PRODUCER, 6), (PRODUCER, 6)],
         roles=CONSUMER,
     )
-    reading(
-        made,
-        "told-without-marker",
-        "a listed aborted transaction has no marker in the fetch",
-        *log,
-        aborted=[(PRODUCER, 0), (PRODUCER, 6)],
-        roles=CONSUMER,
-        flags=["AbortedShown"],
+    aborted_shown.reading(
+        "told-without-marker", "a listed aborted transaction has no marker in the fetch", *log, roles=CONSUMER
     )
-    reading(
-        made,
+    aborted_shown.reading(
         "told-for-another-producer",
         "a listed aborted transaction is of a producer without batches in the fetch",
-        Part(txn(0)),
-        ending(COMMIT, 2),
+        *ended(COMMIT, 0),
         aborted=[(OTHER, 0)],
         roles=CONSUMER,
-        flags=["AbortedShown"],
     )
-    reading(
-        made,
+    aborted_shown.reading(
         "told-from-later-offset",
         "a listed aborted transaction begins after the producer's committed one",
         Part(txn(0)),
-        Part(txn(2, 2)),
-        ending(COMMIT, 4),
+        *ended(COMMIT, 2, 2),
         aborted=[(PRODUCER, 5)],
         roles=CONSUMER,
-        flags=["AbortedShown"],
     )
-    reading(
-        made,
+    made.reading(
         "told-from-inside-a-batch",
         "the listed first offset is inside a batch; the whole batch is filtered out",
         Part(txn(0)),
@@ -292,33 +220,26 @@ def _aborted_lists(made: Theme) -> None:
         aborted=[(PRODUCER, 4)],
         roles=CONSUMER,
     )
-    reading(
-        made,
+    aborted_shown.reading(
         "told-from-before-the-fetch",
         "the aborted transaction began before the fetch",
-        dropped(txn(100, 40)),
-        ending(ABORT, 102),
-        Part(txn(103, 42)),
-        ending(COMMIT, 105),
+        *ended(ABORT, 100, 40),
+        *ended(COMMIT, 103, 42),
         aborted=[(PRODUCER, 17)],
         roles=CONSUMER,
         fetch_offset=100,
-        flags=["AbortedShown"],
     )
-    reading(
-        made,
+    made.reading(
         "told-but-committed",
         "only an abort marker ends a listed aborted transaction; a commit marker does not",
         dropped(txn(0)),
         ending(COMMIT, 2),
-        dropped(txn(3, 2)),
-        ending(ABORT, 5),
+        *ended(ABORT, 3, 2),
         Part(txn(6, 4)),
         aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
     )
-    reading(
-        made,
+    made.reading(
         "told-nothing",
         "no aborted transaction is listed; an abort marker alone filters nothing",
         Part(txn(0)),
@@ -328,9 +249,8 @@ def _aborted_lists(made: Theme) -> None:
     )
 
 
-def _positions(made: Theme) -> None:
-    reading(
-        made,
+def _positions(made: Stream) -> None:
+    made.reading(
         "fetch-from-inside-a-batch",
         "the fetch begins at a batch's second record",
         Part(raw := plain(3, base_offset=4), shown=raw.batches[0]["records"][1:]),
@@ -338,18 +258,14 @@ def _positions(made: Theme) -> None:
         isolation="read_uncommitted",
         requirements=["RB-OFFSET-6"],
     )
-    reading(
-        made,
+    made.reading(
         "fetch-from-inside-an-aborted-batch",
         "the fetch begins at the second record of an aborted batch",
-        dropped(txn(0)),
-        ending(ABORT, 2),
+        *ended(ABORT, 0),
         Part(plain(base_offset=3)),
-        aborted=[(PRODUCER, 0)],
         fetch_offset=1,
     )
-    reading(
-        made,
+    made.reading(
         "offset-gaps",
         "offsets have gaps inside an aborted transaction and around it",
         Part(plain(base_offset=3)),
@@ -357,11 +273,9 @@ def _positions(made: Theme) -> None:
         dropped(txn(40, 2)),
         ending(ABORT, 50),
         Part(plain(base_offset=60)),
-        aborted=[(PRODUCER, 10)],
         requirements=["TXN-FILTER-1", "RB-OFFSET-6"],
     )
-    reading(
-        made,
+    made.reading(
         "last-record-compacted",
         "compaction removed a batch's last records; the next fetch begins after their offsets",
         Part(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
@@ -375,20 +289,17 @@ def _emptied(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
     return batch(base_offset=base_offset, last_offset_delta=last_offset_delta, max_timestamp=CREATED_MS, **fields)
 
 
-def _shapes(made: Theme) -> None:
-    reading(
-        made,
+def _shapes(made: Stream) -> None:
+    made.reading(
         "compacted-empty-inside-aborted",
         "compaction removed all records of a batch in an aborted transaction",
         Part(_emptied(0, 1, base_sequence=0), shown=False),
-        dropped(txn(2, 2)),
-        ending(ABORT, 4),
+        *ended(ABORT, 2, 2),
         Part(plain(base_offset=5)),
         aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-COUNT-3"],
     )
-    reading(
-        made,
+    made.reading(
         "compacted-empty-inside-committed",
         "compaction removed all records of a batch in a committed transaction",
         Part(txn(0)),
@@ -397,12 +308,11 @@ def _shapes(made: Theme) -> None:
         requirements=["TXN-FILTER-1", "RB-COUNT-3"],
     )
     records = (Record(value=b"a"), Record(offset_delta=1, value=b"b"))
-    payload = stored("gzip", b"".join(record.encode() for record in records))
-    compressed: dict[str, Any] = {"codec": "gzip", "payload": payload, "transactional": True, "base_sequence": 0}
     for slug, kind in (("aborted", ABORT), ("committed", COMMIT)):
-        raw = batch(*records, **compressed, producer_id=PRODUCER, producer_epoch=EPOCH)
-        reading(
-            made,
+        raw = batch(
+            *records, codec="gzip", transactional=True, producer_id=PRODUCER, producer_epoch=EPOCH, base_sequence=0
+        )
+        made.reading(
             f"compressed-{slug}",
             f"the {slug} transaction has a compressed batch",
             Part(raw, shown=kind == COMMIT),
@@ -410,30 +320,25 @@ def _shapes(made: Theme) -> None:
             aborted=[(PRODUCER, 0)] if kind == ABORT else [],
             requirements=["TXN-FILTER-1", "RB-CODEC-3"],
         )
-    reading(
-        made,
+    made.reading(
         "log-append-time",
         "with LogAppendTime, a committed record has the broker's time, and an aborted one is filtered out",
         Part(txn(0, log_append=True, max_timestamp=CREATED_MS + 5)),
         ending(COMMIT, 2),
         dropped(txn(3, 2, log_append=True, max_timestamp=CREATED_MS + 9)),
         ending(ABORT, 5),
-        aborted=[(PRODUCER, 3)],
         requirements=["TXN-FILTER-1", "RB-TIMESTAMP-5"],
     )
-    reading(
-        made,
+    made.reading(
         "legacy-between",
         "messages of magic 0 and 1 are inside an aborted transaction",
         dropped(txn(0)),
         Part(message(1, offset=2)),
         Part(message(0, offset=3)),
         ending(ABORT, 4),
-        aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-SEVERAL-1"],
     )
-    reading(
-        made,
+    made.reading(
         "several-batches-a-step",
         "one step has both an aborted and a committed transaction",
         Part(
@@ -448,75 +353,60 @@ def _shapes(made: Theme) -> None:
         aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-SEVERAL-1"],
     )
-    reading(
-        made,
+    made.reading(
         "plain-batch-of-aborted-producer",
         "a batch that is not transactional is returned, even inside its producer's aborted transaction",
         dropped(txn(0)),
         Part(data(2, base_offset=2)),
         ending(ABORT, 4),
-        aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
         flags=["AbortedShown"],
     )
 
 
-def _control(made: Theme) -> None:
-    reading(
-        made,
+def _control(made: Stream) -> None:
+    made.reading(
         "marker-without-transaction",
         "an abort marker has no batch of its transaction in the fetch",
         ending(ABORT, 0),
-        Part(txn(1)),
-        ending(COMMIT, 3),
+        *ended(COMMIT, 1),
         aborted=(),
     )
-    reading(
-        made,
+    made.reading(
         "marker-of-other-producer-between",
         "another producer's abort marker does not end the aborted transaction",
         dropped(txn(0)),
         ending(ABORT, 2, producer_id=OTHER),
-        dropped(txn(3, 2)),
-        ending(ABORT, 5),
-        aborted=[(PRODUCER, 0)],
+        *ended(ABORT, 3, 2),
     )
-    reading(
-        made,
+    made.reading(
         "marker-emptied-between",
         "a control batch without a record does not end the aborted transaction",
         dropped(txn(0)),
         Part(_emptied(2, 0, control=True), shown=False),
-        dropped(txn(3, 2)),
-        ending(ABORT, 5),
+        *ended(ABORT, 3, 2),
         aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-COUNT-3"],
     )
-    reading(
-        made,
+    made.reading(
         "marker-key-of-later-version",
         "an abort marker's key has version 1 and two more bytes; it still ends the aborted transaction",
         dropped(txn(0)),
         ending(ABORT, 2, key=struct.pack(">hh", 1, ABORT) + b"\x00\x09"),
-        Part(txn(3, 2)),
-        ending(COMMIT, 5),
-        aborted=[(PRODUCER, 0)],
+        *ended(COMMIT, 3, 2),
         requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
     )
     change = Record(key=struct.pack(">hh", 0, 2), value=b"\x00\x00")
-    reading(
-        made,
+    made.reading(
         "leader-change-between",
         "a control batch of another type, without a producer, is not returned and ends no transaction",
         dropped(txn(0)),
         Part(batch(change, control=True, base_offset=2), shown=False),
         ending(ABORT, 3),
         Part(plain(base_offset=4)),
-        aborted=[(PRODUCER, 0)],
         requirements=["TXN-FILTER-1", "RB-CONTROL-3"],
     )
-    reading(
-        made,
+    made.reading(
         "transaction-without-batches",
         "a producer has two markers without a batch between them",
         ending(COMMIT, 0),
@@ -526,8 +416,8 @@ def _control(made: Theme) -> None:
     )
 
 
-def _refused(made: Theme) -> None:
-    made.flag(
+def _refused(made: Stream) -> None:
+    marker_unreadable = made.flag(
         "MarkerUnreadable",
         "crash",
         "A producer's control batch has a key that is not a valid version and type.",
@@ -538,8 +428,7 @@ def _refused(made: Theme) -> None:
         ("short", "has three bytes", b"\x00\x00\x00"),
         ("version-negative", "has version -1", struct.pack(">hh", -1, ABORT)),
     ):
-        reading(
-            made,
+        marker_unreadable.reading(
             f"marker-key-{slug}",
             f"a marker's key {what}; with read_committed, Kafka refuses it",
             Part(plain(base_offset=0)),
@@ -547,10 +436,8 @@ def _refused(made: Theme) -> None:
             aborted=(),
             roles=CONSUMER,
             requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
-            flags=["MarkerUnreadable"],
         )
-    reading(
-        made,
+    made.reading(
         "uncommitted-marker-key-null",
         "a marker's key is null; with read_uncommitted, readers do not check it",
         Part(plain(base_offset=0)),
@@ -563,64 +450,51 @@ def _refused(made: Theme) -> None:
     )
 
 
-def _logs(made: Theme) -> None:
+def _logs(made: Stream) -> None:
     requirements = ["TXN-FILTER-1", "TXN-MARKER-1"]
-    reading(
-        made,
+    made.reading(
         "log-sequence-gap",
         "the sequences in a log have a gap, as after compaction; readers of a log do not check sequences",
         Part(txn(0)),
-        Part(txn(7, 7)),
-        ending(COMMIT, 9),
-        roles=LOG,
+        *ended(COMMIT, 7, 7),
         requirements=["TXN-FILTER-1", "SEQ-ORDER-1"],
     )
-    reading(
-        made,
+    made.reading(
         "log-sequence-twice",
         "the same sequences occur twice in a log; it is too late to drop one batch",
         Part(txn(0)),
-        Part(txn(2)),
-        ending(COMMIT, 4),
-        roles=LOG,
+        *ended(COMMIT, 2),
         requirements=["TXN-FILTER-1", "SEQ-DUPLICATE-1"],
     )
-    reading(
-        made,
+    made.reading(
         "log-epoch-stale",
         "a log has a batch of an older epoch; a broker that loads it only warns",
         Part(data(0, base_offset=0, producer_epoch=EPOCH + 1)),
         Part(data(2, base_offset=2), finding="producer-epoch-stale"),
-        roles=LOG,
         requirements=["SEQ-EPOCH-1"],
     )
-    reading(
-        made,
+    made.reading(
         "log-coordinator-epoch-lower",
         "a log has a marker of an older coordinator epoch; a broker that loads it only warns",
         Part(txn(0)),
         ending(COMMIT, 2, coordinator_epoch=12),
         dropped(txn(3, 2)),
         Part(marker(ABORT, base_offset=5, coordinator_epoch=11), shown=False, finding="coordinator-epoch-stale"),
-        roles=LOG,
         requirements=requirements,
     )
-    made.flag(
+    log_unloadable = made.flag(
         "LogUnloadable",
         "crash",
         "A segment has a batch that Kafka's producer state cannot load.",
         "A broker that loads the segment crashes, and crashes again at each start.",
     )
-    reading(
-        made,
+    log_unloadable.reading(
         "log-plain-batch-inside",
         "a batch that is not transactional is inside its producer's open transaction",
         Part(txn(0)),
         Part(data(2, base_offset=2), finding="transaction-not-ended"),
         ending(COMMIT, 4),
-        roles=LOG,
         requirements=["TXN-BATCH-1"],
-        flags=["LogUnloadable"],
     )
     for slug, what, odd in (
         ("key-null", "key is null", {"key": None}),
@@ -628,24 +502,19 @@ def _logs(made: Theme) -> None:
         ("value-null", "value is null", {"value": None}),
     ):
         bad = marker(COMMIT, base_offset=2, **odd)
-        reading(
-            made,
+        log_unloadable.reading(
             f"log-marker-{slug}",
             f"a log has a producer's control batch whose {what}",
             Part(plain(2, base_offset=0)),
             Part(bad, shown=False, finding="end-marker-invalid"),
-            roles=LOG,
             requirements=requirements,
-            flags=["LogUnloadable"],
         )
-    reading(
-        made,
+    made.reading(
         "marker-value-null",
         "a marker's value is null; a consumer checks only its key",
         dropped(txn(0)),
         ending(ABORT, 2, value=None),
         Part(txn(3, 2)),
-        aborted=[(PRODUCER, 0)],
         roles=CONSUMER,
         requirements=["TXN-FILTER-1", "RB-CONTROL-4"],
     )

@@ -14,12 +14,12 @@ def theme() -> Theme:
     made = Theme("stream/sequence", "Sequence numbers of idempotent producers in successive appends.", kind="stream")
     _beginnings(made)
     _order(made)
-    _gaps(made)
+    _gaps(made.having(requirements=ORDER))
     _overlaps(made)
-    _duplicates(made)
+    _duplicates(made.having(requirements=DUPLICATE))
     _forgotten(made)
-    _wraps(made)
-    _several(made)
+    _wraps(made.having(requirements=[*WRAP, *ORDER]))
+    _several(made.having(requirements=ORDER))
     return made
 
 
@@ -72,25 +72,21 @@ def _gaps(made: Theme) -> None:
             f"gap-of-{slug}",
             f"sequences 0 and 1 are followed by {sequence}",
             *Appends().accept(data(0)).refuse(data(sequence), "sequence-gap").steps,
-            requirements=ORDER,
         )
     made.stream(
         "gap-then-missing-batch",
         "the missing batch arrives late, then the refused one again; the refusal changed nothing",
         *Appends().accept(data(0)).refuse(data(4), "sequence-gap").accept(data(2)).accept(data(4)).steps,
-        requirements=ORDER,
     )
     made.stream(
         "gap-twice",
         "a refused batch is refused again",
         *Appends().accept(data(0)).refuse(data(4), "sequence-gap").refuse(data(4), "sequence-gap").steps,
-        requirements=ORDER,
     )
     made.stream(
         "gap-takes-no-offset",
         "another producer's batch gets the offset that the refused batch did not use",
         *Appends().accept(data(0)).refuse(data(4), "sequence-gap").accept(data(0, producer_id=OTHER)).steps,
-        requirements=ORDER,
     )
 
 
@@ -125,10 +121,7 @@ def _overlaps(made: Theme) -> None:
 def _duplicates(made: Theme) -> None:
     first = Appends().accept(data(0))
     made.stream(
-        "duplicate-of-last",
-        "the last batch is sent again, and keeps its offset",
-        *first.drop(data(0), at=0).steps,
-        requirements=DUPLICATE,
+        "duplicate-of-last", "the last batch is sent again, and keeps its offset", *first.drop(data(0), at=0).steps
     )
     made.stream(
         "duplicate-then-next",
@@ -140,19 +133,16 @@ def _duplicates(made: Theme) -> None:
         "duplicate-twice",
         "the last batch is sent a second and a third time",
         *Appends().accept(data(0)).drop(data(0), at=0).drop(data(0), at=0).steps,
-        requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-of-one-before",
         "the batch before the last one is sent again",
         *Appends().accept(data(0)).accept(data(2, 3)).drop(data(0), at=0).steps,
-        requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-with-other-records",
         "a different batch with the sequences of the last one is also a duplicate",
         *Appends().accept(data(0)).drop(data(0, text="other"), at=0).steps,
-        requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-after-gap",
@@ -170,7 +160,6 @@ def _duplicates(made: Theme) -> None:
         "duplicate-behind-others",
         "the broker still remembers the last batch after six batches of another producer",
         *_behind_others().drop(data(0), at=0).steps,
-        requirements=DUPLICATE,
     )
 
 
@@ -235,19 +224,16 @@ def _wraps(made: Theme) -> None:
         "wrap-then-gap",
         "sequence INT32_MAX is followed by 1",
         *Appends().accept(data(last, 1), verdict="acceptable").refuse(data(1), "sequence-gap").steps,
-        requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-then-gap",
         "a batch of three records begins at sequence INT32_MAX, and the next one at 3",
         *Appends().accept(data(last, 3), verdict="acceptable").refuse(data(3), "sequence-gap").steps,
-        requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-then-zero",
         "a batch of three records begins at sequence INT32_MAX, and the next one at 0, which the first already used",
         *Appends().accept(data(last, 3), verdict="acceptable").refuse(data(0), "sequence-overlap").steps,
-        requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-duplicate",
@@ -277,7 +263,6 @@ def _several(made: Theme) -> None:
         .accept(data(2))
         .accept(data(2, producer_id=OTHER))
         .steps,
-        requirements=ORDER,
     )
     made.stream(
         "two-producers-one-gap",
@@ -288,7 +273,6 @@ def _several(made: Theme) -> None:
         .refuse(data(3), "sequence-gap")
         .accept(data(2, producer_id=OTHER))
         .steps,
-        requirements=ORDER,
     )
     made.stream(
         "two-producers-are-not-duplicates",
@@ -300,7 +284,6 @@ def _several(made: Theme) -> None:
         "others-between",
         "a batch without a producer id is between two batches of a producer",
         *Appends().accept(data(0)).accept(plain(3)).accept(data(2)).steps,
-        requirements=ORDER,
     )
     made.stream(
         "producer-id-zero",

@@ -7,21 +7,30 @@ from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import Raw, batch
 from kfuzz.vectors.recipes.theme import Theme
-from kfuzz.vectors.recipes.themes.stream import ABORT, COMMIT, EPOCH, OTHER, PRODUCER, Appends, data, marker, plain
+from kfuzz.vectors.recipes.themes.stream import (
+    ABORT,
+    COMMIT,
+    EPOCH,
+    OTHER,
+    PRODUCER,
+    Appends,
+    Stream,
+    data,
+    marker,
+    plain,
+)
 
 BATCHES, MARKER, STABLE = ["TXN-BATCH-1"], ["TXN-MARKER-1"], ["TXN-STABLE-1"]
 
 
 def theme() -> Theme:
     """The recipes of ``vectors/stream/transaction.json``."""
-    made = Theme(
-        "stream/transaction", "Open and ended transactions of a partition, and the last stable offset.", kind="stream"
-    )
+    made = Stream("stream/transaction", "Open and ended transactions of a partition, and the last stable offset.")
     _ends(made)
-    _stable(made)
+    _stable(made.having(requirements=STABLE))
     _mixed(made)
-    _coordinators(made)
-    _odd_markers(made)
+    _coordinators(made.having(requirements=MARKER))
+    _odd_markers(made.having(requirements=MARKER))
     _bad_markers(made)
     return made
 
@@ -34,7 +43,7 @@ def _open() -> Appends:
     return Appends().accept(_txn(0), begins=True)
 
 
-def _ends(made: Theme) -> None:
+def _ends(made: Stream) -> None:
     made.stream(
         "open",
         "an open transaction keeps the last stable offset at its first offset",
@@ -74,13 +83,12 @@ def _ends(made: Theme) -> None:
     )
 
 
-def _stable(made: Theme) -> None:
+def _stable(made: Stream) -> None:
     other = _txn(0, producer_id=OTHER)
     made.stream(
         "older-ends-first",
         "the older of two open transactions ends: the last stable offset moves to the first offset of the younger",
         *_open().accept(other, begins=True).accept(marker(COMMIT), ends=True).steps,
-        requirements=STABLE,
     )
     made.stream(
         "younger-ends-first",
@@ -90,13 +98,11 @@ def _stable(made: Theme) -> None:
         .accept(marker(COMMIT, producer_id=OTHER), ends=True)
         .accept(marker(COMMIT), ends=True)
         .steps,
-        requirements=STABLE,
     )
     made.stream(
         "others-behind-open",
         "batches of others after an open transaction are not stable before it ends",
         *_open().accept(plain(4)).accept(data(0, producer_id=OTHER)).accept(marker(ABORT), ends=True).steps,
-        requirements=STABLE,
     )
     made.stream(
         "refused-opens-nothing",
@@ -112,7 +118,7 @@ def _stable(made: Theme) -> None:
     )
 
 
-def _mixed(made: Theme) -> None:
+def _mixed(made: Stream) -> None:
     made.stream(
         "plain-batch-inside",
         "a producer with an open transaction sends a batch that is not transactional; the documents are silent",
@@ -145,7 +151,7 @@ def _mixed(made: Theme) -> None:
     )
 
 
-def _coordinators(made: Theme) -> None:
+def _coordinators(made: Stream) -> None:
     def ended() -> Appends:
         return _open().accept(marker(COMMIT, coordinator_epoch=12), ends=True).accept(_txn(2), begins=True)
 
@@ -154,13 +160,11 @@ def _coordinators(made: Theme) -> None:
             f"coordinator-epoch-{slug}",
             f"a marker of coordinator epoch 12 is followed by one of epoch {epoch}",
             *ended().accept(marker(ABORT, coordinator_epoch=epoch), ends=True).steps,
-            requirements=MARKER,
         )
     made.stream(
         "coordinator-epoch-lower",
         "a marker of coordinator epoch 12 is followed by one of epoch 11, from a replaced coordinator",
         *ended().refuse(marker(ABORT, coordinator_epoch=11), "coordinator-epoch-stale", verdict="acceptable").steps,
-        requirements=MARKER,
     )
     made.stream(
         "coordinator-epoch-of-other-producer",
@@ -169,22 +173,19 @@ def _coordinators(made: Theme) -> None:
         .accept(_txn(0, producer_id=OTHER), begins=True)
         .accept(marker(ABORT, coordinator_epoch=11, producer_id=OTHER), ends=True)
         .steps,
-        requirements=MARKER,
     )
 
 
-def _odd_markers(made: Theme) -> None:
+def _odd_markers(made: Stream) -> None:
     made.stream(
         "marker-without-transaction",
         "the broker also writes a marker that ends no transaction",
         *Appends().accept(marker(ABORT), verdict="acceptable").steps,
-        requirements=MARKER,
     )
     made.stream(
         "marker-twice",
         "a marker is sent twice, as after a lost answer to the coordinator",
         *_open().accept(marker(COMMIT), ends=True).accept(marker(COMMIT), verdict="acceptable").steps,
-        requirements=MARKER,
     )
     made.stream(
         "marker-emptied",
@@ -198,13 +199,11 @@ def _odd_markers(made: Theme) -> None:
         *_open()
         .accept(marker(COMMIT, producer_id=-1, producer_epoch=-1, transactional=False), verdict="acceptable")
         .steps,
-        requirements=MARKER,
     )
     made.stream(
         "marker-not-transactional",
         "a marker in a batch without the transactional bit ends the transaction",
         *_open().accept(marker(COMMIT, transactional=False), ends=True, verdict="acceptable").steps,
-        requirements=MARKER,
     )
     longer = struct.pack(">hh", 1, COMMIT) + b"\x00\x09"
     made.stream(
@@ -231,8 +230,8 @@ def _emptied() -> Raw:
     )
 
 
-def _bad_markers(made: Theme) -> None:
-    made.flag(
+def _bad_markers(made: Stream) -> None:
+    marker_unreadable = made.flag(
         "MarkerUnreadable",
         "crash",
         "A producer's control batch has an invalid key or value, so the end of the transaction is unknown.",
@@ -250,10 +249,9 @@ def _bad_markers(made: Theme) -> None:
         ("value-version-negative", "value has version -1", {"value": struct.pack(">hi", -1, 0)}, invalid),
     )
     for slug, what, odd, error in cases:
-        made.stream(
+        marker_unreadable.stream(
             f"marker-{slug}",
             f"a producer's control batch whose {what} is refused, so the transaction stays open",
             *_open().refuse(marker(COMMIT, **odd), "end-marker-invalid", error=error, verdict="acceptable").steps,
             requirements=[*MARKER, "RB-CONTROL-2" if "key" in odd else "RB-CONTROL-4"],
-            flags=["MarkerUnreadable"],
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 INT64_MAX = 2**63 - 1
@@ -12,7 +11,7 @@ INT64_MAX = 2**63 - 1
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/timestamp.json``."""
     made = Theme("records/v2/timestamp", "Timestamps of records and batches.")
-    _create(made)
+    _create(made.having(harmless=True))
     _log_append(made)
     _overflow(made)
     _max(made)
@@ -56,64 +55,53 @@ def _create(made: Theme) -> None:
 
 
 def _log_append(made: Theme) -> None:
-    made.flag(
+    log_append_time = made.flag(
         "LogAppendTime",
         "confusion",
         "The broker set the time: every record's timestamp is the batch's max timestamp.",
         "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
         links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
+        requirements=["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"],
     )
     records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
-    options = {"requirements": ["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"], "flags": ["LogAppendTime"]}
     appended = CREATED_MS + 60_000
-    made.valid(
+    log_append_time.valid(
         "log-append",
         "the deltas are still the producer's, but do not apply",
         batch(*records, log_append=True, max_timestamp=appended),
-        **options,
     )
-    made.valid(
+    log_append_time.valid(
         "log-append-before-create",
         "the broker's clock is behind the producer's",
         batch(*records, log_append=True, max_timestamp=CREATED_MS - 60_000),
-        **options,
     )
-    made.valid(
+    log_append_time.valid(
         "log-append-none",
         "the max timestamp is -1, and so is every record's",
         batch(*records, log_append=True, max_timestamp=-1),
         broker=refuses("log-append-time-produced"),
-        **options,
     )
     as_written = batch(
         Record(), Record(offset_delta=1), log_append=True, base_timestamp=appended, max_timestamp=appended
     )
     # The topic has CreateTime, so the broker clears the bit. Base and max timestamp are equal.
     stored_again = [{**contents, "timestamp_type": "create"} for contents in as_written.batches]
-    made.valid(
+    log_append_time.valid(
         "log-append-as-kafka-writes",
         "base and max timestamp are the broker's and all deltas are 0, as Kafka's own builder writes it",
         as_written,
         broker=accepts(finding="timestamp-type-not-create", batches=stored_again),
-        **options,
     )
     for codec in ("gzip", "zstd"):
-        made.valid(
+        log_append_time.valid(
             f"log-append-{codec}",
             f"the {codec} batch has LogAppendTime",
-            batch(
-                *records,
-                codec=codec,
-                payload=stored(codec, b"".join(record.encode() for record in records)),
-                log_append=True,
-                max_timestamp=appended,
-            ),
-            **options,
+            batch(*records, codec=codec, log_append=True, max_timestamp=appended),
         )
 
 
 def _overflow(made: Theme) -> None:
-    made.flag(
+    timestamp_overflow = made.flag(
         "TimestampOverflow",
         "integer-overflow",
         "The sum of base timestamp and delta does not fit 64 bits.",
@@ -125,20 +113,19 @@ def _overflow(made: Theme) -> None:
         ("underflow", -(2**63), -1),
     )
     for slug, base, delta in cases:
-        made.acceptable(
+        timestamp_overflow.acceptable(
             slug,
             f"the base timestamp is {base} and the delta is {delta}; in Kafka the sum wraps",
             batch(
                 Record(timestamp_delta=delta), base_timestamp=base, max_timestamp=INT64_MAX, hostile=["base_timestamp"]
             ),
             requirements=["RB-TIMESTAMP-1"],
-            flags=["TimestampOverflow"],
             finding="timestamp-overflow",
         )
 
 
 def _max(made: Theme) -> None:
-    made.flag(
+    max_timestamp_wrong = made.flag(
         "MaxTimestampWrong",
         "lost-data",
         "The max timestamp is not the largest timestamp of the records.",
@@ -151,12 +138,11 @@ def _max(made: Theme) -> None:
         ("max-smallest", "is INT64_MIN", -(2**63)),
     )
     for slug, what, value in wrong:
-        made.acceptable(
+        max_timestamp_wrong.acceptable(
             slug,
             f"the max timestamp {what}",
-            batch(*two, max_timestamp=value, hostile=["max_timestamp"]),
+            batch(*two, max_timestamp=value),
             requirements=["RB-TIMESTAMP-2"],
-            flags=["MaxTimestampWrong"],
             finding="max-timestamp-below-records",
         )
     made.valid(
@@ -169,26 +155,28 @@ def _max(made: Theme) -> None:
 
 def _odd(made: Theme) -> None:
     """Timestamps that mean "none" together with real timestamps."""
-    made.flag(
+    max_timestamp_wrong = made.having(
+        flags=["MaxTimestampWrong"], requirements=["RB-TIMESTAMP-2"], finding="max-timestamp-below-records"
+    )
+    log_append_time = made.having(flags=["LogAppendTime"])
+    timestamp_none = made.flag(
         "TimestampNone",
         "confusion",
         "A timestamp of -1 means none. Here it results from a sum, or occurs together with real timestamps.",
         "A reader that tests the base for -1 returns no timestamps; one that tests the sum drops a real timestamp.",
     )
     first, second = Record(), Record(offset_delta=1, timestamp_delta=5)
-    made.acceptable(
+    timestamp_none.acceptable(
         "base-none-delta-positive",
         "the base timestamp is -1 and a delta is 5, so the second record's timestamp is 4",
-        batch(first, second, base_timestamp=-1, hostile=["base_timestamp"]),
+        batch(first, second, base_timestamp=-1),
         requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-3"],
-        flags=["TimestampNone"],
     )
-    made.acceptable(
+    timestamp_none.acceptable(
         "sum-is-none",
         "the base timestamp is 10 and a delta is -11; the sum is -1, which means none",
-        batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10, hostile=["base_timestamp"]),
+        batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10),
         requirements=["RB-TIMESTAMP-1"],
-        flags=["TimestampNone"],
     )
     made.acceptable(
         "log-append-base-none",
@@ -197,12 +185,11 @@ def _odd(made: Theme) -> None:
         requirements=["RB-TIMESTAMP-5"],
         flags=["LogAppendTime", "TimestampNone"],
     )
-    made.acceptable(
+    log_append_time.acceptable(
         "log-append-smallest",
         "the batch has LogAppendTime, and the max timestamp is INT64_MIN",
-        batch(first, log_append=True, max_timestamp=-(2**63), hostile=["max_timestamp"]),
+        batch(first, log_append=True, max_timestamp=-(2**63)),
         requirements=["RB-TIMESTAMP-5"],
-        flags=["LogAppendTime"],
     )
     made.acceptable(
         "log-append-delta-overflow",
@@ -217,7 +204,7 @@ def _odd(made: Theme) -> None:
         requirements=["RB-TIMESTAMP-5", "RB-TIMESTAMP-1"],
         flags=["LogAppendTime", "TimestampOverflow"],
     )
-    made.acceptable(
+    max_timestamp_wrong.acceptable(
         "max-below-first-of-three",
         "the max timestamp is below the first record's, but above the others'",
         batch(
@@ -225,33 +212,17 @@ def _odd(made: Theme) -> None:
             Record(offset_delta=1, timestamp_delta=10),
             Record(offset_delta=2),
             max_timestamp=CREATED_MS + 50,
-            hostile=["max_timestamp"],
         ),
-        requirements=["RB-TIMESTAMP-2"],
-        flags=["MaxTimestampWrong"],
-        finding="max-timestamp-below-records",
     )
-    made.acceptable(
+    max_timestamp_wrong.acceptable(
         "max-below-base",
         "the max timestamp is one millisecond below the only record's",
-        batch(first, max_timestamp=CREATED_MS - 1, hostile=["max_timestamp"]),
-        requirements=["RB-TIMESTAMP-2"],
-        flags=["MaxTimestampWrong"],
-        finding="max-timestamp-below-records",
+        batch(first, max_timestamp=CREATED_MS - 1),
     )
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         records = (Record(timestamp_delta=100), Record(offset_delta=1))
-        made.acceptable(
+        max_timestamp_wrong.acceptable(
             f"max-of-last-{codec}",
             f"the max timestamp of the {codec} batch is the last record's, not the largest",
-            batch(
-                *records,
-                codec=codec,
-                payload=stored(codec, b"".join(record.encode() for record in records)),
-                max_timestamp=CREATED_MS,
-                hostile=["max_timestamp"],
-            ),
-            requirements=["RB-TIMESTAMP-2"],
-            flags=["MaxTimestampWrong"],
-            finding="max-timestamp-below-records",
+            batch(*records, codec=codec, max_timestamp=CREATED_MS, hostile=["max_timestamp"]),
         )

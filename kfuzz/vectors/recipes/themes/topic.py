@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Json, Theme, accepts, refuses
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -18,19 +17,14 @@ def theme() -> Theme:
     """The recipes of ``vectors/records/v2/topic.json``."""
     made = Theme("records/v2/topic", "Produced batches whose outcome depends on the topic's or broker's configuration.")
     _compacted(made)
-    _timestamps(made)
-    _sizes(made)
+    _timestamps(made.having(requirements=["RB-TIMESTAMP-4"]))
+    _sizes(made.having(requirements=["LIM-DEFAULT-1"]))
     _codecs(made)
     return made
 
 
-def _batch(*records: Record, codec: str = "none") -> Raw:
-    payload = None if codec == "none" else stored(codec, b"".join(record.encode() for record in records))
-    return batch(*records, codec=codec, payload=payload)
-
-
 def _compacted(made: Theme) -> None:
-    made.flag(
+    keyless_in_compacted = made.flag(
         "KeylessInCompacted",
         "lost-data",
         "A record without a key is produced to a compacted topic.",
@@ -41,24 +35,23 @@ def _compacted(made: Theme) -> None:
         made.valid(
             f"compacted-with-keys{slug}",
             f"a compacted topic gets two records with keys, one of them empty (codec {codec})",
-            _batch(Record(), Record(offset_delta=1, key=b""), codec=codec),
+            batch(Record(), Record(offset_delta=1, key=b""), codec=codec),
             requirements=["CMP-KEY-1"],
             broker=accepts(),
             topic={"compacted": True},
         )
-        made.valid(
+        keyless_in_compacted.valid(
             f"compacted-without-key{slug}",
             f"a compacted topic gets two records; the second has no key (codec {codec})",
-            _batch(Record(), Record(offset_delta=1, key=None), codec=codec),
+            batch(Record(), Record(offset_delta=1, key=None), codec=codec),
             requirements=["CMP-KEY-1"],
-            flags=["KeylessInCompacted"],
             broker=refuses("key-missing"),
             topic={"compacted": True},
         )
 
 
 def _timestamps(made: Theme) -> None:
-    made.flag(
+    timestamp_out_of_range = made.flag(
         "TimestampOutOfRange",
         "leniency",
         "A record is older than message.timestamp.before.max.ms allows.",
@@ -68,13 +61,11 @@ def _timestamps(made: Theme) -> None:
     far = near | {"timestamp_before_max_ms": str(CENTURY_MS)}
     for codec in ("none", "lz4"):
         slug = "" if codec == "none" else f"-{codec}"
-        aged = _batch(Record(), codec=codec)
-        made.valid(
+        aged = batch(Record(), codec=codec)
+        timestamp_out_of_range.valid(
             f"timestamp-too-old{slug}",
             f"the record is two days old, but one day is allowed (codec {codec})",
             aged,
-            requirements=["RB-TIMESTAMP-4"],
-            flags=["TimestampOutOfRange"],
             broker=refuses("timestamp-out-of-range"),
             topic=near,
         )
@@ -82,7 +73,6 @@ def _timestamps(made: Theme) -> None:
             f"timestamp-old{slug}",
             f"the record is two days old, and a century is allowed (codec {codec})",
             aged,
-            requirements=["RB-TIMESTAMP-4"],
             broker=accepts(),
             topic=far,
         )
@@ -90,7 +80,6 @@ def _timestamps(made: Theme) -> None:
         "timestamp-none",
         "the record has no timestamp, so the bounds do not apply",
         batch(Record(), base_timestamp=NO_TIMESTAMP),
-        requirements=["RB-TIMESTAMP-4"],
         broker=accepts(),
         topic=near,
     )
@@ -103,7 +92,6 @@ def _sizes(made: Theme) -> None:
         "batch-at-limit",
         "the batch has as many bytes as max.message.bytes",
         largest,
-        requirements=["LIM-DEFAULT-1"],
         broker=accepts(),
         topic={"max_message_bytes": size},
     )
@@ -111,7 +99,6 @@ def _sizes(made: Theme) -> None:
         "batch-above-limit",
         "the batch has one byte more than max.message.bytes",
         largest,
-        requirements=["LIM-DEFAULT-1"],
         broker=refuses("batch-too-large"),
         topic={"max_message_bytes": size - 1},
     )
@@ -119,14 +106,13 @@ def _sizes(made: Theme) -> None:
         "request-above-limit",
         "the request has more bytes than socket.request.max.bytes; the broker closes the connection without an answer",
         batch(Record(value=bytes(REQUEST_BYTES_MAX))),
-        requirements=["LIM-DEFAULT-1"],
         broker=refuses("request-too-large"),
         topic={"max_request_bytes": REQUEST_BYTES_MAX},
     )
     made.valid(
         "batch-above-limit-once-rebuilt",
         "the batch is smaller than max.message.bytes, but larger once the broker has decompressed it",
-        _batch(Record(value=bytes(1000)), codec="zstd"),
+        batch(Record(value=bytes(1000)), codec="zstd"),
         requirements=["LIM-DEFAULT-1", "RB-CODEC-9"],
         broker=refuses("batch-too-large"),
         topic={"compression": "none", "max_message_bytes": 500},
@@ -134,7 +120,7 @@ def _sizes(made: Theme) -> None:
 
 
 def _codecs(made: Theme) -> None:
-    made.flag(
+    cannot_be_built_anew = made.flag(
         "CannotBeBuiltAnew",
         "crash",
         "Kafka's batch builder refuses the producer fields; it runs if topic and batch have different codecs.",
@@ -150,7 +136,7 @@ def _codecs(made: Theme) -> None:
             broker=accepts(batches=_under(plain, codec)),
             topic={"compression": codec},
         )
-    packed = _batch(Record(), Record(offset_delta=1, value=None), codec="lz4")
+    packed = batch(Record(), Record(offset_delta=1, value=None), codec="lz4")
     made.valid(
         "decompressed",
         "a topic without compression gets an lz4 batch",
@@ -164,12 +150,11 @@ def _codecs(made: Theme) -> None:
         ("kept", "producer", accepts()),
         ("rebuilt", "gzip", refuses("rebuild-refused")),
     ):
-        made.valid(
+        cannot_be_built_anew.valid(
             f"producer-without-epoch-{slug}",
             f"producer id 7 has epoch -1, and the topic's compression.type is {compression}",
             unborn,
             requirements=["RB-PRODUCER-1", "RB-CODEC-9"],
-            flags=["CannotBeBuiltAnew"],
             broker=broker,
             topic={"compression": compression},
         )

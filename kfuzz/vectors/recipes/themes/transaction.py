@@ -6,7 +6,6 @@ from typing import Any
 
 from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.control import ABORT, COMMIT, marker
 
@@ -14,8 +13,8 @@ from kfuzz.vectors.recipes.themes.control import ABORT, COMMIT, marker
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/transaction.json``."""
     made = Theme("records/v2/transaction", "Idempotent and transactional batches, and the markers between them.")
-    _transactions(made)
-    _sequences(made)
+    _transactions(made.having(requirements=["TXN-BATCH-1", "RB-ATTRIBUTES-3"]))
+    _sequences(made.having(requirements=["RB-SEQUENCE-1", "RB-PRODUCER-1"]))
     return made
 
 
@@ -26,22 +25,19 @@ def _data(base_offset: int, base_sequence: int, count: int = 2, producer_id: int
 
 
 def _transactions(made: Theme) -> None:
-    requirements = ["TXN-BATCH-1", "RB-ATTRIBUTES-3"]
-    made.valid("open", "a batch of a transaction that is still open", _data(0, 0), requirements=requirements)
+    made.valid("open", "a batch of a transaction that is still open", _data(0, 0))
     made.valid(
         "committed",
         "two batches of a transaction, then its commit marker",
         _data(0, 0),
         _data(2, 2),
         marker(COMMIT, base_offset=4),
-        requirements=requirements,
     )
     made.valid(
         "aborted",
         "a batch of an aborted transaction, then its marker; a reader without filtering returns the records",
         _data(0, 0),
         marker(ABORT, base_offset=2),
-        requirements=requirements,
     )
     made.valid(
         "interleaved",
@@ -51,54 +47,41 @@ def _transactions(made: Theme) -> None:
         batch(Record(), base_offset=4),
         marker(COMMIT, base_offset=5),
         _data(6, 2, producer_id=5000),
-        requirements=requirements,
     )
     made.valid(
         "marker-first",
         "an abort marker for a transaction that began in an earlier fetch",
         marker(ABORT, base_offset=10),
         _data(11, 0),
-        requirements=requirements,
     )
+    two = (Record(), Record(offset_delta=1))
     made.valid(
         "committed-gzip",
         "a compressed batch of a transaction, then its commit marker",
-        _compressed(),
+        batch(*two, codec="gzip", transactional=True, producer_id=4000, producer_epoch=3, base_sequence=0),
         marker(COMMIT, base_offset=2),
-        requirements=[*requirements, "RB-CODEC-3"],
-    )
-
-
-def _compressed() -> Raw:
-    records = (Record(), Record(offset_delta=1))
-    payload = stored("gzip", b"".join(record.encode() for record in records))
-    return batch(
-        *records, codec="gzip", payload=payload, transactional=True, producer_id=4000, producer_epoch=3, base_sequence=0
+        also=["RB-CODEC-3"],
     )
 
 
 def _sequences(made: Theme) -> None:
-    requirements = ["RB-SEQUENCE-1", "RB-PRODUCER-1"]
     made.valid(
         "idempotent",
         "three batches of an idempotent producer without transactions",
         _data(0, 0, transactional=False),
         _data(2, 2, transactional=False),
         _data(4, 4, transactional=False),
-        requirements=requirements,
     )
     made.valid(
         "first-sequence-seven",
         "a producer's first visible batch begins at sequence 7: older batches were deleted",
         _data(100, 7, transactional=False),
-        requirements=requirements,
     )
     made.valid(
         "epoch-grows",
         "a producer's next epoch restarts at sequence 0",
         _data(0, 5, transactional=False),
         _data(2, 0, transactional=False, producer_epoch=4),
-        requirements=requirements,
     )
     made.valid(
         "sequence-wraps-between-batches",
@@ -117,5 +100,4 @@ def _sequences(made: Theme) -> None:
         "producer-id-zero",
         "producer id, epoch and sequence are 0, which does not mean 'none'",
         _data(0, 0, producer_id=0, producer_epoch=0, transactional=False),
-        requirements=requirements,
     )

@@ -129,7 +129,7 @@ def _widths(made: Theme) -> None:
 
 
 def _overlong(made: Theme) -> None:
-    made.flag(
+    varint_overlong = made.flag(
         "VarintOverlong",
         "strictness",
         "A varint is padded with groups of zero bits.",
@@ -144,35 +144,30 @@ def _overlong(made: Theme) -> None:
         ("header-count", "header_count", 0, 5),
     )
     for slug, name, value, size in fields:
-        made.acceptable(
+        varint_overlong.acceptable(
             f"{slug}-overlong",
             f"the {slug.replace('-', ' ')} takes {size} bytes, but one is enough",
             batch(Record(raw={name: overlong(value, size)})),
             requirements=["RB-VARINT-2"],
-            flags=["VarintOverlong"],
             finding="varint-overlong",
         )
-    made.flag(
+    varint_excess_bits = made.flag(
         "VarintExcessBits",
         "confusion",
         "The last byte of the longest varint has bits that do not fit the type.",
         "Kafka drops these bits. A reader that keeps them reads another value from the same bytes.",
+        requirements=["RB-VARINT-2"],
+        finding="varint-excess-bits",
     )
-    made.acceptable(
+    varint_excess_bits.acceptable(
         "key-length-excess-bits",
         "the fifth byte of the key length has bits above the 32nd; without them the length is 1",
         batch(Record(raw={"key_length": b"\x82\x80\x80\x80\x70"})),
-        requirements=["RB-VARINT-2"],
-        flags=["VarintExcessBits"],
-        finding="varint-excess-bits",
     )
-    made.acceptable(
+    varint_excess_bits.acceptable(
         "timestamp-delta-excess-bits",
         "the tenth byte of the timestamp delta has bits above the 64th; without them the delta is 0",
         batch(Record(raw={"timestamp_delta": b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7e"})),
-        requirements=["RB-VARINT-2"],
-        flags=["VarintExcessBits"],
-        finding="varint-excess-bits",
     )
 
 
@@ -195,18 +190,17 @@ def with_header(raw: dict[str, bytes]) -> Record:
 
 
 def _overlong_by_width(made: Theme) -> None:
+    varint_overlong = made.having(flags=["VarintOverlong"], finding="varint-overlong")
     for slug, name, value, widest in FIELDS:
         sizes = {2, widest} if slug.startswith("header-") and slug != "header-count" else {2}
         if slug == "timestamp-delta":
             sizes = {2, 6, 9}
         for size in sorted(sizes):
-            made.acceptable(
+            varint_overlong.acceptable(
                 f"{slug}-padded-to-{size}",
                 f"the {slug.replace('-', ' ')} is {value}, padded to {size} bytes",
                 batch(with_header({name: overlong(value, size)})),
                 requirements=["RB-VARINT-2"],
-                flags=["VarintOverlong"],
-                finding="varint-overlong",
             )
     nulls = (
         ("null-key", Record(key=None, raw={"key_length": overlong(-1, 5)})),
@@ -214,13 +208,11 @@ def _overlong_by_width(made: Theme) -> None:
         ("null-header-value", Record(headers=[(b"h", None)], raw={"headers[0].value_length": overlong(-1, 3)})),
     )
     for slug, record in nulls:
-        made.acceptable(
+        varint_overlong.acceptable(
             f"{slug}-overlong",
             f"the length -1 of a {slug.replace('-', ' ')} is padded; a reader that looks for the byte 01 misses it",
             batch(record),
             requirements=["RB-VARINT-2", "RB-RECORD-3"],
-            flags=["VarintOverlong"],
-            finding="varint-overlong",
         )
 
 
@@ -240,6 +232,9 @@ def _excess_bits(made: Theme) -> None:
 
 def _cut(made: Theme) -> None:
     """Varints that are incomplete because the record ends, and varints that never end."""
+    varint_too_long = made.having(
+        flags=["VarintTooLong"], requirements=["RB-VARINT-1"], finding="varint-too-long", budget=SMALL
+    )
     parts = Record(headers=[(b"h", b"vv")]).parts()[1:]
     cut = {"offset_delta", "key_length", "value_length", "headers[0].key_length", "headers[0].value_length"}
     for index, (name, _) in enumerate(parts):
@@ -259,29 +254,21 @@ def _cut(made: Theme) -> None:
             budget=SMALL,
         )
     for slug, name, _, _ in FIELDS[2:]:
-        made.invalid(
+        varint_too_long.invalid(
             f"{slug}-endless",
             f"40 bytes of the {slug.replace('-', ' ')} each claim that another byte follows",
             batch(with_header({name: b"\xff" * 40})),
-            requirements=["RB-VARINT-1"],
-            flags=["VarintTooLong"],
-            finding="varint-too-long",
-            budget=SMALL,
         )
     for slug, name, value, widest in FIELDS[-2:]:
-        made.invalid(
+        varint_too_long.invalid(
             f"{slug}-six-bytes",
             f"the {slug.replace('-', ' ')} is a varint of six bytes",
             batch(with_header({name: overlong(value, widest + 1)})),
-            requirements=["RB-VARINT-1"],
-            flags=["VarintTooLong"],
-            finding="varint-too-long",
-            budget=SMALL,
         )
 
 
 def _too_long(made: Theme) -> None:
-    made.flag(
+    varint_too_long = made.flag(
         "VarintTooLong",
         "hang",
         "A varint does not end within its five (varlong: ten) bytes.",
@@ -298,43 +285,31 @@ def _too_long(made: Theme) -> None:
         ("header-count-six-bytes", "header_count", overlong(0, 6)),
     )
     for slug, name, data in fields:
-        made.invalid(
+        varint_too_long.invalid(
             slug,
             f"the record's {name.replace('_', ' ')} is a varint of {len(data)} bytes",
             batch(Record(raw={name: data})),
             requirements=["RB-VARINT-1"],
-            flags=["VarintTooLong"],
             finding="varint-too-long",
             budget=SMALL,
         )
-    made.flag(
+    varint_cut = made.flag(
         "VarintCut",
         "bounds",
         "The bytes end in the middle of a varint.",
         "A reader that does not check each byte reads past the end of the buffer.",
         links=["kafkajs #1793"],
-    )
-    made.invalid(
-        "record-length-cut",
-        "the batch ends within the first record's length",
-        batch(payload=b"\x80", record_count=1),
         requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        flags=["VarintCut"],
         finding="record-truncated",
     )
-    made.invalid(
-        "header-count-cut",
-        "the record ends within its header count",
-        batch(Record(raw={"header_count": b"\x80"})),
-        requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        flags=["VarintCut"],
-        finding="record-truncated",
+    varint_cut.invalid(
+        "record-length-cut", "the batch ends within the first record's length", batch(payload=b"\x80", record_count=1)
     )
-    made.invalid(
+    varint_cut.invalid(
+        "header-count-cut", "the record ends within its header count", batch(Record(raw={"header_count": b"\x80"}))
+    )
+    varint_cut.invalid(
         "timestamp-delta-cut",
         "the record ends within its timestamp delta",
         batch(payload=varint(2) + b"\x00\x80", record_count=1),
-        requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        flags=["VarintCut"],
-        finding="record-truncated",
     )

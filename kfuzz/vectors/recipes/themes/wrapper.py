@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xxhash import xxh32_intdigest
+
 from kfuzz.vectors.recipes.making.builder import Raw, concat, message
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts
 from kfuzz.vectors.recipes.themes.legacy import three, unopened, wrapper, wrapper_of
 
@@ -12,7 +14,7 @@ __all__ = ["CODECS", "common", "first_of", "old_lz4"]
 CODECS = ("gzip", "snappy", "lz4")
 # The flags and the block size of the frames that Kafka wrote: independent blocks of at most 64 KiB.
 LZ4_DESCRIPTOR = b"\x60\x40"
-LZ4_OLD_CHECKSUM = xxh32(LZ4_MAGIC + LZ4_DESCRIPTOR) >> 8 & 0xFF
+LZ4_OLD_CHECKSUM = xxh32_intdigest(LZ4_MAGIC + LZ4_DESCRIPTOR) >> 8 & 0xFF
 
 
 def first_of(magic: int) -> int:
@@ -32,23 +34,22 @@ def common(made: Theme, magic: int) -> None:
 
 
 def _without_contents(made: Theme, magic: int) -> None:
-    made.flag(
+    wrapper_without_contents = made.flag(
         "WrapperWithoutContents",
         "crash",
         "A message names a codec, but its value is null or has no bytes, so there is nothing to decompress.",
         "A reader that gives the value to a decompressor unchecked crashes, or returns a record that nobody sent.",
+        budget=SMALL,
     )
 
     def refused(slug: str, summary: str, raw: Raw, finding: str, *, log: bool) -> None:
-        made.invalid(
+        wrapper_without_contents.invalid(
             slug,
             summary,
             raw,
             requirements=["MS-WRAPPER-1", "MS-VALUE-1"],
-            flags=["WrapperWithoutContents"],
             finding=finding,
             log=accepts(finding="wrapper-start-unknown", batches=unopened(raw)) if log else None,
-            budget=SMALL,
         )
 
     null, empty = "wrapper-value-null", "decompression-failed"
@@ -85,7 +86,7 @@ def _without_contents(made: Theme, magic: int) -> None:
             log=True,
         )
         first = first_of(magic)
-        made.invalid(
+        wrapper_without_contents.invalid(
             f"{codec}-inner-without-value",
             f"a message inside the gzip wrapper names {codec}, but its value is null",
             wrapper(
@@ -95,9 +96,7 @@ def _without_contents(made: Theme, magic: int) -> None:
                 hostile=["value"],
             ),
             requirements=["MS-WRAPPER-2"],
-            flags=["WrapperWithoutContents"],
             finding="wrapper-nested",
-            budget=SMALL,
         )
 
 
@@ -112,26 +111,25 @@ def _nested(magic: int, codec: str, levels: int) -> Raw:
 
 
 def _deep(made: Theme, magic: int) -> None:
-    made.flag(
+    wrapper_nested_deep = made.flag(
         "WrapperNestedDeep",
         "crash",
         "Hundreds of wrappers are inside one another; Kafka refuses the second one.",
         "A reader that calls itself for each level overflows the stack, which ends the process in many languages.",
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        finding="wrapper-nested",
+        budget=SMALL,
     )
     for codec, depths in (("gzip", (100, 500)), ("snappy", (300,)), ("lz4", (300,))):
         for levels in depths:
-            made.invalid(
+            wrapper_nested_deep.invalid(
                 f"{codec}-nested-{levels}-deep",
                 f"{levels} {codec} wrappers are inside one another",
                 _nested(magic, codec, levels),
-                requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-                flags=["WrapperNestedDeep"],
-                finding="wrapper-nested",
-                budget=SMALL,
             )
     first = first_of(magic)
     deep = _nested(magic, "gzip", 100)
-    made.invalid(
+    wrapper_nested_deep.invalid(
         "gzip-nested-100-deep-behind-message",
         "a wrapper contains a plain message, then 100 wrappers inside one another",
         wrapper(
@@ -142,21 +140,11 @@ def _deep(made: Theme, magic: int) -> None:
             stream=stored("gzip", message(magic, offset=first).data + deep.data),
             contents=[],
         ),
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNestedDeep"],
-        finding="wrapper-nested",
-        budget=SMALL,
     )
     # No wrapper holds a message: every reader must stop, whatever its rule for nesting.
     raw = wrapper_of(magic, b"")
     for _ in range(99):
         raw = wrapper_of(magic, raw.data)
-    made.invalid(
-        "gzip-nested-100-deep-around-nothing",
-        "100 gzip wrappers are inside one another; the innermost is empty",
-        raw,
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        flags=["WrapperNestedDeep"],
-        finding="wrapper-nested",
-        budget=SMALL,
+    wrapper_nested_deep.invalid(
+        "gzip-nested-100-deep-around-nothing", "100 gzip wrappers are inside one another; the innermost is empty", raw
     )

@@ -18,12 +18,13 @@ def theme() -> Theme:
 
 def _old_lz4(made: Theme) -> None:
     """Frames of Kafka before 0.10, which is the only software that wrote lz4 wrappers of magic 0."""
-    made.flag(
+    lz4_checksum_of_old_producers = made.flag(
         "Lz4ChecksumOfOldProducers",
         "lost-data",
         "The lz4 frame's header checksum covers the frame's magic too, as in every release of Kafka before 0.10.",
         "A reader that refuses it cannot read what those producers wrote.",
         links=["KAFKA-3160"],
+        requirements=["RB-LZ4-1", "MS-WRAPPER-1"],
     )
     inner = three(0, first_of(0))
     plain = b"".join(raw.data for raw in inner)
@@ -39,36 +40,30 @@ def _old_lz4(made: Theme) -> None:
         ("compressed-block", "one compressed block", compressed),
     )
     for slug, what, stream in cases:
-        made.valid(
+        lz4_checksum_of_old_producers.valid(
             f"lz4-of-old-producer-{slug}",
             f"an lz4 frame with the header checksum of old producers, and {what}",
             wrapper(0, inner, "lz4", offset=12, stream=stream),
-            requirements=["RB-LZ4-1", "MS-WRAPPER-1"],
-            flags=["Lz4ChecksumOfOldProducers"],
         )
-    made.valid(
+    lz4_checksum_of_old_producers.valid(
         "lz4-of-old-producer-between-plain",
         "a plain message, an lz4 wrapper with the header checksum of old producers, a plain message",
         message(0, offset=9),
         wrapper(0, inner, "lz4", offset=12, stream=old_lz4(plain)),
         message(0, offset=13),
         requirements=["RB-LZ4-1", "MS-WRAPPER-1", "MS-FRAME-1"],
-        flags=["Lz4ChecksumOfOldProducers"],
     )
-    made.valid(
+    lz4_checksum_of_old_producers.valid(
         "lz4-of-old-and-new-producer",
         "two lz4 wrappers: the first has the header checksum of old producers, the second the right one",
         wrapper(0, inner, "lz4", offset=12, stream=old_lz4(plain)),
         wrapper(0, three(0, 13), "lz4", offset=15),
-        requirements=["RB-LZ4-1", "MS-WRAPPER-1"],
-        flags=["Lz4ChecksumOfOldProducers"],
     )
     other = message(1, offset=10)
-    made.acceptable(
+    lz4_checksum_of_old_producers.acceptable(
         "lz4-of-old-producer-around-magic-1",
         "a wrapper of magic 0 with the lz4 header checksum of old producers holds a message of magic 1",
         wrapper(0, [other], "lz4", offset=10, stream=old_lz4(other.data)),
         requirements=["RB-LZ4-1", "MS-WRAPPER-4"],
-        flags=["Lz4ChecksumOfOldProducers"],
         finding="inner-magic-mismatch",
     )

@@ -18,7 +18,7 @@ def theme() -> Theme:
 
 def _old_lz4(made: Theme) -> None:
     """Kafka wrote the right checksum from magic 1 on, and requires it there."""
-    made.flag(
+    lz4_checksum_of_old_producers = made.flag(
         "Lz4ChecksumOfOldProducers",
         "confusion",
         "The lz4 frame's header checksum covers the frame's magic too. Only magic 0 has such frames.",
@@ -36,11 +36,10 @@ def _old_lz4(made: Theme) -> None:
         ),
     )
     for slug, summary, inner, stream in cases:
-        made.invalid(
+        lz4_checksum_of_old_producers.invalid(
             f"lz4-of-old-producer{slug}",
             summary,
             wrapper(1, inner, "lz4", offset=len(inner) - 1, stream=stream, hostile=["value"]),
             requirements=["RB-LZ4-1"],
-            flags=["Lz4ChecksumOfOldProducers"],
             finding="decompression-failed",
         )
