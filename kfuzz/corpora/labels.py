@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
 
-from kfuzz.corpora.manifest import open_parquet, plain
+from kfuzz.corpora.manifest import columns_of, open_parquet, plain
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "verdicts"]
 
@@ -52,24 +48,13 @@ def label_file(segment: Segment) -> str:
     return f"{LABELS}/{segment.directory}-{segment.stem}.parquet"
 
 
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    kinds: dict[str, pa.DataType] = {"int": pa.int64(), "str": pa.string()}
-    columns = []
-    for field in fields(Label):
-        kind, _, null = str(field.type).partition(" | ")
-        columns.append(pa.field(field.name, kinds[kind], nullable=bool(null)))
-    return pa.schema(columns, metadata={b"format": FORMAT})
-
-
 def encode_labels(labels: Sequence[Label]) -> bytes:
     """The Parquet file of ``labels``. Equal labels give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     file = io.BytesIO()
-    table = pa.Table.from_pylist([asdict(label) for label in labels], schema=_schema())
+    table = pa.Table.from_pylist([asdict(label) for label in labels], schema=columns_of(Label, FORMAT))
     pq.write_table(table, file, compression="zstd")
     return file.getvalue()
 
@@ -86,7 +71,7 @@ def labels_of(target: Target, segment: Segment) -> list[Label]:
     if data is None:
         return []
     try:
-        with open_parquet(data, _schema()) as file:
+        with open_parquet(data, columns_of(Label, FORMAT)) as file:
             if file is not None:
                 if file.metadata.num_rows > sum(stream.records for stream in segment.streams):
                     raise UsageError(f"{target}/{name} has more labels than its segment has batches; generate it again")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,8 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
+from kfuzz.logs.snapshot import decode
 from kfuzz.mapped import mapped, require_whole
-from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
@@ -39,24 +39,8 @@ from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
 __all__ = ["Ahead", "FileAhead", "Heads", "aborted_batches", "last_stable_offset"]
 
-# The file that ``ProducerStateManager`` writes beside a segment: the producers at the segment's first offset.
-SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
-SNAPSHOT_ENTRY: Final = np.dtype(
-    [
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("last_sequence", ">i4"),
-        ("last_offset", ">i8"),
-        ("offset_delta", ">i4"),
-        ("timestamp", ">i8"),
-        ("coordinator_epoch", ">i4"),
-        ("first_offset", ">i8"),
-    ]
-)
-SNAPSHOT_VERSION: Final = 1
 # 400,000 producers. Without a snapshot, the log itself is read.
 SNAPSHOT_BYTES_MAX: Final = 16 << 20
-SNAPSHOT_CRC_COVERS_FROM: Final = 6
 STRETCH_BYTES: Final = 16 << 20
 MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
 OPEN, COMMITTED, ABORTED = -1, 0, 1
@@ -307,16 +291,9 @@ def last_stable_offset(segment: Segment) -> int | None:
 def _snapshot(path: Path) -> dict[int, int] | None:
     """The open transactions of a producer snapshot: producer and first offset. None if it is missing or damaged."""
     try:
-        data = read_small(path, bytes_max=SNAPSHOT_BYTES_MAX)
+        found = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
     except UsageError:
         return None
-    if len(data) < SNAPSHOT_HEADER.itemsize:
+    if found is None:
         return None
-    head: Any = np.frombuffer(data, SNAPSHOT_HEADER, 1)[0]
-    size = SNAPSHOT_HEADER.itemsize + int(head["count"]) * SNAPSHOT_ENTRY.itemsize
-    if head["version"] != SNAPSHOT_VERSION or size != len(data):
-        return None
-    if crc32c(memoryview(data)[SNAPSHOT_CRC_COVERS_FROM:]) != head["crc"]:
-        return None
-    found = np.frombuffer(data, SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
-    return {int(one["producer_id"]): int(one["first_offset"]) for one in found if one["first_offset"] >= 0}
+    return {one.producer_id: one.current_txn_first_offset for one in found if one.current_txn_first_offset >= 0}

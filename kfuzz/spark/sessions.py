@@ -22,14 +22,15 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kfuzz import errors
 from kfuzz.corpora.prediction import tasks_of
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
+from kfuzz.spark.rows import Task, ddl
 
-__all__ = ["collect", "cores", "default_tasks", "reason", "session", "session_of_ours", "start_programs_as_usual"]
+__all__ = ["cores", "default_tasks", "reason", "run", "session", "session_of_ours", "start_programs_as_usual"]
 
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
@@ -219,21 +220,25 @@ def cores(spark: SparkSession) -> int:
         return 8
 
 
-def collect(
-    job: DataFrame,
+def run(
+    spark: SparkSession,
+    count: int,
     tasks: int,
+    columns: pa.Schema,
+    task: Task,
     set_done: Callable[[int], None] = lambda done: None,
     set_failed: Callable[[int], None] = lambda failed: None,
 ) -> pa.Table:
-    """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones,
-    and with ``tasks`` at the end. ``set_failed`` is called before with the number of failed attempts. It is not known
-    over Spark Connect.
+    """The rows of a job, with these ``columns``: ``tasks`` tasks divide the numbers below ``count``.
+
+    ``set_done`` is called with the number of finished tasks, and with ``tasks`` at the end. ``set_failed`` is called
+    before with the number of failed attempts. It is not known over Spark Connect.
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job. In both cases the job's other tasks have ended, so nothing
     writes after the caller has got its error, unless they hang.
     """
-    spark = job.sparkSession
+    job = spark.range(0, count, 1, tasks).mapInArrow(task, ddl(columns))
     # A server of Spark Connect reports its progress by itself; it has no status to ask for.
     remote = _is_remote(spark)
     group = f"kfuzz-{uuid.uuid4()}"
@@ -245,7 +250,7 @@ def collect(
         nonlocal done
         done = max([done, *(one.num_completed_tasks for one in stages or () if one.num_tasks == tasks)])
 
-    def run() -> None:
+    def call() -> None:
         try:
             if not remote:
                 spark.sparkContext.setJobGroup(group, "kfuzz")
@@ -255,7 +260,7 @@ def collect(
 
     # pyspark loses an interrupt that arrives during a call to Java. So the call runs in a thread of its own, and this
     # thread waits where an interrupt does no harm.
-    thread = InheritableThread(target=run, session=spark)
+    thread = InheritableThread(target=call, session=spark)
     thread.daemon = True
     hear: Any = heard
     if remote:

@@ -16,7 +16,7 @@ from made_corpora import digests
 from kfuzz.corpora import generation
 from kfuzz.corpora import storage as targets
 from kfuzz.corpora.generation import generate, prepare, publish
-from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest
+from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload, load
@@ -38,8 +38,8 @@ def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None
 
 
 def test_success_holds_the_fingerprint_of_the_manifest(tmp_path: Path) -> None:
-    rows = generate(WORKLOAD, tmp_path / "out")
-    assert read_manifest(tmp_path / "out/_manifest") == rows
+    rows = list(generate(WORKLOAD, tmp_path / "out"))
+    assert list(Manifest(tmp_path / "out/_manifest")) == rows
     fingerprint, *sums = (tmp_path / "out/_SUCCESS").read_text().splitlines()
     assert fingerprint == corpus_fingerprint(rows)
     names = ["_manifest/part-00000.parquet", "_workload.toml"]

@@ -14,7 +14,7 @@ from cli_driver import kfuzz
 
 from kfuzz.corpora import manifest
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.manifest import FORMAT, Manifest, Row, corpus_fingerprint, read_manifest, schema, write_manifest
+from kfuzz.corpora.manifest import FORMAT, Manifest, Row, corpus_fingerprint, schema, write_manifest
 from kfuzz.corpora.workload import KIB, Topic, Workload, parse, render
 from kfuzz.errors import UsageError
 
@@ -61,11 +61,9 @@ def test_the_corpus_fingerprint_depends_on_each_of_its_parts(change: dict[str, i
 def test_equal_rows_give_equal_bytes_and_come_back(tmp_path: Path) -> None:
     write_manifest(tmp_path / "one", ROWS)
     write_manifest(tmp_path / "two", iter(ROWS))
-    assert read_manifest(tmp_path / "one") == ROWS
+    assert list(Manifest(tmp_path / "one")) == ROWS
     part = "part-00000.parquet"
     assert (tmp_path / "one" / part).read_bytes() == (tmp_path / "two" / part).read_bytes()
-    (tmp_path / "two" / part).rename(tmp_path / "one" / "part-00001.parquet")
-    assert [row.segment_id for row in read_manifest(tmp_path / "one")] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 12, 13, 25])
@@ -76,9 +74,8 @@ def test_a_manifest_of_many_parts_is_read_as_one(tmp_path: Path, monkeypatch: py
     write_manifest(tmp_path, rows)
     assert len(list(tmp_path.iterdir())) == max(1, -(-count // 6))
     found = Manifest(tmp_path)
-    assert found == rows
+    assert list(found) == rows
     assert len(found) == count
-    assert found != [*rows[:-1], ROW, ROW][: max(1, count)]
     assert found.total("bytes") == sum(range(count))
     assert (found.lowest("min_timestamp"), found.highest("bytes")) == (
         0 if count else None,
@@ -117,7 +114,7 @@ def test_a_file_with_other_columns_is_refused_with_the_remedy(tmp_path: Path, ki
     with pytest.raises(
         UsageError, match="has other columns than a manifest of this version; generate the corpus again"
     ):
-        read_manifest(tmp_path)
+        list(Manifest(tmp_path))
 
 
 @pytest.mark.parametrize("number", [(1 << 63) - 1, 1 << 31, -1])
@@ -141,7 +138,7 @@ def test_nullable_columns_are_those_that_a_row_may_have_without_value() -> None:
 
 def claiming(folder: Path, *, rows: int, text: str = "") -> None:
     """A manifest of one part with this many equal rows, in few bytes."""
-    row = read_manifest(folder)[0]
+    row = next(iter(Manifest(folder)))
     columns = {}
     for one in schema():
         value = text if text and one.name == "fingerprint" else getattr(row, one.name)
@@ -214,14 +211,14 @@ def test_kept_rows_that_are_none_are_written_again(tmp_path: Path, line: bytes) 
     out = tmp_path / "out"
     workload = Workload(topics=(Topic("t"),), size=64 * KIB)
     generate(workload, out)
-    before = read_manifest(out / "_manifest")
+    before = list(Manifest(out / "_manifest"))
     (out / "_SUCCESS").unlink()
     folder = out / "_rows" / planned_fingerprint(out)
     folder.mkdir(parents=True)
     for name in ("000001-000000000000-000000000000-x.jsonl", "a-b-c-d.jsonl"):
         (folder / name).write_bytes(line + b"\n")
     generate(workload, out, resume="sizes")
-    assert read_manifest(out / "_manifest") == before
+    assert list(Manifest(out / "_manifest")) == before
 
 
 def planned_fingerprint(out: Path) -> str:

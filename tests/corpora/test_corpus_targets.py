@@ -42,15 +42,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_every_target_holds_the_same_corpus_and_it_verifies(place: str, tmp_path: Path) -> None:
-    rows = generate(WORKLOAD, place)
-    assert generate(WORKLOAD, tmp_path / "here") == rows
+    rows = list(generate(WORKLOAD, place))
+    assert list(generate(WORKLOAD, tmp_path / "here")) == rows
     assert digests(place) == digests(tmp_path / "here")
     assert len(digests(place)) > 4 * len(rows)
     assert verify(place) == []
 
 
 def test_damage_is_found_and_named_on_every_target(place: str) -> None:
-    rows = generate(WORKLOAD, place)
+    rows = list(generate(WORKLOAD, place))
     target = Target.of(place)
     log = bytearray(target.read(rows[0].path) or b"")
     log[len(log) // 2] ^= 1

@@ -17,7 +17,7 @@ from kfuzz import records
 from kfuzz.corpora import generation, segment
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.log_walk import LogWalk
-from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest, write_manifest
+from kfuzz.corpora.manifest import Manifest, corpus_fingerprint, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import Problem, verify, verify_segment
@@ -242,7 +242,7 @@ def test_a_missing_success_says_that_generation_did_not_finish(corpus: Path) -> 
 
 
 def test_a_manifest_row_that_was_changed_is_found_by_the_fingerprint_the_file_and_the_segment(corpus: Path) -> None:
-    rows = read_manifest(corpus / "_manifest")
+    rows = list(Manifest(corpus / "_manifest"))
     rows[1] = replace(rows[1], records=rows[1].records + 1, bytes=rows[1].bytes + 1)
     write_manifest(corpus / "_manifest", rows)
     problems = verify(corpus)
@@ -251,7 +251,7 @@ def test_a_manifest_row_that_was_changed_is_found_by_the_fingerprint_the_file_an
 
 
 def test_a_missing_a_foreign_and_a_wrong_manifest_row_are_found(corpus: Path) -> None:
-    rows = read_manifest(corpus / "_manifest")
+    rows = list(Manifest(corpus / "_manifest"))
     changed = [*rows[1:-1], replace(rows[-1], last_offset=5), replace(rows[0], segment_id=77)]
     write_manifest(corpus / "_manifest", changed)
     (corpus / "_SUCCESS").write_text(corpus_fingerprint(changed) + "\n")
@@ -260,7 +260,7 @@ def test_a_missing_a_foreign_and_a_wrong_manifest_row_are_found(corpus: Path) ->
 
 
 def test_a_repeated_manifest_row_is_found(corpus: Path) -> None:
-    rows = read_manifest(corpus / "_manifest")
+    rows = list(Manifest(corpus / "_manifest"))
     write_manifest(corpus / "_manifest", [*rows, rows[0]])
     assert "row-repeated" in codes(verify(corpus))
 
