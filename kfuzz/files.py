@@ -248,13 +248,14 @@ def copy_if_changed(source: Path, target: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Wait until the names of the files in ``path`` are on the disk; ``UsageError`` if that fails."""
-    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise cannot_write(path, error) from None
-    finally:
-        os.close(descriptor)
 
 
 def read_bytes(path: str | Path, *, bytes_max: int = -1) -> bytes:

@@ -89,18 +89,6 @@ class Check:
 
 
 @dataclass(slots=True)
-class _Wrong:
-    """Things that chance cannot change: how many were looked at, and how many are wrong."""
-
-    count: int = 0
-    wrong: int = 0
-
-    def add(self, wrong: npt.NDArray[np.bool_]) -> None:
-        self.count += len(wrong)
-        self.wrong += int(wrong.sum())
-
-
-@dataclass(slots=True)
 class _Sample:
     """The counts from reading one topic. Lists have an array for each window or segment.
 
@@ -125,7 +113,8 @@ class _Sample:
     batch_records: list[Numbers] = field(default_factory=list)
     codecs: list[Numbers] = field(default_factory=list)
     writers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("idempotent", "transactions", "0", "1"), 0))
-    exact: dict[str, _Wrong] = field(default_factory=dict)
+    # Things that chance cannot change: how many were looked at, and how many are wrong.
+    exact: dict[str, tuple[int, int]] = field(default_factory=dict)
     # Transactions of several partitions have one outcome in all of them. So they are counted in one partition.
     ends: list[int] = field(default_factory=lambda: [0, 0])
     markers: int = 0
@@ -137,7 +126,8 @@ class _Sample:
     def see(self, name: str, wrong: npt.NDArray[np.bool_]) -> None:
         """Add to the things that are exactly as the workload's key ``name`` says."""
         if len(wrong):
-            self.exact.setdefault(name, _Wrong()).add(wrong)
+            seen, bad = self.exact.get(name, (0, 0))
+            self.exact[name] = seen + len(wrong), bad + int(wrong.sum())
 
 
 def check_statistics(
@@ -387,8 +377,8 @@ def _checks(sample: _Sample, alarm: float) -> Iterator[Check]:
         # The cleaner drops records without a key.
         kept = chance(topic.compaction.keep) * (1 - nulls)
         yield _share(name, "compaction.keep", sample.kept, sample.cleaned, kept, alarm)
-    for key, seen in sorted(sample.exact.items()):
-        yield Check(name, key, seen.count, 0.0, seen.wrong / seen.count, 0.0)
+    for key, (seen, bad) in sorted(sample.exact.items()):
+        yield Check(name, key, seen, 0.0, bad / seen, 0.0)
 
 
 def _values(sample: _Sample, alarm: float) -> Iterator[Check]:

@@ -24,7 +24,7 @@ from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
-from kfuzz.logs.stored import INDEXES, LEAVING, left_out
+from kfuzz.logs.stored import DELTA, INDEXES, LEAVING, last_offset, left_out
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "entries",
     "find_segments",
     "increasing",
-    "last_offset",
     "partition_of",
     "passed_over",
     "refuse",
@@ -54,7 +53,6 @@ OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = (
 # Kafka's default is 10 MiB.
 INDEX_BYTES_MAX: Final = 16 << 20
 FRAME: Final = struct.Struct(">qi")
-DELTA: Final = struct.Struct(">i")
 DELTA_AT: Final = HEADER_AT["last_offset_delta"]
 LENGTH: Final = slice(8, 12)
 NAMES_MOST: Final = 5
@@ -113,12 +111,6 @@ def batch_bytes(data: memoryview) -> int:
     if len(data) < LOG_OVERHEAD:
         return 0
     return LOG_OVERHEAD + int.from_bytes(data[LENGTH], "big", signed=True)
-
-
-def last_offset(head: bytes | memoryview) -> int:
-    """The last offset of the batch that begins with ``head``, by its header."""
-    last, _ = FRAME.unpack_from(head)
-    return int(last) + (DELTA.unpack_from(head, DELTA_AT)[0] if head[MAGIC_AT] == 2 else 0)
 
 
 def refuse(path: Path, what: str) -> None:

@@ -30,7 +30,18 @@ from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import HEADER_AT, MAGIC_AT
 from kfuzz.wire.records.framing import frames, next_frame
 
-__all__ = ["INDEXES", "LEAVING", "Kind", "Stored", "entry_struct", "kind_by_content", "kind_of", "left_out", "lines_of"]
+__all__ = [
+    "INDEXES",
+    "LEAVING",
+    "Kind",
+    "Stored",
+    "entry_struct",
+    "kind_by_content",
+    "kind_of",
+    "last_offset",
+    "left_out",
+    "lines_of",
+]
 
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
 INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
@@ -74,6 +85,8 @@ NUMBER: Final = re.compile(r"[+-]?\d{1,19}")
 INT32: Final = re.compile(r"[+-]?\d{1,10}")
 UUID_BYTES: Final = 16
 LINE: Final = re.compile(rb"(?=.)([^\r\n]*)(?:\r\n|\r|\n|\Z)", re.DOTALL)
+OFFSET: Final = struct.Struct(">q")
+DELTA: Final = struct.Struct(">i")
 METADATA_LINE: Final = re.compile(r"(\S+):\s+(.*)")
 
 
@@ -116,6 +129,12 @@ class Stored:
         """One line that says what it is."""
         room = f", then {self.room} bytes of zeros: room for more" if self.room else ""
         return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
+
+    def find(
+        self, code: str, path: str, at: int, profile: Profile, *, found: int = 0, allowed: int = 0, detail: str = ""
+    ) -> None:
+        """Add a finding, see ``stored_finding``."""
+        self.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
 
     def to_json(self) -> dict[str, Any]:
         """The JSON members that say what is in the file, except for its entries."""
@@ -238,9 +257,7 @@ class _Index:
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
         # Report only the first entry with this code. All entries after it are often wrong too.
         if not self.has(code):
-            self.made.findings.append(
-                stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
-            )
+            self.made.find(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
 
     def has(self, code: str) -> bool:
         """Whether this was found."""
@@ -349,17 +366,17 @@ def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) ->
     return index.made
 
 
+def last_offset(head: bytes | memoryview) -> int:
+    """The last offset of the batch that begins with ``head``, by its header."""
+    (last,) = OFFSET.unpack_from(head)
+    return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if head[MAGIC_AT] == 2 else 0)
+
+
 def last_offset_at(log: memoryview, position: int) -> int | None:
     """The last offset of the batch at byte ``position`` of a segment; None if there is no whole batch."""
-    if not 0 <= position < len(log):
+    if not 0 <= position < len(log) or next_frame(log, position)[0] <= 0:
         return None
-    if next_frame(log, position)[0] <= 0:
-        return None
-    offset = int.from_bytes(log[position : position + 8], "big", signed=True)
-    if log[position + MAGIC_AT] < 2:
-        return offset
-    at = position + HEADER_AT["last_offset_delta"]
-    return offset + int.from_bytes(log[at : at + 4], "big", signed=True)
+    return last_offset(log[position:])
 
 
 def _last_offset(path: Path, log: memoryview) -> int | None:
@@ -387,24 +404,20 @@ def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     columns: tuple[str, ...] = ()
     made = Stored("producer snapshot", len(data), columns, 0, lambda: iter(()))
     if len(data) < PREFIX.size:
-        made.findings.append(stored_finding("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size))
+        made.find("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size)
         return made
     version, crc = PREFIX.unpack_from(data)
     made.facts = {"version": version}
     if version != VERSION:
-        made.findings.append(
-            stored_finding("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
-        )
+        made.find("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
         return made
     if (actual := crc32c(data[PREFIX.size :])) != crc:
-        made.findings.append(stored_finding("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual))
+        made.find("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual)
     try:
         rows = messages.decode("ProducerSnapshot", VERSION, data[PREFIX.size - CRC_BYTES :])["producerEntries"]
     except MessageError as error:
         at = PREFIX.size - CRC_BYTES + error.finding.at
-        made.findings.append(
-            stored_finding("snapshot-unreadable", error.finding.path, at, profile, detail=error.finding.message)
-        )
+        made.find("snapshot-unreadable", error.finding.path, at, profile, detail=error.finding.message)
     made.count = len(rows)
     made.columns = tuple(rows[0]) if rows else ()
     size = (len(data) - PREFIX.size - 4) // len(rows) if rows else 0
@@ -430,7 +443,7 @@ def _checkpoint(
     made = Stored(title, len(data), columns, 0, entries)
 
     def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> None:
-        made.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
+        made.find(code, path, at, profile, found=found, allowed=allowed, detail=detail)
 
     head = list(islice(_lines(data), 2))
     for number, (at, line) in enumerate(head):
@@ -491,19 +504,15 @@ def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
         match = METADATA_LINE.fullmatch(raw.decode("utf-8", "replace").rstrip("\r\n"))
         name = ("version", "topic_id")[number]
         if match is None or match[1] != name or (name == "version" and not INT32.fullmatch(match[2])):
-            made.findings.append(
-                stored_finding("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
-            )
+            made.find("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
             return made
         made.facts[name] = int(match[2]) if name == "version" else match[2]
         at += len(raw)
     version = made.facts.get("version")
     if version is not None and version != METADATA_VERSION:
-        made.findings.append(
-            stored_finding("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
-        )
+        made.find("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
     elif not _is_topic_id(made.facts.get("topic_id", "")):
-        made.findings.append(stored_finding("topic-id-missing", "topic_id", at, profile))
+        made.find("topic-id-missing", "topic_id", at, profile)
     return made
 
 

@@ -17,8 +17,9 @@ from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import MIB, Workload, load, render
 from kfuzz.errors import UsageError
+from kfuzz.spark.arrow_reader import Share
 from kfuzz.spark.sessions import reason
-from kfuzz.spark.source import GENERATED_FORMAT, GeneratedReader, GeneratedSource, Ids, register
+from kfuzz.spark.source import GENERATED_FORMAT, GeneratedReader, GeneratedSource, register
 
 pytestmark = pytest.mark.spark
 
@@ -88,13 +89,13 @@ def test_filters_leave_out_segments(workload: tuple[Path, Workload]) -> None:
     source = reader(path, rows="records")
     source.pushFilters([EqualTo(("topic",), "orders"), EqualTo(("partition",), 1), EqualTo(("offset",), 77)])
     [share] = source.partitions()
-    assert isinstance(share, Ids)
-    assert sum(map(len, share.ranges)) == 1
+    assert isinstance(share, Share)
+    assert len(share.parts) == 1
     assert [row["offset"] for row in read(source)] == [77]
     source.pushFilters([EqualTo(("topic",), "none")])
     [share] = source.partitions()
-    assert isinstance(share, Ids)
-    assert share.ranges == []
+    assert isinstance(share, Share)
+    assert share.parts == []
     assert len(Plan(made)) > 1
 
 

@@ -27,8 +27,9 @@ from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import UsageError
 from kfuzz.records import Record, RecordBatch
+from kfuzz.spark.arrow_reader import Share
 from kfuzz.spark.sessions import reason
-from kfuzz.spark.source import FORMAT, KafkaLogReader, KafkaLogSource, Share, register
+from kfuzz.spark.source import FORMAT, KafkaLogReader, KafkaLogSource, register
 
 pytestmark = pytest.mark.spark
 
@@ -177,7 +178,7 @@ def test_without_anything_selected_there_is_one_empty_share(corpus: Path) -> Non
     made.pushFilters([EqualTo(("topic",), "none")])
     [share] = made.partitions()
     assert isinstance(share, Share)
-    assert share.slices == []
+    assert share.parts == []
 
 
 # ------------------------------------------------------------------------------------------------ on Spark
