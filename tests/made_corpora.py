@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import NamedTuple
 
-from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values
+from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.segment import synthesiser
+from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
 
-__all__ = ["BUSY", "digests"]
+__all__ = ["BUSY", "SegmentBytes", "digests", "generate_segment"]
 
 BUSY = Topic(
     "busy",
@@ -28,6 +31,22 @@ BUSY = Topic(
         first_sequence=2**31 - 50,
     ),
 )
+
+
+class SegmentBytes(NamedTuple):
+    """The contents of a segment's files; ``transaction_index`` is empty if no transaction was aborted."""
+
+    log: bytes
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes
+
+
+def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
+    """The files of ``segment`` in memory."""
+    making = synthesiser(segment, workload.index_interval_bytes)
+    log = b"".join(bytes(making.view[:used]) for used in iter(making.fill, 0))
+    return SegmentBytes(log, making.offset_index_bytes(), making.time_index_bytes(), making.transaction_index_bytes())
 
 
 def digests(out: Path) -> dict[str, str]:

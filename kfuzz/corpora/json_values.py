@@ -63,7 +63,8 @@ JSON_FIELDS: Final = ListOf(
 @dataclass_transform(frozen_default=True)
 def _field(cls: type) -> type:
     """A dataclass that is a type of field."""
-    FIELDS[cls.__name__.lower()] = made = dataclass(frozen=True, slots=True)(cls)
+    made: type = dataclass(frozen=True, slots=True)(cls)
+    FIELDS[cls.__name__.lower()] = made
     return made
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -25,29 +24,7 @@ from kfuzz.logs.snapshot import Producer, encode, snapshot_name
 from kfuzz.records.codecs import compress
 from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["SegmentBytes", "generate_segment", "log_chunks", "synthesiser", "write_segment"]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentBytes:
-    """The contents of a segment's files; ``transaction_index`` is empty if no transaction was aborted."""
-
-    log: bytes
-    offset_index: bytes
-    time_index: bytes
-    transaction_index: bytes
-
-
-def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
-    """The files of ``segment`` in memory; for tests and small corpora."""
-    making = synthesiser(segment, workload.index_interval_bytes)
-    log = b"".join(bytes(chunk) for chunk in _chunks(making))
-    return SegmentBytes(
-        log,
-        making.offset_index_bytes(),
-        making.time_index_bytes(),
-        making.transaction_index_bytes(),
-    )
+__all__ = ["log_chunks", "synthesiser", "write_segment"]
 
 
 def log_chunks(segment: Segment, workload: Workload) -> Iterator[memoryview]:

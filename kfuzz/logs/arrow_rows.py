@@ -136,7 +136,11 @@ def texts_of(values: Sequence[bytes | None]) -> pa.Array[Any]:
     """A column of texts, without the import of pandas; None is null."""
     ends: Any = np.cumsum([0, *(len(one or b"") for one in values)], dtype=np.int32)
     there: Any = np.packbits(np.array([one is not None for one in values], np.bool_), bitorder="little")
-    buffers = [pa.py_buffer(there), pa.py_buffer(ends), pa.py_buffer(b"".join(one or b"" for one in values))]
+    buffers: list[pa.Buffer | None] = [
+        pa.py_buffer(there),
+        pa.py_buffer(ends),
+        pa.py_buffer(b"".join(one or b"" for one in values)),
+    ]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 

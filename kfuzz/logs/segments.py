@@ -265,24 +265,23 @@ class Starts:
 
     def before(self, offset: int) -> int:
         """A place before which all offsets are lower than ``offset``; 0 if no entry helps."""
-        at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
-        while at >= 0 and not self._holds(at):
-            at -= 1
-        return int(self.positions[at]) if at >= 0 else 0
+        at = self._nearest(int(np.searchsorted(self.offsets, offset, side="right")) - 1, -1)
+        return 0 if at is None else int(self.positions[at])
 
     def after(self, offset: int) -> int | None:
         """A place from which on all offsets are higher than ``offset``; None if no entry helps."""
-        at = int(np.searchsorted(self.offsets, offset, side="left"))
-        while at < len(self.offsets) and not self._holds(at):
-            at += 1
-        return self.next(int(self.positions[at])) if at < len(self.offsets) else None
+        at = self._nearest(int(np.searchsorted(self.offsets, offset, side="left")), 1)
+        return None if at is None else self.next(int(self.positions[at]))
 
     def next(self, position: int, distance: int = 0) -> int | None:
         """The first place after ``position`` and at least ``distance`` from it; None if there is none."""
-        at = int(np.searchsorted(self.positions, position + max(distance, 1), side="left"))
-        while at < len(self.positions) and not self._holds(at):
-            at += 1
-        return int(self.positions[at]) if at < len(self.positions) else None
+        at = self._nearest(int(np.searchsorted(self.positions, position + max(distance, 1), side="left")), 1)
+        return None if at is None else int(self.positions[at])
+
+    def _nearest(self, at: int, step: int) -> int | None:
+        """The first entry from ``at`` on that holds."""
+        places = range(at, len(self.positions) if step > 0 else -1, step)
+        return next(filter(self._holds, places), None)
 
     def _holds(self, at: int) -> bool:
         """Whether a batch with the entry's offset as its last begins at the entry's position."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
+from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.segments import (
     ABORTED_ENTRY,
     Segment,
@@ -37,7 +37,7 @@ from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
-__all__ = ["Ahead", "FileAhead", "Heads", "aborted_batches", "last_stable_offset"]
+__all__ = ["Ahead", "FileAhead", "aborted_batches", "last_stable_offset"]
 
 # 400,000 producers. Without a snapshot, the log itself is read.
 SNAPSHOT_BYTES_MAX: Final = 16 << 20
@@ -46,20 +46,6 @@ MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
 OPEN, COMMITTED, ABORTED = -1, 0, 1
 
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """The batches of one window: an entry for each batch. Old formats have producer -1 and no attributes.
-
-    ``columns`` has the records of all these batches, ``counts`` says how many each batch has.
-    """
-
-    producer_id: Numbers
-    attributes: Numbers
-    last_offset: Numbers
-    counts: Numbers
-    columns: pa.RecordBatch
 
 
 # -------------------------------------------------------------------------------------------- what comes later
@@ -200,22 +186,25 @@ def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
 # ------------------------------------------------------------------------------------------- batches of a window
 
 
-def aborted_batches(heads: Heads, ahead: Ahead, place: int) -> npt.NDArray[np.bool_] | None:
+def aborted_batches(
+    heads: BatchHeads, counts: Numbers, columns: pa.RecordBatch, ahead: Ahead, place: int
+) -> npt.NDArray[np.bool_] | None:
     """For each batch of a window that ends at ``place``: whether it belongs to an aborted transaction.
 
-    None if no batch does.
+    ``columns`` has the records of these batches, ``counts`` says how many each batch has. None if no batch does.
     """
-    is_control = (heads.attributes & CONTROL) != 0
-    chosen = np.flatnonzero((heads.producer_id >= 0) & (is_control | ((heads.attributes & TRANSACTIONAL) != 0)))
+    producer_id, attributes = heads.values("producer_id", np.int64), heads.values("attributes", np.int64)
+    is_control = (attributes & CONTROL) != 0
+    chosen = np.flatnonzero((producer_id >= 0) & (is_control | ((attributes & TRANSACTIONAL) != 0)))
     if not len(chosen) or is_control[chosen].all():
         return None
     # Each producer's batches together, in the order of the log.
-    chosen = chosen[np.argsort(heads.producer_id[chosen], kind="stable")]
-    producers = heads.producer_id[chosen]
+    chosen = chosen[np.argsort(producer_id[chosen], kind="stable")]
+    producers = producer_id[chosen]
     ends = np.full(len(chosen), OPEN, np.int8)
     at_controls = np.flatnonzero(is_control[chosen])
     if len(at_controls):
-        ends[at_controls] = _ends(heads, chosen[at_controls])
+        ends[at_controls] = _ends(counts, columns, chosen[at_controls])
     is_data = ~is_control[chosen]
     # The next marker of each batch's producer.
     places = np.where(ends == OPEN, len(chosen), np.arange(len(chosen)))
@@ -226,25 +215,31 @@ def aborted_batches(heads: Heads, ahead: Ahead, place: int) -> npt.NDArray[np.bo
     is_open = is_data & ~known
     if is_open.any():
         # Of equal producers, the last batch counts.
-        last = dict(zip(producers[is_open].tolist(), heads.last_offset[chosen[is_open]].tolist(), strict=True))
+        last = dict(
+            zip(
+                producers[is_open].tolist(),
+                heads.values("last_offset", np.int64)[chosen[is_open]].tolist(),
+                strict=True,
+            )
+        )
         aborted = ahead.aborted(last, place)
         if aborted:
             is_aborted |= is_open & np.isin(producers, list(aborted))
     if not is_aborted.any():
         return None
-    made = np.zeros(len(heads.counts), np.bool_)
+    made = np.zeros(len(counts), np.bool_)
     made[chosen[is_aborted]] = True
     return made
 
 
-def _ends(heads: Heads, controls: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
+def _ends(counts: Numbers, columns: pa.RecordBatch, controls: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
     """How these control batches end a transaction; ``OPEN`` if they end none. See ``wire.transactions``."""
     made = np.full(len(controls), OPEN, np.int8)
     # Compaction may have removed the record.
-    full = heads.counts[controls] > 0
-    rows = (np.cumsum(heads.counts) - heads.counts)[controls[full]]
-    lengths, first = beginnings(heads.columns.column("key"), rows)
-    value_lengths, value_first = beginnings(heads.columns.column("value"), rows)
+    full = counts[controls] > 0
+    rows = (np.cumsum(counts) - counts)[controls[full]]
+    lengths, first = beginnings(columns.column("key"), rows)
+    value_lengths, value_first = beginnings(columns.column("value"), rows)
     kinds = np.ascontiguousarray(first).view(">i4").reshape(-1) & 0xFFFF
     is_marker = (lengths >= MARKER_KEY_BYTES) & (first[:, 0] < 0x80)
     is_marker &= (value_lengths >= MARKER_VALUE_BYTES) & (value_first[:, 0] < 0x80)

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_corpora import SegmentBytes, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import SegmentBytes, generate_segment, write_segment
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     KIB,

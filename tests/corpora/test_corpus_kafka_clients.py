@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 from conftest import missing, releases
-from made_corpora import BUSY
+from made_corpora import BUSY, generate_segment
 
 from kfuzz import records
 from kfuzz.conformance.protocol.lines import parse_answer, to_line
 from kfuzz.conformance.protocol.session import Limits, Session
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import (
     KIB,
     MIB,

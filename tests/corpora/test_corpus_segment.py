@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
+from made_corpora import generate_segment
 from ready_workloads import CLEAN, small
 
 from kfuzz import records
@@ -20,7 +21,7 @@ from kfuzz.corpora import segment as segment_module
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.segment import generate_segment, write_segment
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     CODECS,

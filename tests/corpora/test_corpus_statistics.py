@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_corpora import generate_segment
 from ready_workloads import CLEAN, small
 
 from kfuzz.cli.main import main
@@ -18,7 +19,6 @@ from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.distributions import different_keys, drawn, hot_keys, moments, moved, weighed
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.statistics import FALSE_ALARM, Check, check_statistics, examine
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, verify

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.clock import DAY_MS, clock_of
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import (
     KIB,
