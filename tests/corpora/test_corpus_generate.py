@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_corpora import digests
+from made_corpora import ABORTING, digests
 
 from kfuzz.corpora import generation
 from kfuzz.corpora import storage as targets
@@ -19,11 +19,10 @@ from kfuzz.corpora.generation import generate, prepare, publish
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload, load
+from kfuzz.corpora.workload import KIB, Workload, load
 from kfuzz.errors import UsageError
 
-TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
-WORKLOAD = Workload(topics=(TOPIC,), size=512 * KIB, segment_bytes=128 * KIB)
+WORKLOAD = Workload(topics=(ABORTING,), size=512 * KIB, segment_bytes=128 * KIB)
 
 
 def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None:
@@ -54,22 +53,6 @@ def test_overwrite_of_the_same_workload_gives_the_same_bytes(tmp_path: Path) -> 
     (tmp_path / "out/t-0/stray").write_text("")
     generate(WORKLOAD, tmp_path / "out", overwrite=True)
     assert digests(tmp_path / "out") == first
-
-
-def test_a_corpus_of_another_workload_is_refused_and_untouched(tmp_path: Path) -> None:
-    generate(WORKLOAD, tmp_path / "out")
-    first = digests(tmp_path / "out")
-    with pytest.raises(UsageError, match="--overwrite"):
-        generate(replace(WORKLOAD, seed=1), tmp_path / "out")
-    assert digests(tmp_path / "out") == first
-
-
-def test_overwrite_removes_every_file_of_the_old_corpus(tmp_path: Path) -> None:
-    other = Workload(topics=(Topic("other"),), size=64 * KIB, segment_bytes=64 * KIB)
-    generate(WORKLOAD, tmp_path / "out")
-    generate(other, tmp_path / "out", overwrite=True)
-    generate(other, tmp_path / "fresh")
-    assert digests(tmp_path / "out") == digests(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

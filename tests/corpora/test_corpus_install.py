@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from irregular import IRREGULAR, kinds
+from made_corpora import once, run
 
 from kfuzz import messages, records
-from kfuzz.cli.main import main
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_script, topic_settings
@@ -36,11 +36,7 @@ PARTITIONS = ["pay.s-1-0", "pay.s-1-1", "t-0"]
 METADATA = "version: 0\ntopic_id: AvlIm1ZYQkSYfLVQWPub1Q"
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("pristine") / "out"
-    generate(WORKLOAD, out)
-    return out
+pristine = once(WORKLOAD)
 
 
 @pytest.fixture
@@ -79,13 +75,6 @@ def wanted(corpus: Corpus, log_dir: Path, partitions: list[str]) -> dict[str, by
     for name in partitions:
         files |= {f"{name}/{path.name}": path.read_bytes() for path in (root_of(corpus) / name).iterdir()}
     return files
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", "install", *map(str, arguments)])
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 @pytest.mark.parametrize("link", [False, True])
@@ -471,23 +460,23 @@ def test_notes_compare_the_topics_with_the_brokers_metadata(corpus: Corpus, log_
 def test_the_verb_says_what_it_did_as_text_and_as_json(
     corpus: Corpus, log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(corpus.out, "--log-dir", log_dir, "--dry-run") == 0
+    assert run("install", corpus.out, "--log-dir", log_dir, "--dry-run") == 0
     assert "would install 3 partitions with" in capsys.readouterr().out
     shutil.rmtree(log_dir / "t-0")
-    assert run(corpus.out, "--log-dir", log_dir, "--json", "--link", "--present-only") == 0
+    assert run("install", corpus.out, "--log-dir", log_dir, "--json", "--link", "--present-only") == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["partitions"], said["absent"], said["dry_run"]) == (2, ["t-0"], False)
     assert said["linked_bytes"] > 0
     assert len(said["notes"]) == 1
-    assert run(corpus.out, "--log-dir", log_dir, "--present-only") == 0
+    assert run("install", corpus.out, "--log-dir", log_dir, "--present-only") == 0
     first, present, absent, note = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{corpus.out}: installed 0 partitions with 0 segments in {log_dir}, 0 MB copied")
     assert present == "2 partitions were there already: pay.s-1-0, pay.s-1-1"
     assert absent == f"1 partitions are not in {log_dir}: t-0"
     assert note.startswith("note: timestamps run from")
-    assert run(corpus.out, "--topic-script") == 0
+    assert run("install", corpus.out, "--topic-script") == 0
     assert capsys.readouterr().out == topic_script(corpus)
-    assert run(corpus.out, "--topic-script", "--json") == 0
+    assert run("install", corpus.out, "--topic-script", "--json") == 0
     assert [topic["name"] for topic in json.loads(capsys.readouterr().out)["topics"]] == ["pay.s-1", "t"]
 
 
@@ -495,7 +484,7 @@ def test_the_verb_says_what_it_did_as_text_and_as_json(
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     corpus: Corpus, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(corpus.out, *arguments) == 2
+    assert run("install", corpus.out, *arguments) == 2
     told = capsys.readouterr().err
     assert told.startswith("kfuzz: ")
     assert len(told.splitlines()) == 1

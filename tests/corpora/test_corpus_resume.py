@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_corpora import ABORTING
 from s3_server import s3
 from test_corpus_manifest import ROW
 
@@ -21,13 +22,12 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload
+from kfuzz.corpora.workload import KIB, Topic, Workload
 from kfuzz.errors import UsageError
 
 __all__ = ["s3"]
 
-TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
-WORKLOAD = Workload(topics=(TOPIC,), size=768 * KIB, segment_bytes=128 * KIB)
+WORKLOAD = Workload(topics=(ABORTING,), size=768 * KIB, segment_bytes=128 * KIB)
 
 
 def digests(place: str | Path | Target) -> dict[str, str]:

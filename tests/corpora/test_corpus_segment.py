@@ -109,41 +109,6 @@ def test_uncompressed_bytes_never_change_between_versions_of_kfuzz() -> None:
     assert digest.hexdigest() == "ee32f5d0fcc996f6ea724b048fa4075f75d17cab2429cfcac42c7fbfe01a0673"
 
 
-def test_sequences_continue_from_the_plan_without_gap() -> None:
-    workload = workload_of(MIXED)
-    for segment in Plan(workload):
-        expected = {stream.producer_id: stream.first_sequence for stream in segment.streams if stream.producer_id >= 0}
-        written = dict.fromkeys(expected, 0)
-        for batch in read(segment, workload):
-            if batch.control or batch.producer_id < 0:
-                assert batch.base_sequence == -1
-                continue
-            assert batch.base_sequence == expected[batch.producer_id] + written[batch.producer_id]
-            written[batch.producer_id] += len(batch.records)
-        assert written == {stream.producer_id: stream.records for stream in segment.streams if stream.producer_id >= 0}
-
-
-def test_every_transaction_begins_and_ends_inside_its_segment_and_the_index_has_the_aborted() -> None:
-    workload = workload_of(MIXED)
-    aborted_somewhere = 0
-    for segment in Plan(workload):
-        begun: dict[int, int] = {}
-        aborted = []
-        for batch in read(segment, workload):
-            if batch.control:
-                kind = struct.unpack(">hh", batch.records[0].key or b"")[1]
-                first = begun.pop(batch.producer_id)
-                if kind == 0:
-                    stable = min(begun.values(), default=batch.base_offset + 1)
-                    aborted.append((0, batch.producer_id, first, batch.base_offset, stable))
-            elif batch.transactional:
-                begun.setdefault(batch.producer_id, batch.base_offset)
-        assert begun == {}
-        assert list(struct.iter_unpack(">hqqqq", generate_segment(segment, workload).transaction_index)) == aborted
-        aborted_somewhere += len(aborted)
-    assert aborted_somewhere > 3
-
-
 def test_the_offset_index_points_at_batches_an_interval_apart() -> None:
     workload = workload_of(PLAIN, index_interval_bytes=5000)
     for segment in Plan(workload):
@@ -290,17 +255,6 @@ def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
     for segment in Plan(workload):
         found = sum(len(batch.records) for batch in read(segment, workload))
         assert 0 < found < segment.offsets if segment.is_cleaned else found == segment.offsets
-
-
-def test_a_producers_sequences_wrap_from_int32_max_to_zero_inside_a_segment() -> None:
-    workload = workload_of(replace(PLAIN, producers=Producers(count=1, share=1.0)))
-    segment = Plan(workload)[0]
-    start = 2**31 - 25
-    segment = replace(segment, streams=(replace(segment.streams[0], first_sequence=start),))
-    sequences = [batch.base_sequence for batch in read(segment, workload)]
-    sizes = [len(batch.records) for batch in read(segment, workload)]
-    assert sequences == [(start + sum(sizes[:at])) % 2**31 for at in range(len(sizes))]
-    assert sequences[0] > sequences[-1]
 
 
 def any_workload(seed: int) -> Workload:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from made_corpora import once, rows_of
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     EqualTo,
@@ -23,7 +24,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kfuzz import logs, records
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import UsageError
 from kfuzz.records import Record, RecordBatch
@@ -37,17 +37,13 @@ MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 FIRST = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All codecs and magics, headers, producers and transactions."""
-    out = tmp_path_factory.mktemp("kafka-log") / "out"
-    generate(replace(load(MIXED), size=3 * MIB, segment_bytes=MIB), out)
-    return out
+# All codecs and magics, headers, producers and transactions.
+corpus = once(replace(load(MIXED), size=3 * MIB, segment_bytes=MIB), "session")
 
 
 def plain(path: Path, **options: Any) -> list[dict[str, Any]]:
     """The rows as the reader without Spark gives them."""
-    return [row for batch in logs.read(path, **options) for row in batch.to_pylist()]
+    return rows_of(logs.read(path, **options))
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
