@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int16_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcmp, memcpy
 
 from kfuzz.errors import UsageError
@@ -24,6 +24,8 @@ from kfuzz.wire.columns.writer cimport (
     piece_t,
     start_of,
 )
+from kfuzz.wire.io.cursor cimport find_uvarint, unzigzag, valid_utf8
+from kfuzz.wire.io.format cimport VARINT
 
 cdef extern from "Python.h":
     bint Py_UNICODE_ISPRINTABLE(uint32_t char) nogil
@@ -186,24 +188,6 @@ cdef uint8_t *put_characters(uint8_t *out, const uint8_t *p, int64_t n) noexcept
     return out
 
 
-cdef bint is_text(const uint8_t *p, int64_t n) noexcept nogil:
-    """Whether the bytes are UTF-8."""
-    cdef int64_t i = 0
-    cdef int64_t size
-    cdef uint64_t word
-    while i < n:
-        if n - i >= 8:
-            memcpy(&word, p + i, 8)
-            if not word & HIGHS:
-                i += 8
-                continue
-        size = multibyte(p + i, n - i) if p[i] >= 0x80 else 1
-        if size == 0:
-            return False
-        i += size
-    return True
-
-
 cdef uint8_t *put_digits(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
     cdef int64_t i
     for i in range(n):
@@ -260,23 +244,14 @@ cdef inline uint8_t *put_number(uint8_t *out, int64_t number) noexcept nogil:
 
 cdef const uint8_t *take_piece(const uint8_t *p, const uint8_t *end, piece_t *piece) noexcept nogil:
     """The key or the value of a header at ``p``: its length, then its bytes. Returns its end, or NULL."""
-    cdef uint32_t raw = 0
-    cdef uint8_t byte
-    cdef int shift = 0
-    cdef int32_t n
-    while p < end and shift < 35:
-        byte = p[0]
-        raw |= <uint32_t> (byte & 0x7F) << shift
-        shift += 7
-        p += 1
-        if not byte & 0x80:
-            n = <int32_t> (raw >> 1) ^ -<int32_t> (raw & 1)
-            if n > end - p:
-                return NULL
-            piece.p = p
-            piece.n = max(n, -1)
-            return p + max(n, 0)
-    return NULL
+    cdef uint64_t raw
+    cdef int size = find_uvarint(p, end - p, VARINT, &raw)
+    cdef int64_t n = unzigzag(<uint32_t> raw)
+    if size < 0 or n > end - p - size:
+        return NULL
+    piece.p = p + size
+    piece.n = max(n, -1)
+    return p + size + max(n, 0)
 
 
 cdef const uint8_t *take_header(const uint8_t *p, const uint8_t *end, piece_t *key, piece_t *value) noexcept nogil:
@@ -423,7 +398,7 @@ cdef class Lines:
             yield self.buffer[:put_piece(self.buffer, &piece) - self.buffer]
             return
         with nogil:
-            as_text = is_text(p, n)
+            as_text = valid_utf8(p, n)
         yield b'"' if as_text else b'{"hex":"'
         while n:
             end = min(n, CUT_BYTES if is_cut else PIECE_BYTES)
