@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -34,7 +35,8 @@ def differ_shared(
     parts = shared.parts(testee)
     tasks = min(parts, tasks or cores(spark))
     rows = run(spark, parts, tasks, PARTS, _task(asdict(shared), testee.label), set_done).sort_by("part")
-    return merged(map(from_text, rows.column("result").to_pylist()))
+    texts: list[Any] = rows.column("result").to_pylist()
+    return merged(map(from_text, texts))
 
 
 def _task(settings: dict[str, object], label: str) -> Task:

@@ -83,7 +83,8 @@ def replay(
     made = shares(parts, settings, tasks or cores(spark))
     reports = run(spark, len(made), len(made), REPORT, _task(str(path), topics, made), set_done).sort_by("task")
     total = Report()
-    for report in reports.column("report").to_pylist():
+    packed: list[Any] = reports.column("report").to_pylist()
+    for report in packed:
         total.add(Report.unpacked(json.loads(report)))
     return total
 

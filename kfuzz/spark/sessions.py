@@ -47,6 +47,7 @@ TOLD = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re
 # Python's variable for what -P does.
 PYTHON_SAFE_PATH = "PYTHONSAFEPATH"
 SAFE_PATH_IS_OURS = "KFUZZ_SAFE_PATH"
+LOG_LEVEL = "spark.log.level"
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 LOGGING = """\
 rootLogger.level = error
@@ -81,21 +82,18 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
         if master:
             raise UsageError(f"SPARK_REMOTE is {remote!r}, so --master has no effect; leave one of them out")
         return _remote_session(remote, app_name)
-    # If this variable is set, spark-submit has already started Java.
-    ours = "PYSPARK_GATEWAY_PORT" not in os.environ
-    if ours:
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    # If this variable is set, spark-submit has already started Java, with its own log settings.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
         ensure_java()
+        master = master or "local[*]"
+        settings |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging()}"}
+        settings |= _driver_address(master)
+    elif not SparkConf().contains(LOG_LEVEL):
+        settings[LOG_LEVEL] = "OFF"
     # Otherwise workers run the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if not ours:
-        builder = _quiet(builder)
-    else:
-        master = master or "local[*]"
-        builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_logging()}")
-        for name, value in _driver_address(master).items():
-            builder = builder.config(name, value)
+    builder = SparkSession.builder.appName(app_name).config(map=settings)
     if master:
         builder = builder.master(master)
     try:
@@ -128,12 +126,6 @@ def _first_line(error: Exception) -> str:
 def _is_remote(spark: SparkSession) -> bool:
     # Its class cannot be imported where Spark Connect's requirements are missing.
     return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def _quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Java was started by spark-submit, with its own log settings. Keep it quiet unless the user set a level."""
-    name = "spark.log.level"
-    return builder if SparkConf().contains(name) else builder.config(name, "OFF")
 
 
 def _driver_address(master: str) -> dict[str, str]:
