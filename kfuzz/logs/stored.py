@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,9 +132,10 @@ class Stored:
 
     def find(
         self, code: str, path: str, at: int, profile: Profile, *, found: int = 0, allowed: int = 0, detail: str = ""
-    ) -> None:
-        """Add a finding, see ``stored_finding``."""
+    ) -> Stored:
+        """Add a finding, see ``stored_finding``. Returns this object."""
         self.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """The JSON members that say what is in the file, except for its entries."""
@@ -266,14 +267,11 @@ class _Index:
     def rising(self, *columns: str) -> None:
         """Entries in which a column does not rise."""
         places = [self.columns.index(name) for name in columns]
-        before: tuple[Any, ...] | None = None
-        for at, row in self.entries():
-            for place in places if before is not None else ():
-                assert before is not None
+        for (_, before), (at, row) in pairwise(self.entries()):
+            for place in places:
                 if row[place] <= before[place]:
                     self.find("index-not-rising", at, self.columns[place], row[place], before[place])
                     return
-            before = row
 
     def last(self) -> tuple[int, tuple[Any, ...]] | None:
         if not self.end:
@@ -404,13 +402,11 @@ def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     columns: tuple[str, ...] = ()
     made = Stored("producer snapshot", len(data), columns, 0, lambda: iter(()))
     if len(data) < PREFIX.size:
-        made.find("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size)
-        return made
+        return made.find("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size)
     version, crc = PREFIX.unpack_from(data)
     made.facts = {"version": version}
     if version != VERSION:
-        made.find("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
-        return made
+        return made.find("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
     if (actual := crc32c(data[PREFIX.size :])) != crc:
         made.find("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual)
     try:
@@ -442,25 +438,22 @@ def _checkpoint(
 
     made = Stored(title, len(data), columns, 0, entries)
 
-    def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> None:
-        made.find(code, path, at, profile, found=found, allowed=allowed, detail=detail)
+    def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> Stored:
+        return made.find(code, path, at, profile, found=found, allowed=allowed, detail=detail)
 
     head = list(islice(_lines(data), 2))
     for number, (at, line) in enumerate(head):
         if not INT32.fullmatch(line):
-            find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
-            return made
+            return find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         if number == 0:
             made.facts["version"] = int(line)
             if int(line) != CHECKPOINT_VERSION:
-                find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
-                return made
+                return find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
     before: tuple[Any, ...] = ()
     fallen: tuple[str, str, int, int, int, str] | None = None
     for number, at, row in _rows(data, columns):
         if row is None:
-            find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
-            return made
+            return find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         made.count += 1
         if columns == EPOCH_COLUMNS and fallen is None:
             for name, here, last in zip(columns, row, before, strict=False):
@@ -468,10 +461,8 @@ def _checkpoint(
                     fallen = "leader-epochs-not-rising", f"entry[{number - 2}].{name}", at, here, last, name
             before = row
     if len(head) > 1 and int(head[1][1]) != made.count:
-        find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
-    elif fallen is not None:
-        find(*fallen)
-    return made
+        return find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
+    return made if fallen is None else find(*fallen)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:
@@ -487,11 +478,8 @@ def _rows(data: bytes, columns: tuple[str, ...]) -> Iterator[tuple[int, int, tup
         if len(cells) != len(columns) or not all(map(NUMBER.fullmatch, cells[columns[0] == "topic" :])):
             yield number, at, None
             return
-        yield (
-            number,
-            at,
-            tuple(cell if name == "topic" else int(cell) for name, cell in zip(columns, cells, strict=True)),
-        )
+        row = tuple(cell if name == "topic" else int(cell) for name, cell in zip(columns, cells, strict=True))
+        yield number, at, row
 
 
 def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored:
@@ -504,15 +492,14 @@ def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
         match = METADATA_LINE.fullmatch(raw.decode("utf-8", "replace").rstrip("\r\n"))
         name = ("version", "topic_id")[number]
         if match is None or match[1] != name or (name == "version" and not INT32.fullmatch(match[2])):
-            made.find("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
-            return made
+            return made.find("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
         made.facts[name] = int(match[2]) if name == "version" else match[2]
         at += len(raw)
     version = made.facts.get("version")
     if version is not None and version != METADATA_VERSION:
-        made.find("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
-    elif not _is_topic_id(made.facts.get("topic_id", "")):
-        made.find("topic-id-missing", "topic_id", at, profile)
+        return made.find("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
+    if not _is_topic_id(made.facts.get("topic_id", "")):
+        return made.find("topic-id-missing", "topic_id", at, profile)
     return made
 
 
