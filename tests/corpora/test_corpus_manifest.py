@@ -161,38 +161,36 @@ def claiming(folder: Path, *, rows: int, text: str = "") -> None:
     )
 
 
-@pytest.mark.parametrize("verb", ["verify", "install", "statistics"])
-def test_a_manifest_with_more_rows_than_segments_is_refused_before_its_rows_are_read(tmp_path: Path, verb: str) -> None:
-    out = tmp_path / "out"
-    generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
-    claiming(out / "_manifest", rows=300_000)
-    assert (out / "_manifest" / "part-00000.parquet").stat().st_size < 1 << 20
-    words = {
-        "verify": ("corpus", "verify", out),
-        "install": ("corpus", "install", out, "--log-dir", tmp_path),
-        "statistics": ("corpus", "verify", out, "--statistics"),
-    }[verb]
-    done = kfuzz(*words)
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A corpus of one segment."""
+    generate(Workload(topics=(Topic("t"),), size=64 * KIB), tmp_path / "out")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("words", [("verify",), ("install", "--log-dir", "."), ("verify", "--statistics")])
+def test_a_manifest_with_more_rows_than_segments_is_refused_before_its_rows_are_read(
+    small: Path, words: tuple[str, ...]
+) -> None:
+    claiming(small / "_manifest", rows=300_000)
+    assert (small / "_manifest" / "part-00000.parquet").stat().st_size < 1 << 20
+    done = kfuzz("corpus", *words, small)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{out} has 1 segments, but its manifest has 300000 rows" in done.stderr
+    assert f"{small} has 1 segments, but its manifest has 300000 rows" in done.stderr
 
 
-def test_a_column_that_repeats_one_long_text_takes_no_memory(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
+def test_a_column_that_repeats_one_long_text_takes_no_memory(small: Path) -> None:
     # 10,000 rows of a MiB would be 10 GB.
-    claiming(out / "_manifest", rows=10_000, text="x" * (1 << 20))
-    done = kfuzz("corpus", "verify", out)
+    claiming(small / "_manifest", rows=10_000, text="x" * (1 << 20))
+    done = kfuzz("corpus", "verify", small)
     assert (done.returncode, done.stdout) == (2, "")
     assert "part-00000.parquet is not a readable Parquet file (a text has more than 1024 bytes)" in done.stderr
 
 
-def test_a_workload_with_more_segments_than_there_are_is_refused(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    generate(Workload(topics=(Topic("t"),), size=64 * KIB), out)
+def test_a_workload_with_more_segments_than_there_are_is_refused(small: Path) -> None:
     huge = Workload(topics=(Topic("t", partitions=1000),), size=1 << 50, segment_bytes=1 << 20)
-    (out / "_workload.toml").write_text(render(huge))
-    done = kfuzz("corpus", "verify", out)
+    (small / "_workload.toml").write_text(render(huge))
+    done = kfuzz("corpus", "verify", small)
     assert (done.returncode, done.stdout) == (2, "")
     assert "has 1 segments, but its manifest has 1 rows and its workload 10" in done.stderr
 
@@ -207,19 +205,13 @@ def test_a_workload_with_more_segments_than_there_are_is_refused(tmp_path: Path)
         b"\xff",
     ],
 )
-def test_kept_rows_that_are_none_are_written_again(tmp_path: Path, line: bytes) -> None:
-    out = tmp_path / "out"
-    workload = Workload(topics=(Topic("t"),), size=64 * KIB)
-    generate(workload, out)
-    before = list(Manifest(out / "_manifest"))
-    (out / "_SUCCESS").unlink()
-    folder = out / "_rows" / planned_fingerprint(out)
+def test_kept_rows_that_are_none_are_written_again(small: Path, line: bytes) -> None:
+    before = list(Manifest(small / "_manifest"))
+    (small / "_SUCCESS").unlink()
+    workload = parse((small / "_workload.toml").read_text(), "workload")
+    folder = small / "_rows" / workload.fingerprint[:16]
     folder.mkdir(parents=True)
     for name in ("000001-000000000000-000000000000-x.jsonl", "a-b-c-d.jsonl"):
         (folder / name).write_bytes(line + b"\n")
-    generate(workload, out, resume="sizes")
-    assert list(Manifest(out / "_manifest")) == before
-
-
-def planned_fingerprint(out: Path) -> str:
-    return parse((out / "_workload.toml").read_text(), "workload").fingerprint[:16]
+    generate(workload, small, resume="sizes")
+    assert list(Manifest(small / "_manifest")) == before
