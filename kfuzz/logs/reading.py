@@ -186,10 +186,7 @@ def read_slice(
     bytes of each record's headers.
     """
     require_isolation(isolation)
-    stable = part.stable_offset
-    if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
-        selection = replace(selection, last_offset=stable - 1)
-    rows = RowMaker(part.segment, wanted, selection, isolation)
+    rows = RowMaker(part.segment, wanted, selection.below(part.stable_offset), isolation)
     with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 

@@ -89,6 +89,12 @@ class Selection:
     min_timestamp: int | None = None
     max_timestamp: int | None = None
 
+    def below(self, offset: int | None) -> Selection:
+        """The same records, of those below ``offset``; None is no bound."""
+        if offset is None or (self.last_offset is not None and self.last_offset < offset):
+            return self
+        return replace(self, last_offset=offset - 1)
+
 
 EVERYTHING: Final = Selection()
 

@@ -82,7 +82,7 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
         if master:
             raise UsageError(f"SPARK_REMOTE is {remote!r}, so --master has no effect; leave one of them out")
         return _remote_session(remote, app_name)
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     # If this variable is set, spark-submit has already started Java, with its own log settings.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         ensure_java()

@@ -197,23 +197,3 @@ def test_a_corpus_is_not_published_where_all_its_logs_are_gone_or_one_has_anothe
     with pytest.raises(UsageError, match=rf"\(and {len(plan) - 1} more segments are missing or wrong\)"):
         publish(out, plan, rows)
     assert not (out / generation.SUCCESS).exists()
-
-
-def test_two_live_attempts_at_one_segment_do_not_disturb_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    segment = Plan(WORKLOAD)[0]
-    alone = write_segment(segment, 0, WORKLOAD, tmp_path / "alone", "a")
-    plain = targets._write_fully
-    twins: list[object] = []
-
-    def interleaved(descriptor: int, data: memoryview | bytes) -> None:
-        # In the middle of the first attempt's log, a twin writes the whole segment.
-        if not twins:
-            twins.append(None)
-            twins[0] = write_segment(segment, 0, WORKLOAD, tmp_path / "both", "twin")
-        plain(descriptor, data)
-
-    monkeypatch.setattr(targets, "_write_fully", interleaved)
-    assert write_segment(segment, 0, WORKLOAD, tmp_path / "both", "first") == alone == twins[0]
-    assert digests(tmp_path / "both") == digests(tmp_path / "alone")

@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 from made_corpora import generate_segment
-from ready_workloads import CLEAN, small
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
-from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
@@ -177,15 +175,6 @@ def test_tombstones_are_null_values_of_records_with_a_key() -> None:
     assert everything / len(made) == pytest.approx(offset_bytes_mean(topic), rel=0.01)
 
 
-def test_timestamps_keep_the_rate_within_the_jitter() -> None:
-    workload = workload_of(MIXED)
-    times = MIXED.timestamps
-    for record in all_records(read(Plan(workload)[1], workload)):
-        if record.timestamp is not None:
-            steady = times.start + record.offset * 1000 // times.records_per_second
-            assert steady <= record.timestamp <= steady + times.jitter_ms
-
-
 def test_log_append_time_gives_a_batch_one_timestamp() -> None:
     topic = replace(MIXED, timestamps=replace(MIXED.timestamps, type="log-append"))
     workload = workload_of(topic)
@@ -247,14 +236,6 @@ def test_batches_larger_than_the_chunk_are_whole() -> None:
     batches = read(Plan(workload)[0], workload)
     assert {len(batch.records) for batch in batches[:-1]} == {200}
     assert {len(record.value or b"") for record in all_records(batches)} == {5000}
-
-
-@pytest.mark.parametrize("path", CLEAN, ids=lambda path: path.stem)
-def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
-    workload = resolve(small(path))
-    for segment in Plan(workload):
-        found = sum(len(batch.records) for batch in read(segment, workload))
-        assert 0 < found < segment.offsets if segment.is_cleaned else found == segment.offsets
 
 
 def any_workload(seed: int) -> Workload:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from made_corpora import rows_of
 from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, LessThanOrEqual
-from test_spark_kafka_log import FIRST, in_order, plain
+from test_spark_kafka_log import FIRST, in_order, plain, read
 
 from kfuzz.corpora import generated
 from kfuzz.corpora.generation import generate
@@ -43,12 +44,8 @@ def reader(path: Path, **options: str) -> GeneratedReader:
     return source.reader(schema=source.schema())
 
 
-def read(made: GeneratedReader) -> list[dict[str, Any]]:
-    return [row for share in made.partitions() for batch in made.read(share) for row in batch.to_pylist()]
-
-
 def here(workload: Workload, **options: Any) -> list[dict[str, Any]]:
-    return [row for batch in generated.read(workload, **options) for row in batch.to_pylist()]
+    return rows_of(generated.read(workload, **options))
 
 
 # ---------------------------------------------------------------------------------------- without a session

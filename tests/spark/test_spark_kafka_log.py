@@ -27,7 +27,7 @@ from kfuzz import logs, records
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import UsageError
 from kfuzz.records import Record, RecordBatch
-from kfuzz.spark.arrow_reader import Share
+from kfuzz.spark.arrow_reader import ArrowReader, Share
 from kfuzz.spark.sessions import reason
 from kfuzz.spark.source import FORMAT, KafkaLogReader, KafkaLogSource, register
 
@@ -56,8 +56,8 @@ def reader(path: Path, **options: str) -> KafkaLogReader:
     return source.reader(schema=source.schema())
 
 
-def read(made: KafkaLogReader) -> list[dict[str, Any]]:
-    return [row for share in made.partitions() for batch in made.read(share) for row in batch.to_pylist()]
+def read(made: ArrowReader) -> list[dict[str, Any]]:
+    return rows_of(batch for share in made.partitions() for batch in made.read(share))
 
 
 # ---------------------------------------------------------------------------------------- without a session
