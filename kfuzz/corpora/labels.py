@@ -9,6 +9,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from kfuzz.corpora.hostile import Hostile
 from kfuzz.corpora.manifest import columns_of, open_parquet, plain
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.storage import Target
@@ -35,6 +36,11 @@ class Label:
     vector: str
     verdict: str
     finding: str | None
+
+    @staticmethod
+    def of(path: str, at: int, base_offset: int, one: Hostile) -> Label:
+        """The label of the vector ``one`` at this place."""
+        return Label(path, at, one.vector.size, base_offset, one.vector.id, one.verdict, one.finding)
 
 
 def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:

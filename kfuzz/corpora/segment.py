@@ -91,11 +91,7 @@ def _labels(segment: Segment, making: Synthesiser) -> list[Label]:
     if not making.labels:
         return []
     vectors = hostile_of(segment.topic.adversarial)
-    return [
-        Label(segment.path, at, size, offset, one.vector.id, one.verdict, one.finding)
-        for at, size, offset, number in making.labels
-        for one in [vectors[number]]
-    ]
+    return [Label.of(segment.path, at, offset, vectors[number]) for at, _, offset, number in making.labels]
 
 
 def _producers(making: Synthesiser) -> dict[int, Producer]:

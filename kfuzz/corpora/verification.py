@@ -371,15 +371,7 @@ def _check_hostile(walk: LogWalk, view: memoryview, segment: Segment, label: Lab
     if known is None:
         return [_off_label(segment, f"names {label.vector!r}, which is no vector of this workload")]
     each = segment.topic.leader_epoch_offsets
-    planned = Label(
-        segment.path,
-        label.at,
-        known.vector.size,
-        walk.next_offset,
-        known.vector.id,
-        known.verdict,
-        known.finding,
-    )
+    planned = Label.of(segment.path, label.at, walk.next_offset, known)
     if label != planned:
         return [_off_label(segment, f"says {label} where {planned} is right")]
     data = view[label.at : label.at + label.bytes]
