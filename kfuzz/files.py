@@ -41,15 +41,15 @@ __all__ = [
 
 # The disk is full, the quota is used up, or the file reached its size limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FILE_KINDS = (
-    (stat.S_ISREG, "a regular file"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
+FILE_KINDS = {
+    stat.S_IFREG: "a regular file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 # At least two letters before the colon: one letter is a Windows drive. One slash, because `Path` drops the second.
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
 
@@ -368,7 +368,4 @@ def require_no_link(root: Path, name: str | Path) -> None:
 
 def file_kind(mode: int) -> str:
     """The kind of file at a path, by its ``st_mode``: ``a regular file``, ``a directory``, ``a link``, ``a pipe``, …"""
-    for is_kind, kind in FILE_KINDS:
-        if is_kind(mode):
-            return kind
-    return "no file"
+    return FILE_KINDS.get(stat.S_IFMT(mode), "no file")

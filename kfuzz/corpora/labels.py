@@ -8,14 +8,20 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from kfuzz.corpora.hostile import Hostile
 from kfuzz.corpora.manifest import columns_of, open_parquet, plain
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
+from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "verdicts"]
+if TYPE_CHECKING:
+    from kfuzz.corpora.log_walk import LogWalk
+    from kfuzz.corpora.synth import Synthesiser
+
+__all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "sums_of", "verdicts"]
 
 LABELS = "_labels"
 FORMAT = b"kfuzz-labels/1"
@@ -47,6 +53,28 @@ def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:
     """The number of batches by verdict, as the manifest has it: every batch without a label is valid."""
     counts = {name: sum(label.verdict == name for label in labels) for name in ("acceptable", "invalid")}
     return {"valid": batches - sum(counts.values()), **counts}
+
+
+def sums_of(
+    made: Synthesiser | LogWalk, size: int, indexes: Sequence[bytes], labels: Sequence[Label]
+) -> dict[str, Any]:
+    """The columns of the manifest that a log of ``size`` bytes and its offset, time and transaction index decide."""
+    offset_index, time_index, transaction_index = indexes
+    return {
+        "bytes": size,
+        "crc32c": made.crc32c,
+        "fingerprint": made.fingerprint(),
+        "batches": made.batches,
+        "control_batches": made.control_batches,
+        "records": made.records,
+        "aborted_records": made.aborted_records,
+        "min_timestamp": made.min_timestamp if made.max_timestamp >= 0 else None,
+        "max_timestamp": made.max_timestamp if made.max_timestamp >= 0 else None,
+        **verdicts(made.batches, labels),
+        "index_crc32c": crc32c(offset_index),
+        "timeindex_crc32c": crc32c(time_index),
+        "txnindex_crc32c": crc32c(transaction_index) if transaction_index else None,
+    }
 
 
 def label_file(segment: Segment) -> str:

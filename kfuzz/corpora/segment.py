@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 
 from kfuzz.corpora.hostile import hostile_of
-from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, verdicts
+from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.storage import Target
@@ -67,23 +67,11 @@ def write_segment(
     return Row(
         segment_id=segment_id,
         path=segment.path,
-        bytes=making.size,
-        crc32c=making.crc32c,
-        fingerprint=making.fingerprint(),
-        batches=making.batches,
-        control_batches=making.control_batches,
-        records=making.records,
-        aborted_records=making.aborted_records,
         first_offset=segment.first_offset,
         last_offset=segment.last_offset,
-        min_timestamp=making.min_timestamp if making.max_timestamp >= 0 else None,
-        max_timestamp=making.max_timestamp if making.max_timestamp >= 0 else None,
-        index_crc32c=crc32c(offsets),
-        timeindex_crc32c=crc32c(times),
-        txnindex_crc32c=crc32c(aborted) if aborted else None,
         snapshot_crc32c=crc32c(snapshot),
-        **verdicts(making.batches, labels),
         codec_versions=codec_versions(),
+        **sums_of(making, making.size, (offsets, times, aborted), labels),
     )
 
 
