@@ -29,9 +29,7 @@ from kfuzz.corpora.workload import (
     Transactions,
     Values,
     Workload,
-    parse,
 )
-from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.records.compaction import BatchRetention, compact
 
@@ -265,12 +263,6 @@ def test_a_gap_in_a_segment_that_is_not_cleaned_is_found(tmp_path: Path) -> None
     write_segment(Plan(WORKLOAD)[1], 1, PLAIN, tmp_path / "out", "a")
     codes = {problem.code for problem in verify(tmp_path / "out") if problem.path == segment.path}
     assert "offset-off-plan" in codes
-
-
-def test_compaction_of_old_formats_is_refused() -> None:
-    text = 'topics = [{ name = "t", compaction = { segments = 1 }, legacy = { magic1_segments = 1 } }]'
-    with pytest.raises(UsageError, match=r"topics\[0\]\.compaction does not go with legacy, because"):
-        parse(text, "w.toml")
 
 
 def test_a_record_missing_inside_a_batch_that_is_not_cleaned_is_found(tmp_path: Path) -> None:

@@ -187,6 +187,10 @@ MISTAKES = {
     "bursts without an end": (
         TOPIC + "[topics.timestamps]\nburst_every_s = 60\n", ["burst_length_s is 60", "burst_every_s (60)", "lower it"],
     ),
+    "compaction of old formats": (
+        TOPIC + "compaction = { segments = 1 }\nlegacy = { magic1_segments = 1 }\n",
+        ["topics[0].compaction does not go with legacy, because"],
+    ),
     "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
     "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size lacks max", "give a whole"]),
     "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
@@ -238,7 +242,7 @@ BEYOND_THE_SCHEMA = {
     "fresh bytes of another codec",
     "start and end", "end too early", "late before 1970", "start before 1970", "hours without records",
     "bursts that do not divide a day", "bursts without an end", "more tombstones than values",
-    "objects too deep", "JSON too large for a batch",
+    "objects too deep", "JSON too large for a batch", "compaction of old formats",
 }  # fmt: skip
 
 
