@@ -18,9 +18,11 @@ from signals import interrupt_when, start
 
 from kfuzz.corpora.generation import generate as generate_here
 from kfuzz.corpora.generation import prepare
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify as verify_here
 from kfuzz.corpora.workload import KIB, MIB, Workload, load, render
 from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import cannot_write
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
@@ -53,8 +55,6 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
     """``write_segment``, but the first attempt at each third segment leaves half a file and then calls ``fail``."""
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.corpora.segment import write_segment
-
         note = notes / str(segment_id)
         if segment_id % 3 == 0 and not note.exists():
             note.write_text(attempt)
@@ -96,8 +96,6 @@ def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_succes
     spark: Any, tmp_path: Path, named: bool
 ) -> None:
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.files import cannot_write
-
         (out / segment.directory).mkdir(parents=True, exist_ok=True)
         (out / segment.directory / f".{segment.stem}.log.{attempt}.1.tmp").write_bytes(b"half")
         error = OSError(28, "No space left on device")
@@ -166,10 +164,6 @@ def test_workers_without_kfuzz_are_reported_with_their_python_and_the_remedy(
 @pytest.mark.full
 def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tmp_path: Path) -> None:
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        import time
-
-        from kfuzz.corpora.segment import write_segment
-
         time.sleep(0.4)
         return write_segment(segment, segment_id, workload, out, attempt)
 
@@ -235,10 +229,6 @@ def test_an_interrupt_while_spark_starts_is_one_sentence_and_leaves_no_java_behi
 @pytest.mark.full
 def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_path: Path) -> None:
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from dataclasses import replace
-
-        from kfuzz.corpora.segment import write_segment
-
         row = write_segment(segment, segment_id, workload, out, attempt)
         return replace(row, codec_versions='{"zstd": "0.0.1"}') if segment_id == 2 else row
 
@@ -262,8 +252,6 @@ def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
     notes.mkdir()
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.corpora.segment import write_segment
-
         if segment_id >= 8 and not (notes / "mended").exists():
             raise RuntimeError("on purpose")
         (notes / str(segment_id)).write_text(attempt)
@@ -294,8 +282,6 @@ def test_executors_with_disks_of_their_own_end_in_one_sentence(spark: Any, tmp_p
     elsewhere = str(tmp_path / "elsewhere")
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.corpora.segment import write_segment
-
         return write_segment(segment, segment_id, workload, elsewhere, attempt)
 
     with pytest.raises(UsageError, match=r"\.log is missing though it was written .*; name a place that the driver"):
