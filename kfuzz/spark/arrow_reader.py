@@ -154,12 +154,13 @@ class ArrowReader(DataSourceReader):
                 "leave schema out, and choose columns by the option columns"
             )
         self.selection = logs.EVERYTHING
-        self.topics: set[str] | None = None
-        self.numbers: set[int] | None = None
+        # The topics and the partitions that filters name.
+        self.chosen: dict[str, set[Any]] = {}
 
     def chooses(self, topic: str | None, partition: int | None) -> bool:
         """Whether filters let this partition through."""
-        return (self.topics is None or topic in self.topics) and (self.numbers is None or partition in self.numbers)
+        place = {"topic": topic, "partition": partition}
+        return all(place[name] in values for name, values in self.chosen.items())
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return [one for one in filters if not self._push(one)]
@@ -196,10 +197,7 @@ class ArrowReader(DataSourceReader):
             values = set(one.value)
         else:
             return False
-        if name == "topic":
-            self.topics = values if self.topics is None else self.topics & values
-        else:
-            self.numbers = values if self.numbers is None else self.numbers & values
+        self.chosen[name] = values & self.chosen.get(name, values)
         return True
 
     def for_spark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
