@@ -41,15 +41,15 @@ __all__ = [
 
 # The disk is full, the quota is used up, or the file reached its size limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FILE_KINDS = (
-    (stat.S_ISREG, "a regular file"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
+FILE_KINDS = {
+    stat.S_IFREG: "a regular file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 # At least two letters before the colon: one letter is a Windows drive. One slash, because `Path` drops the second.
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
 
@@ -248,13 +248,14 @@ def copy_if_changed(source: Path, target: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Wait until the names of the files in ``path`` are on the disk; ``UsageError`` if that fails."""
-    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise cannot_write(path, error) from None
-    finally:
-        os.close(descriptor)
 
 
 def read_bytes(path: str | Path, *, bytes_max: int = -1) -> bytes:
@@ -367,7 +368,4 @@ def require_no_link(root: Path, name: str | Path) -> None:
 
 def file_kind(mode: int) -> str:
     """The kind of file at a path, by its ``st_mode``: ``a regular file``, ``a directory``, ``a link``, ``a pipe``, …"""
-    for is_kind, kind in FILE_KINDS:
-        if is_kind(mode):
-            return kind
-    return "no file"
+    return FILE_KINDS.get(stat.S_IFMT(mode), "no file")

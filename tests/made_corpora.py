@@ -1,13 +1,23 @@
-"""Parts that tests of corpora share: a topic with transactions of every kind, and digests of files."""
+"""Parts that tests of corpora share: topics, corpora that are made once, segments in memory, digests of files."""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values
+import pyarrow as pa
+import pytest
 
-__all__ = ["BUSY", "digests"]
+from kfuzz.cli.main import main
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.segment import synthesiser
+from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
+
+__all__ = ["ABORTING", "BUSY", "SegmentBytes", "copy_of", "digests", "generate_segment", "once", "rows_of", "run"]
 
 BUSY = Topic(
     "busy",
@@ -28,6 +38,60 @@ BUSY = Topic(
         first_sequence=2**31 - 50,
     ),
 )
+
+# Two partitions with transactions that all abort.
+ABORTING = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
+
+
+class SegmentBytes(NamedTuple):
+    """The contents of a segment's files; ``transaction_index`` is empty if no transaction was aborted."""
+
+    log: bytes
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes
+
+
+def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
+    """The files of ``segment`` in memory."""
+    making = synthesiser(segment, workload.index_interval_bytes)
+    log = b"".join(bytes(making.view[:used]) for used in iter(making.fill, 0))
+    return SegmentBytes(log, making.offset_index_bytes(), making.time_index_bytes(), making.transaction_index_bytes())
+
+
+def once(workload: Workload, scope: Any = "module") -> Any:
+    """A fixture: the folder of this corpus, which is made once."""
+
+    @pytest.fixture(scope=scope)
+    def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        out = tmp_path_factory.mktemp("made") / "out"
+        generate(workload, out)
+        return out
+
+    return made
+
+
+def copy_of(name: str) -> Any:
+    """A fixture: the folder of the fixture ``name``, copied for a test that changes it."""
+
+    @pytest.fixture
+    def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+        return Path(shutil.copytree(request.getfixturevalue(name), tmp_path / "copy"))
+
+    return copied
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """The rows of Arrow batches."""
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def run(*arguments: object) -> int:
+    """The exit code of ``kfuzz corpus ARGUMENTS…``."""
+    with pytest.raises(SystemExit) as caught:
+        main(["corpus", *map(str, arguments)])
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
 
 
 def digests(out: Path) -> dict[str, str]:

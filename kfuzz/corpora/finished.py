@@ -11,10 +11,9 @@ import heapq
 import json
 import re
 import time
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple
 
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.storage import Target, in_parallel
@@ -22,7 +21,7 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 
-__all__ = ["ROWS", "Ids", "KeptRows", "RowWriter"]
+__all__ = ["ROWS", "KeptRows", "RowWriter"]
 
 ROWS: Final = "_rows"
 # A killed process loses the rows of at most this time, so a run that continues writes those segments again.
@@ -135,35 +134,3 @@ def _rows_of(text: bytes | None) -> Iterator[Row]:
 def directory_of(workload: Workload) -> str:
     """Where the rows of ``workload`` are kept."""
     return f"{ROWS}/{workload.fingerprint[:16]}"
-
-
-class Ids(Sequence[int]):
-    """Ascending segment ids, kept as ranges: a corpus may have millions, but few gaps."""
-
-    def __init__(self, ids: Iterable[int]) -> None:
-        self._starts: list[int] = []
-        self._before: list[int] = []
-        count, expected = 0, -1
-        for segment_id in ids:
-            if segment_id != expected:
-                self._starts.append(segment_id)
-                self._before.append(count)
-            count, expected = count + 1, segment_id + 1
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, at: int) -> int: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[int]: ...
-
-    def __getitem__(self, at: int | slice) -> int | Sequence[int]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(self._count))]
-        if not 0 <= at < self._count:
-            raise IndexError(at)
-        chosen = bisect_right(self._before, at) - 1
-        return self._starts[chosen] + at - self._before[chosen]

@@ -332,12 +332,12 @@ def _chosen(
 ) -> npt.NDArray[Any]:
     """Which batches are selected."""
     within = np.ones(len(base), np.bool_)
-    if selection.first_offset is not None:
-        within &= base >= selection.first_offset
-    if selection.last_offset is not None:
-        within &= base <= selection.last_offset
-    if selection.min_timestamp is not None:
-        within &= (newest >= selection.min_timestamp) & (magic > 0)
-    if selection.max_timestamp is not None:
-        within &= (newest <= selection.max_timestamp) & (magic > 0)
+    for values, known, low, high in (
+        (base, True, selection.first_offset, selection.last_offset),
+        (newest, magic > 0, selection.min_timestamp, selection.max_timestamp),
+    ):
+        if low is not None:
+            within &= known & (values >= low)
+        if high is not None:
+            within &= known & (values <= high)
     return np.flatnonzero(within)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -15,7 +16,7 @@ from pathlib import Path
 from threading import Event
 from typing import Literal
 
-from kfuzz.corpora.finished import ROWS, Ids, KeptRows, RowWriter
+from kfuzz.corpora.finished import ROWS, KeptRows, RowWriter
 from kfuzz.corpora.labels import LABELS
 from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, success_text
 from kfuzz.corpora.locks import Lock, is_lock, owned
@@ -119,17 +120,19 @@ def claimed(
 
 @dataclass(slots=True)
 class Work:
-    """The work of a run: ``left`` are the ids of the segments to write. ``run`` numbers the runs of a corpus."""
+    """The work of a run: ``left`` are the ids of the segments to write, which may be millions, as an array of int64.
+    ``run`` numbers the runs of a corpus.
+    """
 
     run: int
-    left: Ids
+    left: array[int]
     finished: bool
 
     def rewrite(self, segment_ids: Iterable[int]) -> None:
         """Write these segments too."""
         more = list(segment_ids)
         if more:
-            self.left = Ids(heapq.merge(self.left, sorted(more)))
+            self.left = array("q", heapq.merge(self.left, sorted(more)))
             self.finished = False
 
     def kept(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -162,7 +165,7 @@ def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = F
         held = Plan(held_workload(target))
         if SUCCESS in names:
             rows: Iterable[Row] = Manifest(target.child(MANIFEST))
-            left = Ids(_left(target, plan, _carried(held, plan, rows)))
+            left = array("q", _left(target, plan, _carried(held, plan, rows)))
             if held.workload == workload and not left and resume != "verify":
                 return Work(0, left, True)
             # From here on, the corpus is incomplete until `publish` writes SUCCESS again. The rows are kept first.
@@ -174,7 +177,7 @@ def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = F
     kept = KeptRows.of(target, workload)
     target.remove(STATISTICS)
     target.write(WORKLOAD, render(workload))
-    return Work(kept.next_run, Ids(_left(target, plan, kept)), False)
+    return Work(kept.next_run, array("q", _left(target, plan, kept)), False)
 
 
 def _carried(held: Plan, plan: Plan, rows: Iterable[Row]) -> Iterator[Row]:

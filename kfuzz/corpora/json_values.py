@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, dataclass_transform
 
 from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
@@ -60,13 +60,15 @@ JSON_FIELDS: Final = ListOf(
 )
 
 
-def _field(kind: type) -> type:
-    FIELDS[kind.__name__.lower()] = kind
-    return kind
+@dataclass_transform(frozen_default=True)
+def _field(cls: type) -> type:
+    """A dataclass that is a type of field."""
+    made: type = dataclass(frozen=True, slots=True)(cls)
+    FIELDS[cls.__name__.lower()] = made
+    return made
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Counter:
     """``start`` plus ``step`` times the offset, modulo 2⁵³."""
 
@@ -78,7 +80,6 @@ class Counter:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Integer:
     """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
 
@@ -91,7 +92,6 @@ class Integer:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Decimal:
     """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
 
@@ -105,7 +105,6 @@ class Decimal:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Boolean:
     """``true`` in ``share`` of the records, otherwise ``false``."""
 
@@ -116,7 +115,6 @@ class Boolean:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Enum:
     """One of several texts: a list, or a table of texts with weights."""
 
@@ -127,7 +125,6 @@ class Enum:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Name:
     """A first and a last name: one of 256."""
 
@@ -137,7 +134,6 @@ class Name:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Text:
     """Random words."""
 
@@ -148,7 +144,6 @@ class Text:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Timestamp:
     """The time at which the record was created: a date in RFC 3339, or milliseconds."""
 
@@ -159,7 +154,6 @@ class Timestamp:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Uuid:
     """A random UUID, version 4."""
 
@@ -169,7 +163,6 @@ class Uuid:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Key:
     """The record's key as a text; null if the record has no key."""
 
@@ -179,7 +172,6 @@ class Key:
 
 
 @_field
-@dataclass(frozen=True, slots=True)
 class Object:
     """An object with fields of its own."""
 

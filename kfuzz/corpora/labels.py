@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from kfuzz.corpora.manifest import open_parquet, plain
+from kfuzz.corpora.hostile import Hostile
+from kfuzz.corpora.manifest import columns_of, open_parquet, plain
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
+from kfuzz.wire.io.checksum import crc32c
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from kfuzz.corpora.log_walk import LogWalk
+    from kfuzz.corpora.synth import Synthesiser
 
-__all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "verdicts"]
+__all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "sums_of", "verdicts"]
 
 LABELS = "_labels"
 FORMAT = b"kfuzz-labels/1"
@@ -40,6 +43,11 @@ class Label:
     verdict: str
     finding: str | None
 
+    @staticmethod
+    def of(path: str, at: int, base_offset: int, one: Hostile) -> Label:
+        """The label of the vector ``one`` at this place."""
+        return Label(path, at, one.vector.size, base_offset, one.vector.id, one.verdict, one.finding)
+
 
 def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:
     """The number of batches by verdict, as the manifest has it: every batch without a label is valid."""
@@ -47,20 +55,31 @@ def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:
     return {"valid": batches - sum(counts.values()), **counts}
 
 
+def sums_of(
+    made: Synthesiser | LogWalk, size: int, indexes: Sequence[bytes], labels: Sequence[Label]
+) -> dict[str, Any]:
+    """The columns of the manifest that a log of ``size`` bytes and its offset, time and transaction index decide."""
+    offset_index, time_index, transaction_index = indexes
+    return {
+        "bytes": size,
+        "crc32c": made.crc32c,
+        "fingerprint": made.fingerprint(),
+        "batches": made.batches,
+        "control_batches": made.control_batches,
+        "records": made.records,
+        "aborted_records": made.aborted_records,
+        "min_timestamp": made.min_timestamp if made.max_timestamp >= 0 else None,
+        "max_timestamp": made.max_timestamp if made.max_timestamp >= 0 else None,
+        **verdicts(made.batches, labels),
+        "index_crc32c": crc32c(offset_index),
+        "timeindex_crc32c": crc32c(time_index),
+        "txnindex_crc32c": crc32c(transaction_index) if transaction_index else None,
+    }
+
+
 def label_file(segment: Segment) -> str:
     """The file of the segment's labels, relative to the corpus."""
     return f"{LABELS}/{segment.directory}-{segment.stem}.parquet"
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    kinds: dict[str, pa.DataType] = {"int": pa.int64(), "str": pa.string()}
-    columns = []
-    for field in fields(Label):
-        kind, _, null = str(field.type).partition(" | ")
-        columns.append(pa.field(field.name, kinds[kind], nullable=bool(null)))
-    return pa.schema(columns, metadata={b"format": FORMAT})
 
 
 def encode_labels(labels: Sequence[Label]) -> bytes:
@@ -69,7 +88,7 @@ def encode_labels(labels: Sequence[Label]) -> bytes:
     import pyarrow.parquet as pq
 
     file = io.BytesIO()
-    table = pa.Table.from_pylist([asdict(label) for label in labels], schema=_schema())
+    table = pa.Table.from_pylist([asdict(label) for label in labels], schema=columns_of(Label, FORMAT))
     pq.write_table(table, file, compression="zstd")
     return file.getvalue()
 
@@ -86,7 +105,7 @@ def labels_of(target: Target, segment: Segment) -> list[Label]:
     if data is None:
         return []
     try:
-        with open_parquet(data, _schema()) as file:
+        with open_parquet(data, columns_of(Label, FORMAT)) as file:
             if file is not None:
                 if file.metadata.num_rows > sum(stream.records for stream in segment.streams):
                     raise UsageError(f"{target}/{name} has more labels than its segment has batches; generate it again")

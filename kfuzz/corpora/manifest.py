@@ -11,14 +11,12 @@ import importlib.util
 import io
 import itertools
 import json
-import operator
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
@@ -34,7 +32,6 @@ __all__ = [
     "codec_versions",
     "corpus_fingerprint",
     "part_names",
-    "read_manifest",
     "require_pyarrow",
     "schema",
     "write_manifest",
@@ -135,14 +132,19 @@ def corpus_fingerprint(rows: Iterable[Row]) -> str:
 
 def schema() -> pa.Schema:
     """The manifest's columns, with their types and whether they may be null."""
+    return columns_of(Row, FORMAT)
+
+
+def columns_of(cls: type[Any], about: bytes) -> pa.Schema:
+    """The columns for objects of a dataclass whose fields are whole numbers and texts; ``about`` names the format."""
     import pyarrow as pa
 
     kinds: dict[str, pa.DataType] = {"int": pa.int64(), "str": pa.string()}
     columns = []
-    for field in fields(Row):
+    for field in fields(cls):
         kind, _, null = str(field.type).partition(" | ")
         columns.append(pa.field(field.name, kinds[kind], nullable=bool(null)))
-    return pa.schema(columns, metadata={b"format": FORMAT})
+    return pa.schema(columns, metadata={b"format": about})
 
 
 def write_manifest(place: str | Path | Target, rows: Iterable[Row]) -> None:
@@ -172,12 +174,7 @@ def part_names(target: Target) -> list[str]:
     return sorted(name for name in target.list().files if fnmatchcase(name, PARTS))
 
 
-def read_manifest(place: str | Path | Target) -> list[Row]:
-    """The rows of the manifest in ``place`` as a list, in the plan's order. Raises ``UsageError`` like `Manifest`."""
-    return sorted(Manifest(place), key=lambda row: row.segment_id)
-
-
-class Manifest(Sequence[Row]):
+class Manifest:
     """The rows of the manifest in ``place``, in the order of its files, which is the plan's. They are read again each
     time, a few thousand at once, because a corpus may have millions of them.
 
@@ -200,21 +197,6 @@ class Manifest(Sequence[Row]):
         names = schema().names
         for batch in self.batches():
             yield from map(Row, *(batch.column(name).to_pylist() for name in names))
-
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Row]: ...
-
-    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
-        """For small corpora: reads everything."""
-        return list(self)[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(other) == len(self) and all(map(operator.eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, or some ``columns`` of them, as Arrow."""
@@ -240,17 +222,17 @@ class Manifest(Sequence[Row]):
 
     def lowest(self, column: str) -> int | None:
         """The lowest value of a column; None if it has none."""
-        import pyarrow.compute as pc
-
-        found = [pc.min(batch.column(column)).as_py() for batch in self.batches([column])]
-        return min((value for value in found if value is not None), default=None)
+        return min(self._ends(column, "min"), default=None)
 
     def highest(self, column: str) -> int | None:
         """The highest value of a column; None if it has none."""
+        return max(self._ends(column, "max"), default=None)
+
+    def _ends(self, column: str, end: str) -> Iterator[int]:
         import pyarrow.compute as pc
 
-        found = [pc.max(batch.column(column)).as_py() for batch in self.batches([column])]
-        return max((value for value in found if value is not None), default=None)
+        found = (pc.min_max(batch.column(column))[end].as_py() for batch in self.batches([column]))
+        return (value for value in found if value is not None)
 
     def distinct(self, column: str) -> list[str]:
         """The different values of a column of texts, sorted."""
@@ -318,26 +300,16 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with its texts as plain columns. ``ValueError`` for a text that is longer than ours."""
     import pyarrow as pa
 
+    from kfuzz.logs.arrow_rows import texts_of
+
     columns: list[Any] = list(batch.columns)
     for at, column in enumerate(columns):
         if pa.types.is_dictionary(column.type):
             texts = [b"" if text is None else text.encode() for text in column.dictionary.to_pylist()]
             if any(len(text) > TEXT_BYTES_MAX for text in texts):
                 raise ValueError(f"a text has more than {TEXT_BYTES_MAX} bytes")
-            columns[at] = _texts([None if row is None else texts[row] for row in column.indices.to_pylist()])
+            columns[at] = texts_of([None if row is None else texts[row] for row in column.indices.to_pylist()])
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _texts(rows: Sequence[bytes | None]) -> pa.Array[Any]:
-    """A column of texts. pyarrow's own functions would import pandas, which takes longer than a task's few rows."""
-    import numpy as np
-    import pyarrow as pa
-
-    ends = array("i", itertools.accumulate((len(row or b"") for row in rows), initial=0))
-    valid = np.packbits(np.array([row is not None for row in rows], bool), bitorder="little")
-    data = b"".join(row or b"" for row in rows)
-    buffers: list[pa.Buffer | None] = [pa.py_buffer(part) for part in (valid.tobytes(), ends.tobytes(), data)]
-    return pa.Array.from_buffers(pa.string(), len(rows), buffers)
 
 
 def _range_of(file: pq.ParquetFile) -> tuple[int, int]:

@@ -155,14 +155,6 @@ class _TopicPlan:
     def old_segments(self) -> int:
         return sum(old.segments for old in self.old)
 
-    def old_of(self, index: int) -> _Old | None:
-        """The old format of segment ``index``; None if it has the format of today."""
-        for old in self.old:
-            if index < old.segments:
-                return old
-            index -= old.segments
-        return None
-
     def first_offset(self, index: int) -> int:
         return _first_offset(self.old, self.offsets_per_segment, index)
 
@@ -198,6 +190,15 @@ class _TopicPlan:
         clock, first = clock_of(times), first_units(times, self.offsets_per_partition - 1)
         last = first + (self.offsets_per_partition - 1) * clock.units_per_offset
         return clock.moment(first).ms, clock.moment(last).ms
+
+
+def _old_of(old: tuple[_Old, ...], index: int) -> _Old | None:
+    """The old format of segment ``index``; None if it has the format of today."""
+    for one in old:
+        if index < one.segments:
+            return one
+        index -= one.segments
+    return None
 
 
 def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -> int:
@@ -254,7 +255,8 @@ class Plan:
             per_segment = _offsets_in(workload, topic)
             # Count whole segments first: otherwise rounding could add a last segment of a few records.
             full, rest_bytes = divmod(partition_bytes, workload.segment_bytes)
-            before, offset_bytes = _first_offset(old, per_segment, full), _offset_bytes_at(topic, old, full)
+            before, one = _first_offset(old, per_segment, full), _old_of(old, full)
+            offset_bytes = one.offset_bytes if one else offset_bytes_mean(topic)
             per_partition = before + math.floor(rest_bytes / offset_bytes)
             if per_partition < 1:
                 raise UsageError(
@@ -333,7 +335,7 @@ class Plan:
 def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *, alone: bool = False) -> Segment:
     """``alone``: without ``before``. A transaction crosses one boundary at most, so one segment before is enough."""
     is_last = index == plan.segments_per_partition - 1
-    old, first_offset = plan.old_of(index), plan.first_offset(index)
+    old, first_offset = _old_of(plan.old, index), plan.first_offset(index)
     offsets = (plan.offsets_per_partition if is_last else plan.first_offset(index + 1)) - first_offset
     if old is None:
         streams = plan.writers.streams(partition, index - plan.old_segments, offsets, is_last=is_last)
@@ -364,15 +366,6 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
 def _offsets_in(workload: Workload, topic: Topic, kind: int = PLAIN) -> int:
     """The number of offsets of a full segment; ``kind`` is as in :func:`offset_bytes_mean`."""
     return max(1, math.floor(workload.segment_bytes / offset_bytes_mean(topic, kind)))
-
-
-def _offset_bytes_at(topic: Topic, old: tuple[_Old, ...], index: int) -> float:
-    """The average bytes per offset of segment ``index``."""
-    for one in old:
-        if index < one.segments:
-            return one.offset_bytes
-        index -= one.segments
-    return offset_bytes_mean(topic)
 
 
 def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:

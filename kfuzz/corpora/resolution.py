@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cache
 
 from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
 from kfuzz.corpora.layout import WORKLOAD
@@ -113,18 +114,24 @@ def _absolute(moment: int | str | None, now_ms: int) -> int | None:
 
 def _fresh_bytes(topic: Topic, codec: str, place: str) -> int:
     """How many bytes of each period must be fresh, so that ``codec`` reaches the topic's ratio."""
-    sample = _Sample(topic, codec)
+    alone = _alone(topic)
+    plain = _payload(alone, "none", 0)
+
+    @cache
+    def ratio(fresh: int) -> float:
+        return plain / _payload(alone, codec, fresh)
+
     wanted = topic.values.ratio
     low, high = 0, FRESH_PERIOD_BYTES
     # More fresh bytes give a lower ratio.
     while high - low > 1:
         middle = (low + high) // 2
-        if sample.ratio(middle) > wanted:
+        if ratio(middle) > wanted:
             low = middle
         else:
             high = middle
-    found = min((low, high), key=lambda fresh: abs(sample.ratio(fresh) - wanted))
-    reached = sample.ratio(found)
+    found = min((low, high), key=lambda fresh: abs(ratio(fresh) - wanted))
+    reached = ratio(found)
     if abs(reached / wanted - 1) > TOLERANCE:
         limit, remedy = ("at most", "lower") if reached < wanted else ("at least", "raise")
         more = ", or raise batches.records or values.size" if reached < wanted else ""
@@ -135,36 +142,26 @@ def _fresh_bytes(topic: Topic, codec: str, place: str) -> int:
     return found
 
 
-class _Sample:
-    """Batches of ``topic`` as ``codec`` compresses them, without what does not change their payloads much."""
+def _alone(topic: Topic) -> Topic:
+    """``topic`` without what does not change the payloads of its batches much."""
+    return replace(
+        topic,
+        partitions=1,
+        timestamps=Timestamps(records_per_second=topic.timestamps.records_per_second),
+        producers=Producers(),
+        transactions=Transactions(),
+        legacy=Legacy(),
+        adversarial=Adversarial(),
+    )
 
-    def __init__(self, topic: Topic, codec: str) -> None:
-        self._topic = replace(
-            topic,
-            partitions=1,
-            timestamps=Timestamps(records_per_second=topic.timestamps.records_per_second),
-            producers=Producers(),
-            transactions=Transactions(),
-            legacy=Legacy(),
-            adversarial=Adversarial(),
-        )
-        self._codec = codec
-        self._found: dict[int, float] = {}
-        self._plain = self._payload("none", 0)
 
-    def ratio(self, fresh: int) -> float:
-        """The ratio with ``fresh`` fresh bytes in each period."""
-        if fresh not in self._found:
-            self._found[fresh] = self._plain / self._payload(self._codec, fresh)
-        return self._found[fresh]
-
-    def _payload(self, codec: str, fresh: int) -> int:
-        """The bytes of the sample's batches without their headers."""
-        values = replace(self._topic.values, fresh_bytes=((codec, fresh),))
-        topic = replace(self._topic, values=values, batches=replace(self._topic.batches, codecs=((codec, 1),)))
-        made = synthesiser(_segment(topic), 4 * KIB)
-        size = sum(iter(made.fill, 0))
-        return size - made.batches * BATCH_HEADER_SIZE
+def _payload(topic: Topic, codec: str, fresh: int) -> int:
+    """The bytes of sample batches without their headers, with ``fresh`` fresh bytes in each period."""
+    values = replace(topic.values, fresh_bytes=((codec, fresh),))
+    sampled = replace(topic, values=values, batches=replace(topic.batches, codecs=((codec, 1),)))
+    made = synthesiser(_segment(sampled), 4 * KIB)
+    size = sum(iter(made.fill, 0))
+    return size - made.batches * BATCH_HEADER_SIZE
 
 
 def _segment(topic: Topic) -> Segment:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 from kfuzz.corpora.hostile import hostile_of
-from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, verdicts
+from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.storage import Target
@@ -25,29 +24,7 @@ from kfuzz.logs.snapshot import Producer, encode, snapshot_name
 from kfuzz.records.codecs import compress
 from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["SegmentBytes", "generate_segment", "log_chunks", "synthesiser", "write_segment"]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentBytes:
-    """The contents of a segment's files; ``transaction_index`` is empty if no transaction was aborted."""
-
-    log: bytes
-    offset_index: bytes
-    time_index: bytes
-    transaction_index: bytes
-
-
-def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
-    """The files of ``segment`` in memory; for tests and small corpora."""
-    making = synthesiser(segment, workload.index_interval_bytes)
-    log = b"".join(bytes(chunk) for chunk in _chunks(making))
-    return SegmentBytes(
-        log,
-        making.offset_index_bytes(),
-        making.time_index_bytes(),
-        making.transaction_index_bytes(),
-    )
+__all__ = ["log_chunks", "synthesiser", "write_segment"]
 
 
 def log_chunks(segment: Segment, workload: Workload) -> Iterator[memoryview]:
@@ -90,23 +67,11 @@ def write_segment(
     return Row(
         segment_id=segment_id,
         path=segment.path,
-        bytes=making.size,
-        crc32c=making.crc32c,
-        fingerprint=making.fingerprint(),
-        batches=making.batches,
-        control_batches=making.control_batches,
-        records=making.records,
-        aborted_records=making.aborted_records,
         first_offset=segment.first_offset,
         last_offset=segment.last_offset,
-        min_timestamp=making.min_timestamp if making.max_timestamp >= 0 else None,
-        max_timestamp=making.max_timestamp if making.max_timestamp >= 0 else None,
-        index_crc32c=crc32c(offsets),
-        timeindex_crc32c=crc32c(times),
-        txnindex_crc32c=crc32c(aborted) if aborted else None,
         snapshot_crc32c=crc32c(snapshot),
-        **verdicts(making.batches, labels),
         codec_versions=codec_versions(),
+        **sums_of(making, making.size, (offsets, times, aborted), labels),
     )
 
 
@@ -114,11 +79,7 @@ def _labels(segment: Segment, making: Synthesiser) -> list[Label]:
     if not making.labels:
         return []
     vectors = hostile_of(segment.topic.adversarial)
-    return [
-        Label(segment.path, at, size, offset, one.vector.id, one.verdict, one.finding)
-        for at, size, offset, number in making.labels
-        for one in [vectors[number]]
-    ]
+    return [Label.of(segment.path, at, offset, vectors[number]) for at, _, offset, number in making.labels]
 
 
 def _producers(making: Synthesiser) -> dict[int, Producer]:

@@ -89,27 +89,17 @@ class Check:
 
 
 @dataclass(slots=True)
-class _Wrong:
-    """Things that chance cannot change: how many were looked at, and how many are wrong."""
-
-    count: int = 0
-    wrong: int = 0
-
-    def add(self, wrong: npt.NDArray[np.bool_]) -> None:
-        self.count += len(wrong)
-        self.wrong += int(wrong.sum())
-
-
-@dataclass(slots=True)
 class _Sample:
     """The counts from reading one topic. Lists have an array for each window or segment.
 
-    ``partition_units`` are the clock's units at offset 0. ``offsets`` and ``segments`` leave out segments of an old
-    format. ``last_segments`` counts those that are the last one of their partition.
+    ``partition_units`` are the clock's units at offset 0. ``alarm`` is the probability that a right check fails.
+    ``offsets`` and ``segments`` leave out segments of an old format. ``last_segments`` counts those that are the last
+    one of their partition.
     """
 
     topic: Topic
     partition_units: int
+    alarm: float
     key_seed: int = 0
     segments: int = 0
     last_segments: int = 0
@@ -125,7 +115,8 @@ class _Sample:
     batch_records: list[Numbers] = field(default_factory=list)
     codecs: list[Numbers] = field(default_factory=list)
     writers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("idempotent", "transactions", "0", "1"), 0))
-    exact: dict[str, _Wrong] = field(default_factory=dict)
+    # Things that chance cannot change: how many were looked at, and how many are wrong.
+    exact: dict[str, tuple[int, int]] = field(default_factory=dict)
     # Transactions of several partitions have one outcome in all of them. So they are counted in one partition.
     ends: list[int] = field(default_factory=lambda: [0, 0])
     markers: int = 0
@@ -137,7 +128,26 @@ class _Sample:
     def see(self, name: str, wrong: npt.NDArray[np.bool_]) -> None:
         """Add to the things that are exactly as the workload's key ``name`` says."""
         if len(wrong):
-            self.exact.setdefault(name, _Wrong()).add(wrong)
+            seen, bad = self.exact.get(name, (0, 0))
+            self.exact[name] = seen + len(wrong), bad + int(wrong.sum())
+
+    def share(self, name: str, found: int, count: int, share: float) -> Check:
+        """Whether ``found`` of ``count`` things are about the expected share."""
+        return Check(self.topic.name, name, count, share, found / max(count, 1), _bernstein(count, share, self.alarm))
+
+    def spread(self, name: str, found: Numbers, probability: Distribution, alarm: float | None = None) -> Check:
+        """The largest distance between the distribution of ``found`` and the expected one."""
+        if not len(found):
+            return Check(self.topic.name, name, 0, 0.0, 0.0, 0.0)
+        values, counts = np.unique(found, return_counts=True)
+        ours = np.cumsum(counts) / len(found)
+        # Between the values found, the expected one grows, up to just below the next value.
+        before = np.concatenate(([0.0], ours[:-1]))
+        distance = max(
+            float(np.abs(ours - probability(values)).max()), float(np.abs(before - probability(values - 1)).max())
+        )
+        bound = ROUNDING + math.sqrt(math.log(2 / (alarm or self.alarm)) / (2 * len(found)))
+        return Check(self.topic.name, name, len(found), 0.0, distance, bound)
 
 
 def check_statistics(
@@ -165,7 +175,7 @@ def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
     if topic.adversarial.share:
         # A hostile batch can say anything, and the records between two of them are too few.
         return []
-    sample = _Sample(topic, first_units(topic.timestamps, planned.offsets_per_partition - 1))
+    sample = _Sample(topic, first_units(topic.timestamps, planned.offsets_per_partition - 1), alarm)
     for segment_id in _chosen(corpus, at):
         # Tests compare a corpus with another workload.
         segment = replace(corpus.plan[segment_id], topic=topic)
@@ -173,7 +183,7 @@ def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
         with corpus.out.view(segment.path) as view:
             if view:
                 _read_segment(view, segment, sample)
-    return list(_checks(sample, alarm)) if sample.data_records else []
+    return list(_checks(sample)) if sample.data_records else []
 
 
 def _chosen(corpus: Corpus, at: int) -> list[int]:
@@ -356,76 +366,74 @@ def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
 # ------------------------------------------------------------------------------------------------- checks
 
 
-def _checks(sample: _Sample, alarm: float) -> Iterator[Check]:
+def _checks(sample: _Sample) -> Iterator[Check]:
     topic = sample.topic
     name = topic.name
     nulls = chance(topic.keys.null_share)
-    yield _share(name, "keys.null_share", sample.data_records - sample.keyed, sample.data_records, nulls, alarm)
-    yield from _keys(sample, alarm)
-    yield from _values(sample, alarm)
+    yield sample.share("keys.null_share", sample.data_records - sample.keyed, sample.data_records, nulls)
+    yield from _keys(sample)
+    yield from _values(sample)
     counts = np.concatenate(sample.header_counts)
     # A record may draw no header although it has headers.
     there = chance(topic.headers.share) * (1 - float(drawn(topic.headers.count)(np.zeros(1, np.int64))[0]))
     if len(counts):
-        yield _share(name, "headers.share", int((counts > 0).sum()), len(counts), there, alarm)
+        yield sample.share("headers.share", int((counts > 0).sum()), len(counts), there)
     if topic.headers.share and (counts > 0).any() and topic.headers.count.min > 0:
-        yield _spread(name, "headers.count", counts[counts > 0], drawn(topic.headers.count), alarm)
+        yield sample.spread("headers.count", counts[counts > 0], drawn(topic.headers.count))
     if len(sizes := np.concatenate(sample.header_sizes)):
-        yield _spread(name, "headers.size", sizes, drawn(topic.headers.size), alarm)
+        yield sample.spread("headers.size", sizes, drawn(topic.headers.size))
     if sample.batch_records and len(sizes := np.concatenate(sample.batch_records)):
         # How many there are depends on chance too, so the bound holds for each number up to this.
-        yield _spread(name, "batches.records", sizes, drawn(topic.batches.records), alarm / BATCHES_MOST)
+        yield sample.spread("batches.records", sizes, drawn(topic.batches.records), sample.alarm / BATCHES_MOST)
     codecs = np.concatenate([np.empty(0, np.int64), *sample.codecs])
     if len(codecs):
         for codec, share in weighed(topic.batches.codecs).items():
             found = int((codecs == CODECS.index(codec)).sum())
-            yield _share(name, f"batches.codecs.{codec}", found, len(codecs), share, alarm)
-    yield from _times(sample, alarm)
+            yield sample.share(f"batches.codecs.{codec}", found, len(codecs), share)
+    yield from _times(sample)
     yield from _writers(sample)
-    yield from _transactions(sample, alarm)
+    yield from _transactions(sample)
     if sample.cleaned:
         # The cleaner drops records without a key.
         kept = chance(topic.compaction.keep) * (1 - nulls)
-        yield _share(name, "compaction.keep", sample.kept, sample.cleaned, kept, alarm)
-    for key, seen in sorted(sample.exact.items()):
-        yield Check(name, key, seen.count, 0.0, seen.wrong / seen.count, 0.0)
+        yield sample.share("compaction.keep", sample.kept, sample.cleaned, kept)
+    for key, (seen, bad) in sorted(sample.exact.items()):
+        yield Check(name, key, seen, 0.0, bad / seen, 0.0)
 
 
-def _values(sample: _Sample, alarm: float) -> Iterator[Check]:
-    topic, values = sample.topic, sample.topic.values
+def _values(sample: _Sample) -> Iterator[Check]:
+    values = sample.topic.values
     with_key, without = (np.concatenate(one) for one in (sample.values_with_key, sample.values_without_key))
     nulls = chance(values.null_share)
     if values.tombstone_share:
         with_tombstones = min(1.0, nulls + chance(values.tombstone_share))
-        yield _share(
-            topic.name, "values.tombstone_share", int((with_key < 0).sum()), len(with_key), with_tombstones, alarm
-        )
+        yield sample.share("values.tombstone_share", int((with_key < 0).sum()), len(with_key), with_tombstones)
     else:
         without = np.concatenate([with_key, without])
     if len(without):
-        yield _share(topic.name, "values.null_share", int((without < 0).sum()), len(without), nulls, alarm)
+        yield sample.share("values.null_share", int((without < 0).sum()), len(without), nulls)
     everything = np.concatenate([with_key, without]) if values.tombstone_share else without
     # The fields decide the size of JSON.
     if values.kind != "json":
-        yield _spread(topic.name, "values.size", everything[everything >= 0], drawn(values.size), alarm)
+        yield sample.spread("values.size", everything[everything >= 0], drawn(values.size))
 
 
-def _times(sample: _Sample, alarm: float) -> Iterator[Check]:
+def _times(sample: _Sample) -> Iterator[Check]:
     """How far records are from the clock. A wrong rate, hour or burst shows here too."""
     moves = np.concatenate([np.empty(0, np.int64), *sample.moves])
     if not len(moves):
         return
-    name, probability = sample.topic.name, moved(sample.topic.timestamps)
+    probability = moved(sample.topic.timestamps)
     if not sample.topic.timestamps.late_share:
-        yield _spread(name, "timestamps.jitter_ms", moves, probability, alarm)
+        yield sample.spread("timestamps.jitter_ms", moves, probability)
         return
     back = float(probability(np.array([-1]))[0])
-    yield _share(name, "timestamps.late_share", int((moves < 0).sum()), len(moves), back, alarm)
+    yield sample.share("timestamps.late_share", int((moves < 0).sum()), len(moves), back)
     if back > 0:
-        yield _spread(name, "timestamps.late_ms", moves[moves < 0], lambda at: probability(at) / back, alarm)
+        yield sample.spread("timestamps.late_ms", moves[moves < 0], lambda at: probability(at) / back)
     if back < 1:
         ahead = moves[moves >= 0]
-        yield _spread(name, "timestamps.jitter_ms", ahead, lambda at: (probability(at) - back) / (1 - back), alarm)
+        yield sample.spread("timestamps.jitter_ms", ahead, lambda at: (probability(at) - back) / (1 - back))
 
 
 def _writers(sample: _Sample) -> Iterator[Check]:
@@ -445,13 +453,12 @@ def _writers(sample: _Sample) -> Iterator[Check]:
             yield Check(topic.name, key, offsets, share, sample.writers[writer] / offsets, bound)
 
 
-def _transactions(sample: _Sample, alarm: float) -> Iterator[Check]:
+def _transactions(sample: _Sample) -> Iterator[Check]:
     topic = sample.topic
     transactions = topic.transactions
     aborted, count = sample.ends[0], sum(sample.ends)
     if count:
-        shares = chance(transactions.abort_share)
-        yield _share(topic.name, "transactions.abort_share", aborted, count, shares, alarm)
+        yield sample.share("transactions.abort_share", aborted, count, chance(transactions.abort_share))
     if sample.markers:
         # Only the last segment has markers of transactions whose records were counted before.
         crossing = transactions.producers * sample.last_segments if transactions.cross_share else 0
@@ -460,19 +467,19 @@ def _transactions(sample: _Sample, alarm: float) -> Iterator[Check]:
         yield Check(topic.name, "transactions.records", sample.markers, transactions.records, mean, bound)
 
 
-def _keys(sample: _Sample, alarm: float) -> Iterator[Check]:
+def _keys(sample: _Sample) -> Iterator[Check]:
     """How many different keys there are, and how often each of the first ones occurs."""
     topic, keys = sample.topic, sample.topic.keys
     if not sample.keys or not sample.keyed:
         return
     compute: Any = pc
     count, found = sample.keyed, pa.chunked_array(sample.keys)
-    log = math.log(4 / alarm)
+    log = math.log(4 / sample.alarm)
     mean, slack = different_keys(keys, count)
     # Different keys may have equal letters, of which there are 16. Two things are random: the keys and their letters.
     seen = min(count, keys.cardinality)
     alike = seen * (seen - 1) / 2 * 16.0**-keys.size.min
-    letters = alike + math.sqrt(seen * log / 2) if alike > alarm / 2 else 0.0
+    letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
     bound = slack + math.sqrt(count * log / 2) + letters
     yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
     hot = hot_keys(keys, sample.key_seed)
@@ -488,10 +495,6 @@ def _keys(sample: _Sample, alarm: float) -> Iterator[Check]:
 # ------------------------------------------------------------------------------------------------- bounds
 
 
-def _share(topic: str, name: str, found: int, count: int, share: float, alarm: float) -> Check:
-    return Check(topic, name, count, share, found / max(count, 1), _bernstein(count, share, alarm))
-
-
 def _bernstein(count: int, share: float, alarm: float) -> float:
     """How far the share found in ``count`` draws is from ``share``, unless an event of probability ``alarm`` happens.
 
@@ -501,17 +504,3 @@ def _bernstein(count: int, share: float, alarm: float) -> float:
         return 0.0 if count else 1.0
     log = math.log(2 / alarm)
     return ROUNDING + log / (3 * count) + math.sqrt((log / (3 * count)) ** 2 + 2 * log * share * (1 - share) / count)
-
-
-def _spread(topic: str, name: str, found: Numbers, probability: Distribution, alarm: float) -> Check:
-    """The largest distance between the distribution of ``found`` and the expected one."""
-    if not len(found):
-        return Check(topic, name, 0, 0.0, 0.0, 0.0)
-    values, counts = np.unique(found, return_counts=True)
-    ours = np.cumsum(counts) / len(found)
-    # Between the values found, the expected one grows, up to just below the next value.
-    before = np.concatenate(([0.0], ours[:-1]))
-    distance = max(
-        float(np.abs(ours - probability(values)).max()), float(np.abs(before - probability(values - 1)).max())
-    )
-    return Check(topic, name, len(found), 0.0, distance, ROUNDING + math.sqrt(math.log(2 / alarm) / (2 * len(found))))

@@ -37,6 +37,7 @@ from kfuzz.files import (
     read_small,
     require_no_link,
     require_writable,
+    sync_directory,
 )
 from kfuzz.mapped import Mapped, require_whole
 
@@ -161,17 +162,17 @@ class Target(ABC):
     def remove_directory(self, name: str) -> None:
         """Remove a directory with everything in it, if it is there."""
 
-    @abstractmethod
     def exists(self) -> bool:
         """Whether the target's own directory is there. An object store has no directories: there it always is."""
+        return True
 
     @abstractmethod
     def remove_if_empty(self) -> None:
         """Remove the target's own directory if nothing is in it."""
 
-    @abstractmethod
     def free_bytes(self) -> int | None:
         """How much can be written, in bytes; None if the file system does not say."""
+        return None
 
     @abstractmethod
     def default_jobs(self, *, reading: bool = False) -> int:
@@ -347,15 +348,7 @@ class LocalTarget(Target):
         return _LocalStage(self._place(directory), attempt)
 
     def sync(self, directory: str = "") -> None:
-        path = self.root / directory
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise cannot_write(path, error) from None
+        sync_directory(self.root / directory)
 
     def remove(self, name: str) -> None:
         try:
@@ -546,9 +539,6 @@ class RemoteTarget(Target):
         with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm(self.path(name), recursive=True)
 
-    def exists(self) -> bool:
-        return True
-
     def remove_if_empty(self) -> None: ...
 
     def has_multipart(self) -> bool:
@@ -561,9 +551,6 @@ class RemoteTarget(Target):
         # Reading first copies a segment to a temporary file, which needs room. And the packages of some file systems do
         # not allow that several threads call them.
         return 1 if reading or not self.has_multipart() else _processors() + 1
-
-    def free_bytes(self) -> int | None:
-        return None
 
     def check_writable(self) -> None:
         """Only the first put can show it."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from kfuzz import records
 from kfuzz.corpora.finished import ROWS
 from kfuzz.corpora.hostile import hostile_of, moved
-from kfuzz.corpora.labels import Label, label_file, labels_of, verdicts
+from kfuzz.corpora.labels import Label, label_file, labels_of, sums_of
 from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_sums, success_text
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
@@ -371,15 +371,7 @@ def _check_hostile(walk: LogWalk, view: memoryview, segment: Segment, label: Lab
     if known is None:
         return [_off_label(segment, f"names {label.vector!r}, which is no vector of this workload")]
     each = segment.topic.leader_epoch_offsets
-    planned = Label(
-        segment.path,
-        label.at,
-        known.vector.size,
-        walk.next_offset,
-        known.vector.id,
-        known.verdict,
-        known.finding,
-    )
+    planned = Label.of(segment.path, label.at, walk.next_offset, known)
     if label != planned:
         return [_off_label(segment, f"says {label} where {planned} is right")]
     data = view[label.at : label.at + label.bytes]
@@ -417,23 +409,7 @@ def _check_plan(walk: LogWalk, end: int, segment: Segment) -> Iterator[Problem]:
 def _check_sums(
     walk: LogWalk, size: int, segment: Segment, row: Row, indexes: list[bytes], labels: Sequence[Label]
 ) -> Iterator[Problem]:
-    offset_index, time_index, transaction_index = indexes
-    found = {
-        "bytes": size,
-        "crc32c": walk.crc32c,
-        "fingerprint": walk.fingerprint(),
-        "batches": walk.batches,
-        "control_batches": walk.control_batches,
-        "records": walk.records,
-        "aborted_records": walk.aborted_records,
-        "min_timestamp": walk.min_timestamp,
-        "max_timestamp": walk.max_timestamp if walk.max_timestamp >= 0 else None,
-        **verdicts(walk.batches, labels),
-        "index_crc32c": crc32c(offset_index),
-        "timeindex_crc32c": crc32c(time_index),
-        "txnindex_crc32c": crc32c(transaction_index) if transaction_index else None,
-    }
-    for name, value in found.items():
+    for name, value in sums_of(walk, size, indexes, labels).items():
         said = getattr(row, name)
         if said != value:
             yield Problem(segment.path, None, "manifest-mismatch", f"has {name} {value}; the manifest says {said}")

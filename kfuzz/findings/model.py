@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
 from kfuzz.kafka import Role
@@ -62,12 +62,4 @@ class Finding:
 
     def to_json(self) -> dict[str, object]:
         """The finding as a JSON object, as every ``--json`` option prints it."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "at": self.at,
-            "path": self.path,
-            "requirement": self.requirement,
-            "message": self.message,
-            "count": self.count,
-        }
+        return asdict(self)

@@ -249,12 +249,5 @@ def from_note(note: Note, path: str, profile: Profile, role: Role, detail: str =
     if field:
         path += f".{field}"
     message = code.sentence.format(found=found, allowed=allowed, count=count)
-    return Finding(
-        name,
-        code.severity(profile, role),
-        at,
-        path,
-        code.requirement,
-        f"{message}: {detail}" if detail else message,
-        count,
-    )
+    text = f"{message}: {detail}" if detail else message
+    return Finding(name, code.severity(profile, role), at, path, code.requirement, text, count)

@@ -33,15 +33,12 @@ __all__ = [
     "slices",
 ]
 
-_MODULES: Final = {
-    "reading": ("COLUMNS", "MODES", "read", "read_slice", "schema"),
-    "segments": ("EVERYTHING", "Segment", "Selection", "Slice", "find_segments"),
-    "slicing": ("ISOLATIONS", "Isolation", "require_isolation", "slices"),
-}
+# The first ones need no pyarrow.
+_MODULES: Final = ("segments", "slicing", "reading")
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+    for module in _MODULES if name in __all__ else ():
+        if hasattr(found := import_module(f"{__name__}.{module}"), name):
+            return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

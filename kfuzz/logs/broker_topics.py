@@ -10,27 +10,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz import messages, records
+from kfuzz import records
 from kfuzz.errors import KfuzzError
 from kfuzz.files import map_regular
 from kfuzz.mapped import require_whole
-from kfuzz.wire.io.cursor import uvarint_of
+from kfuzz.messages.internal import decode_internal
 
 __all__ = ["topic_configs"]
 
-METADATA: Final = "__cluster_metadata-0"
-# The records that matter here, by the key in their frame. ConfigRecord's resource type 2 is a topic.
-RECORDS: Final = {2: "TopicRecord", 4: "ConfigRecord", 9: "RemoveTopicRecord"}
+METADATA: Final = "__cluster_metadata"
+RECORDS: Final = ("TopicRecord", "ConfigRecord", "RemoveTopicRecord")
+# ConfigRecord's resource type.
 TOPIC: Final = 2
-UVARINT_BYTES_MAX: Final = 5
 
 
 def topic_configs(log_dir: Path) -> dict[str, dict[str, str]] | None:
     """The settings that each topic has of its own, by Kafka's names; None if ``log_dir`` has no readable metadata."""
-    ids: dict[bytes, str] = {}
+    ids: dict[str, str] = {}
     configs: dict[str, dict[str, str]] = {}
     try:
-        for name, values in _records(log_dir / METADATA):
+        for name, values in _records(log_dir / f"{METADATA}-0"):
             if name == "TopicRecord":
                 ids[values["topicId"]] = values["name"]
                 configs[values["name"]] = {}
@@ -66,20 +65,9 @@ def _of_file(path: Path, start: int) -> Iterator[tuple[str, dict[str, Any]]]:
     data = map_regular(path)
     for batch in records.batches(data):
         for record in batch.records if not batch.control else ():
-            if record.offset >= start and record.value is not None and (found := _of_frame(record.value)):
-                yield found
+            side = decode_internal(METADATA, None, record.value).value if record.offset >= start else None
+            if side is not None and side.name in RECORDS:
+                if side.values is None:
+                    raise KfuzzError(side.error)
+                yield side.name, side.values
     require_whole(data)
-
-
-def _of_frame(data: bytes) -> tuple[str, dict[str, Any]] | None:
-    """The record in a frame: the frame's version, the record's key and version, and the record."""
-    at, numbers = 0, []
-    for _ in range(3):
-        number, size = uvarint_of(data[at:], UVARINT_BYTES_MAX)
-        if size < 0:
-            return None
-        numbers.append(number)
-        at += size
-    _, key, version = numbers
-    name = RECORDS.get(key)
-    return None if name is None else (name, messages.decode(name, version, data[at:]))

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,16 +129,7 @@ class Counts:
             "refused_files": self.refused,
             "skipped_files": self.skipped,
             "passed_over": [str(folder) for folder in self.passed],
-            "codes": {
-                code: {
-                    "severity": found.severity,
-                    "places": found.places,
-                    "files": found.files,
-                    "first_file": found.first_file,
-                    "first": found.first.to_json(),
-                }
-                for code, found in sorted(self.codes.items())
-            },
+            "codes": {code: asdict(found) for code, found in sorted(self.codes.items())},
         }
 
 

@@ -130,7 +130,7 @@ def begins_like_batch(data: Buffer) -> bool:
 
 def _kafkas_own(view: memoryview) -> str | None:
     """One of the files beside a segment, under another name."""
-    for suffix, title, looks in INDEXES:
+    for suffix, title, least, fits, rising in INDEXES:
         layout = entry_struct(suffix)
         filled = view[: layout.size * ENTRIES_MOST]
         if len(view) % layout.size:
@@ -139,35 +139,11 @@ def _kafkas_own(view: memoryview) -> str | None:
         # A broker makes the index of its active segment as large as it may become.
         while len(rows) > 1 and not any(rows[-1]):
             rows.pop()
-        if looks(rows):
+        if len(rows) >= least and all(fits(*row) for row in rows) and all(_rises(rows, *one) for one in rising):
             named = f"00000000000000000000{suffix}"
             return f"looks like {title}, and has no record batches; give it its own name, such as {named}"
     kind = kind_by_content(bytes(view)) if len(view) <= CHECKPOINT_BYTES else None
     return None if kind is None else f"is {kind.title}, and has no record batches; `kfuzz show` prints its entries"
-
-
-def _is_offset_index(rows: list[tuple[int, ...]]) -> bool:
-    return len(rows) >= ENTRIES_LEAST and min(rows[0]) >= 0 and _rises(rows, 0, 1) and _rises(rows, 1, 1)
-
-
-def _is_time_index(rows: list[tuple[int, ...]]) -> bool:
-    return (
-        bool(rows)
-        and all(time in TIMES_MS and offset >= 0 for time, offset in rows)
-        and _rises(rows, 0, 1)
-        and _rises(rows, 1, 0)
-    )
-
-
-def _is_transaction_index(rows: list[tuple[int, ...]]) -> bool:
-    return (
-        bool(rows)
-        and all(
-            version == 0 and producer >= 0 and 0 <= first <= last and stable >= 0
-            for version, producer, first, last, stable in rows
-        )
-        and _rises(rows, 3, 1)
-    )
 
 
 def _rises(rows: list[tuple[int, ...]], column: int, least: int) -> bool:
@@ -175,10 +151,17 @@ def _rises(rows: list[tuple[int, ...]], column: int, least: int) -> bool:
     return all(after[column] - before[column] >= least for before, after in pairwise(rows))
 
 
-INDEXES: Final[tuple[tuple[str, str, Callable[[list[tuple[int, ...]]], bool]], ...]] = (
-    (".timeindex", "a time index", _is_time_index),
-    (".txnindex", "a transaction index", _is_transaction_index),
-    (".index", "an offset index", _is_offset_index),
+# Of each kind of index: suffix, title, fewest entries, what an entry must be, and the least by which columns rise.
+INDEXES: Final[tuple[tuple[str, str, int, Callable[..., bool], tuple[tuple[int, int], ...]], ...]] = (
+    (".timeindex", "a time index", 1, lambda time, offset: time in TIMES_MS and offset >= 0, ((0, 1), (1, 0))),
+    (
+        ".txnindex",
+        "a transaction index",
+        1,
+        lambda version, producer, first, last, stable: version == 0 <= producer and 0 <= first <= last and stable >= 0,
+        ((3, 1),),
+    ),
+    (".index", "an offset index", ENTRIES_LEAST, lambda offset, position: min(offset, position) >= 0, ((0, 1), (1, 1))),
 )
 
 

@@ -5,10 +5,10 @@ import pyarrow as pa
 class Lines:
     """Writes rows of Arrow batches as JSON, one object on each line, in UTF-8.
 
-    The batches are those of :func:`kfuzz.logs.read`, with the columns of ``schema``. Text is written as text.
-    Bytes that are not UTF-8 become ``{"hex": "ff00"}``, null becomes ``null``, headers a list of pairs, and a timestamp
-    its milliseconds. Characters that a terminal could obey are escaped. With ``key``, only rows with this key are
-    written. Only the first ``shown`` columns are written. A column ``headers`` may also have the headers' bytes.
+    The batches are those of :func:`kfuzz.logs.read_slice`, with the columns of ``schema``; a column ``headers`` has
+    the headers' bytes. Text is written as text. Bytes that are not UTF-8 become ``{"hex": "ff00"}``, null becomes
+    ``null``, headers a list of pairs, and a timestamp its milliseconds. Characters that a terminal could obey are
+    escaped. With ``key``, only rows with this key are written. Only the first ``shown`` columns are written.
 
     A row that may need more than ``large_bytes`` of JSON is written in pieces. ``UsageError`` for a type of column that
     it does not know.
@@ -33,6 +33,3 @@ class Lines:
 
         With ``is_cut``, it has the first 256 bytes of each text, and the first 64 headers.
         """
-
-def as_json(data: bytes | None) -> bytes:
-    """One value as ``Lines`` writes it; for tests."""

@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int16_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcmp, memcpy
 
 from kfuzz.errors import UsageError
@@ -24,6 +24,8 @@ from kfuzz.wire.columns.writer cimport (
     piece_t,
     start_of,
 )
+from kfuzz.wire.io.cursor cimport find_uvarint, unzigzag, valid_utf8
+from kfuzz.wire.io.format cimport VARINT
 
 cdef extern from "Python.h":
     bint Py_UNICODE_ISPRINTABLE(uint32_t char) nogil
@@ -35,14 +37,14 @@ cdef enum:
     NUMBER64
     TRUTH
     TEXT
+    # The bytes of a record's headers.
     HEADERS
-    RAW_HEADERS
     # A call ends after the row with which its lines reach this size.
     CHUNK_BYTES = 1 << 20
     # The most bytes of JSON for one byte, for a number, and around a value.
     BYTES_EACH = 6
     # A header has two bytes or more besides its key and value, and brackets and a comma around it.
-    RAW_BYTES_EACH = 8
+    HEADER_BYTES_EACH = 8
     NUMBER_BYTES = 20
     AROUND = 16
     # A row that takes more room than this is written in pieces, each of which has so many bytes of a text.
@@ -65,9 +67,8 @@ cdef struct field_t:
     int64_t first_bit
     const uint8_t *valid
     int64_t valid_bit
-    # Texts, the bytes of headers, or the keys and values of headers, whose ends are ``numbers``.
+    # Texts, or the bytes of headers.
     column_t texts
-    column_t others
 
 cdef const uint8_t *DIGITS = b"0123456789abcdef"
 cdef uint64_t ONES = 0x0101010101010101ULL
@@ -187,24 +188,6 @@ cdef uint8_t *put_characters(uint8_t *out, const uint8_t *p, int64_t n) noexcept
     return out
 
 
-cdef bint is_text(const uint8_t *p, int64_t n) noexcept nogil:
-    """Whether the bytes are UTF-8."""
-    cdef int64_t i = 0
-    cdef int64_t size
-    cdef uint64_t word
-    while i < n:
-        if n - i >= 8:
-            memcpy(&word, p + i, 8)
-            if not word & HIGHS:
-                i += 8
-                continue
-        size = multibyte(p + i, n - i) if p[i] >= 0x80 else 1
-        if size == 0:
-            return False
-        i += size
-    return True
-
-
 cdef uint8_t *put_digits(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
     cdef int64_t i
     for i in range(n):
@@ -261,23 +244,14 @@ cdef inline uint8_t *put_number(uint8_t *out, int64_t number) noexcept nogil:
 
 cdef const uint8_t *take_piece(const uint8_t *p, const uint8_t *end, piece_t *piece) noexcept nogil:
     """The key or the value of a header at ``p``: its length, then its bytes. Returns its end, or NULL."""
-    cdef uint32_t raw = 0
-    cdef uint8_t byte
-    cdef int shift = 0
-    cdef int32_t n
-    while p < end and shift < 35:
-        byte = p[0]
-        raw |= <uint32_t> (byte & 0x7F) << shift
-        shift += 7
-        p += 1
-        if not byte & 0x80:
-            n = <int32_t> (raw >> 1) ^ -<int32_t> (raw & 1)
-            if n > end - p:
-                return NULL
-            piece.p = p
-            piece.n = max(n, -1)
-            return p + max(n, 0)
-    return NULL
+    cdef uint64_t raw
+    cdef int size = find_uvarint(p, end - p, VARINT, &raw)
+    cdef int64_t n = unzigzag(<uint32_t> raw)
+    if size < 0 or n > end - p - size:
+        return NULL
+    piece.p = p + size
+    piece.n = max(n, -1)
+    return p + size + max(n, 0)
 
 
 cdef const uint8_t *take_header(const uint8_t *p, const uint8_t *end, piece_t *key, piece_t *value) noexcept nogil:
@@ -285,24 +259,6 @@ cdef const uint8_t *take_header(const uint8_t *p, const uint8_t *end, piece_t *k
     if p == NULL:
         return NULL
     return take_piece(p, end, value)
-
-
-def as_json(bytes data):
-    """For tests: one value as ``Lines`` writes it."""
-    cdef int64_t n = 0 if data is None else PyBytes_GET_SIZE(data)
-    cdef piece_t piece
-    cdef uint8_t *out = <uint8_t *> PyMem_Malloc(<size_t> (BYTES_EACH * n + AROUND))
-    if out == NULL:
-        raise MemoryError
-    piece.p = NULL
-    piece.n = -1
-    if data is not None:
-        piece.p = <const uint8_t *> PyBytes_AS_STRING(data)
-        piece.n = n
-    try:
-        return (<const uint8_t *> out)[:put_piece(out, &piece) - out]
-    finally:
-        PyMem_Free(out)
 
 
 @cython.final
@@ -336,9 +292,9 @@ cdef class Lines:
         self.key_size = PyBytes_GET_SIZE(self.key)
         self.key_at = -1
         for field in schema:
-            kind = HEADERS if str(field.type).startswith("list<") else KINDS.get(str(field.type))
+            kind = KINDS.get(str(field.type))
             if field.name == "headers" and kind == TEXT:
-                kind = RAW_HEADERS
+                kind = HEADERS
             if kind is None:
                 raise UsageError(f"column {field.name} is {field.type}, which has no form in JSON here")
             if field.name == "key" and key is not None:
@@ -423,7 +379,7 @@ cdef class Lines:
                 yield field.name[:field.name_bytes]
                 get_entry(&field.texts, row, &piece)
                 yield from self.text_pieces(<uintptr_t> piece.p, piece.n, is_cut)
-            elif field.kind in (HEADERS, RAW_HEADERS) and not self.is_null(field, row):
+            elif field.kind == HEADERS and not self.is_null(field, row):
                 yield field.name[:field.name_bytes]
                 yield from self.header_pieces(i, row, is_cut)
             else:
@@ -442,7 +398,7 @@ cdef class Lines:
             yield self.buffer[:put_piece(self.buffer, &piece) - self.buffer]
             return
         with nogil:
-            as_text = is_text(p, n)
+            as_text = valid_utf8(p, n)
         yield b'"' if as_text else b'{"hex":"'
         while n:
             end = min(n, CUT_BYTES if is_cut else PIECE_BYTES)
@@ -459,31 +415,20 @@ cdef class Lines:
 
     def header_pieces(self, int64_t column, int64_t row, bint is_cut):
         """The headers of a row in pieces."""
-        cdef field_t *field = &self.fields[column]
         cdef piece_t raw
         cdef piece_t key
         cdef piece_t value
-        cdef const uint8_t *p = NULL
-        cdef const uint8_t *end = NULL
-        cdef int64_t k = 0
-        cdef int64_t last
+        cdef const uint8_t *p
+        cdef const uint8_t *end
         cdef int64_t at = 0
         cdef int64_t number = 0
-        if field.kind == RAW_HEADERS:
-            get_entry(&field.texts, row, &raw)
-            p, end, last = raw.p, raw.p + max(raw.n, 0), max(raw.n, 0)
-        else:
-            k, last = kfuzz_int32_at(field.numbers, row), kfuzz_int32_at(field.numbers, row + 1)
+        get_entry(&self.fields[column].texts, row, &raw)
+        p, end = raw.p, raw.p + max(raw.n, 0)
         yield b"["
-        while (p < end if field.kind == RAW_HEADERS else k < last) and not (is_cut and number == CUT_HEADERS):
-            if field.kind == RAW_HEADERS:
-                p = take_header(p, end, &key, &value)
-                if p == NULL:
-                    raise ValueError(f"the headers of row {row} are not those of a record")
-            else:
-                get_entry(&field.texts, k, &key)
-                get_entry(&field.others, k, &value)
-                k += 1
+        while p < end and not (is_cut and number == CUT_HEADERS):
+            p = take_header(p, end, &key, &value)
+            if p == NULL:
+                raise ValueError(f"the headers of row {row} are not those of a record")
             if number:
                 self.buffer[at] = 0x2C
                 at += 1
@@ -525,22 +470,13 @@ cdef class Lines:
         if column.null_count and rows:
             field.valid = start_of(buffers[0], 0, (first + rows + 7) / 8)
             field.valid_bit = first
-        if field.kind in (TEXT, RAW_HEADERS):
+        if field.kind in (TEXT, HEADERS):
             texts = Bytes(column)
             self.held.append(texts)
             field.texts = texts.column
         elif field.kind == TRUTH:
             field.numbers = start_of(buffers[1], 0, (first + rows + 7) / 8)
             field.first_bit = first
-        elif field.kind == HEADERS:
-            field.numbers = start_of(buffers[1], 4 * first, 4 * (rows + 1) if rows else 0)
-            structs = column.values
-            texts = Bytes(structs.field(0))
-            self.held.append(texts)
-            field.texts = texts.column
-            texts = Bytes(structs.field(1))
-            self.held.append(texts)
-            field.others = texts.column
         else:
             width = 2 if field.kind == NUMBER16 else 4 if field.kind == NUMBER32 else 8
             field.numbers = start_of(buffers[1], width * first, width * rows)
@@ -571,26 +507,14 @@ cdef class Lines:
         cdef const field_t *field
         cdef piece_t piece
         cdef int64_t i
-        cdef int64_t k
         cdef int64_t size = AROUND
         for i in range(self.count):
             field = &self.fields[i]
             size += field.name_bytes + NUMBER_BYTES + AROUND
-            if field.kind == TEXT or field.kind == RAW_HEADERS:
+            if field.kind == TEXT or field.kind == HEADERS:
                 if not kfuzz_get_piece(&field.texts, row, &piece):
                     return -1
-                size += (BYTES_EACH if field.kind == TEXT else RAW_BYTES_EACH) * max(piece.n, 0)
-            elif field.kind == HEADERS and not self.is_null(field, row):
-                if not (0 <= kfuzz_int32_at(field.numbers, row) <= kfuzz_int32_at(field.numbers, row + 1)
-                        <= min(field.texts.rows, field.others.rows)):
-                    return -1
-                for k in range(kfuzz_int32_at(field.numbers, row), kfuzz_int32_at(field.numbers, row + 1)):
-                    if not kfuzz_get_piece(&field.texts, k, &piece):
-                        return -1
-                    size += BYTES_EACH * max(piece.n, 0) + 2 * <int64_t> AROUND
-                    if not kfuzz_get_piece(&field.others, k, &piece):
-                        return -1
-                    size += BYTES_EACH * max(piece.n, 0) + 2 * <int64_t> AROUND
+                size += (BYTES_EACH if field.kind == TEXT else HEADER_BYTES_EACH) * max(piece.n, 0)
         return size
 
     cdef inline bint is_null(self, const field_t *field, int64_t row) noexcept nogil:
@@ -616,8 +540,6 @@ cdef class Lines:
         if self.is_null(field, row):
             memcpy(out, b"null", 4)
             return out + 4
-        if field.kind == RAW_HEADERS:
-            return put_raw_headers(out, field, row)
         if field.kind == HEADERS:
             return put_headers(out, field, row)
         if field.kind == TRUTH:
@@ -641,7 +563,7 @@ cdef inline uint8_t *put_header(uint8_t *out, const piece_t *key, const piece_t 
     return out + 1
 
 
-cdef uint8_t *put_raw_headers(uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
+cdef uint8_t *put_headers(uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
     cdef piece_t raw
     cdef piece_t key
     cdef piece_t value
@@ -660,23 +582,5 @@ cdef uint8_t *put_raw_headers(uint8_t *out, const field_t *field, int64_t row) n
             if p == NULL:
                 break  # unreachable: the reader has judged the record
             out = put_header(out, &key, &value)
-    out[0] = 0x5D
-    return out + 1
-
-
-cdef uint8_t *put_headers(uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
-    cdef int64_t first = kfuzz_int32_at(field.numbers, row)
-    cdef int64_t k
-    cdef piece_t key
-    cdef piece_t value
-    out[0] = 0x5B
-    out += 1
-    for k in range(first, kfuzz_int32_at(field.numbers, row + 1)):
-        if k > first:
-            out[0] = 0x2C
-            out += 1
-        get_entry(&field.texts, k, &key)
-        get_entry(&field.others, k, &value)
-        out = put_header(out, &key, &value)
     out[0] = 0x5D
     return out + 1

@@ -210,11 +210,13 @@ class _Printer:
     def forwards(self, parts: Iterator[Slice]) -> Iterator[memoryview]:
         left = ALL if self._wanted.most is None else min(self._wanted.most, ALL)
         for part in parts:
-            for text, count in self._of_part(part, left):
-                yield text
-                left -= count
-            if left <= 0:
-                return
+            for rows in self._rows_of(part, self._on_damage):
+                for text, count in self._of_rows(rows, 0, left):
+                    left -= count
+                    yield text
+                if left <= 0:
+                    return
+                del rows
 
     def tails(self, parts: list[Slice], most: int) -> Iterator[memoryview]:
         """The last ``most`` lines of each partition: its slices are read from the last one on, until they suffice."""
@@ -241,17 +243,8 @@ class _Printer:
                 yield from (text for text, _ in self._of_rows(rows, row, ALL))
                 del rows
 
-    def _of_part(self, part: Slice, most: int) -> Iterator[tuple[memoryview, int]]:
-        """Lines of a slice, and how many of them end in each text."""
-        for rows in self._rows_of(part, self._on_damage):
-            for text, count in self._of_rows(rows, 0, most):
-                most -= count
-                yield text, count
-            if most <= 0:
-                return
-            del rows
-
     def _of_rows(self, rows: pa.RecordBatch, row: int, most: int) -> Iterator[tuple[memoryview, int]]:
+        """Lines from ``row`` on, and how many of them end in each text."""
         while row < rows.num_rows and most > 0:
             text, count, after = self._lines.of(rows, row, most)
             if count:
@@ -277,12 +270,9 @@ class _Printer:
                 if on_damage is not None:
                     on_damage(str(batch.column(FINDING)[0]))
                 continue
-            yield self._without_finding(batch)
+            yield batch.select(self._names) if self._on_damage else batch
             # It keeps a payload in memory, which must not be there while the next one is decompressed.
             del batch
-
-    def _without_finding(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.select(self._names) if self._on_damage else batch
 
 
 def _require_offsets(wanted: Request, segments: Sequence[Segment]) -> None:

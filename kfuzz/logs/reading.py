@@ -28,7 +28,7 @@ from kfuzz.logs.segments import (
     find_segments,
 )
 from kfuzz.logs.slicing import Isolation, require_isolation, slices
-from kfuzz.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
+from kfuzz.logs.transactions import Ahead, FileAhead, aborted_batches
 from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
@@ -186,10 +186,7 @@ def read_slice(
     bytes of each record's headers.
     """
     require_isolation(isolation)
-    stable = part.stable_offset
-    if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
-        selection = replace(selection, last_offset=stable - 1)
-    rows = RowMaker(part.segment, wanted, selection, isolation)
+    rows = RowMaker(part.segment, wanted, selection.below(part.stable_offset), isolation)
     with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 
@@ -342,7 +339,7 @@ class RowMaker:
         heads = _Heads(view, made, at)
         aborted = None
         if ahead is not None and heads.has_transactions():
-            aborted = aborted_batches(heads.of_transactions(), ahead, at + made.consumed)
+            aborted = aborted_batches(heads, heads.counts, made.columns, ahead, at + made.consumed)
         chosen = self._chosen(made.columns, heads, aborted)
         table = made.columns if chosen is None else select_rows(made.columns, chosen)
         count = table.num_rows
@@ -399,16 +396,6 @@ class _Heads(BatchHeads):
     def has_transactions(self) -> bool:
         """Whether any batch is part of a transaction."""
         return bool((self.new["attributes"] & TRANSACTIONAL).any())
-
-    def of_transactions(self) -> Heads:
-        """Finds which batches belong to aborted transactions."""
-        return Heads(
-            self.values("producer_id", np.int64),
-            self.values("attributes", np.int64),
-            self.values("last_offset", np.int64),
-            self.counts,
-            self.all,
-        )
 
     def flags(self, values: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
         """A column from one truth value for each batch; None is false for all."""

@@ -22,8 +22,9 @@ from kfuzz.files import local_path, open_regular, open_whole, read_small, write_
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX
 from kfuzz.logs.index_walk import IndexWalk
-from kfuzz.logs.segments import Segment, Starts, find_segments, last_offset, refuse
+from kfuzz.logs.segments import Segment, Starts, find_segments, refuse
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
+from kfuzz.logs.stored import last_offset
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.records.framing import next_frame

@@ -24,7 +24,7 @@ from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
-from kfuzz.logs.stored import INDEXES, LEAVING, left_out
+from kfuzz.logs.stored import DELTA, INDEXES, LEAVING, last_offset, left_out
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "entries",
     "find_segments",
     "increasing",
-    "last_offset",
     "partition_of",
     "passed_over",
     "refuse",
@@ -54,7 +53,6 @@ OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = (
 # Kafka's default is 10 MiB.
 INDEX_BYTES_MAX: Final = 16 << 20
 FRAME: Final = struct.Struct(">qi")
-DELTA: Final = struct.Struct(">i")
 DELTA_AT: Final = HEADER_AT["last_offset_delta"]
 LENGTH: Final = slice(8, 12)
 NAMES_MOST: Final = 5
@@ -91,6 +89,12 @@ class Selection:
     min_timestamp: int | None = None
     max_timestamp: int | None = None
 
+    def below(self, offset: int | None) -> Selection:
+        """The same records, of those below ``offset``; None is no bound."""
+        if offset is None or (self.last_offset is not None and self.last_offset < offset):
+            return self
+        return replace(self, last_offset=offset - 1)
+
 
 EVERYTHING: Final = Selection()
 
@@ -113,12 +117,6 @@ def batch_bytes(data: memoryview) -> int:
     if len(data) < LOG_OVERHEAD:
         return 0
     return LOG_OVERHEAD + int.from_bytes(data[LENGTH], "big", signed=True)
-
-
-def last_offset(head: bytes | memoryview) -> int:
-    """The last offset of the batch that begins with ``head``, by its header."""
-    last, _ = FRAME.unpack_from(head)
-    return int(last) + (DELTA.unpack_from(head, DELTA_AT)[0] if head[MAGIC_AT] == 2 else 0)
 
 
 def refuse(path: Path, what: str) -> None:
@@ -273,24 +271,23 @@ class Starts:
 
     def before(self, offset: int) -> int:
         """A place before which all offsets are lower than ``offset``; 0 if no entry helps."""
-        at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
-        while at >= 0 and not self._holds(at):
-            at -= 1
-        return int(self.positions[at]) if at >= 0 else 0
+        at = self._nearest(int(np.searchsorted(self.offsets, offset, side="right")) - 1, -1)
+        return 0 if at is None else int(self.positions[at])
 
     def after(self, offset: int) -> int | None:
         """A place from which on all offsets are higher than ``offset``; None if no entry helps."""
-        at = int(np.searchsorted(self.offsets, offset, side="left"))
-        while at < len(self.offsets) and not self._holds(at):
-            at += 1
-        return self.next(int(self.positions[at])) if at < len(self.offsets) else None
+        at = self._nearest(int(np.searchsorted(self.offsets, offset, side="left")), 1)
+        return None if at is None else self.next(int(self.positions[at]))
 
     def next(self, position: int, distance: int = 0) -> int | None:
         """The first place after ``position`` and at least ``distance`` from it; None if there is none."""
-        at = int(np.searchsorted(self.positions, position + max(distance, 1), side="left"))
-        while at < len(self.positions) and not self._holds(at):
-            at += 1
-        return int(self.positions[at]) if at < len(self.positions) else None
+        at = self._nearest(int(np.searchsorted(self.positions, position + max(distance, 1), side="left")), 1)
+        return None if at is None else int(self.positions[at])
+
+    def _nearest(self, at: int, step: int) -> int | None:
+        """The first entry from ``at`` on that holds."""
+        places = range(at, len(self.positions) if step > 0 else -1, step)
+        return next(filter(self._holds, places), None)
 
     def _holds(self, at: int) -> bool:
         """Whether a batch with the entry's offset as its last begins at the entry's position."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Final, Literal, get_args
 
@@ -52,11 +51,8 @@ def slices(
     for _, group in groupby(segments, lambda segment: segment.path.parent):
         partition = list(group)
         stable = last_stable_offset(partition[0]) if isolation == "read_committed" else None
-        wanted = selection
-        if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
-            wanted = replace(selection, last_offset=stable - 1)
         for segment in partition:
-            yield from _of_segment(segment, wanted, slice_bytes, stable)
+            yield from _of_segment(segment, selection.below(stable), slice_bytes, stable)
 
 
 def _of_segment(segment: Segment, selection: Selection, slice_bytes: int | None, stable: int | None) -> Iterator[Slice]:

@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,18 @@ from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import HEADER_AT, MAGIC_AT
 from kfuzz.wire.records.framing import frames, next_frame
 
-__all__ = ["INDEXES", "LEAVING", "Kind", "Stored", "entry_struct", "kind_by_content", "kind_of", "left_out", "lines_of"]
+__all__ = [
+    "INDEXES",
+    "LEAVING",
+    "Kind",
+    "Stored",
+    "entry_struct",
+    "kind_by_content",
+    "kind_of",
+    "last_offset",
+    "left_out",
+    "lines_of",
+]
 
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
 INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
@@ -74,6 +85,8 @@ NUMBER: Final = re.compile(r"[+-]?\d{1,19}")
 INT32: Final = re.compile(r"[+-]?\d{1,10}")
 UUID_BYTES: Final = 16
 LINE: Final = re.compile(rb"(?=.)([^\r\n]*)(?:\r\n|\r|\n|\Z)", re.DOTALL)
+OFFSET: Final = struct.Struct(">q")
+DELTA: Final = struct.Struct(">i")
 METADATA_LINE: Final = re.compile(r"(\S+):\s+(.*)")
 
 
@@ -116,6 +129,13 @@ class Stored:
         """One line that says what it is."""
         room = f", then {self.room} bytes of zeros: room for more" if self.room else ""
         return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
+
+    def find(
+        self, code: str, path: str, at: int, profile: Profile, *, found: int = 0, allowed: int = 0, detail: str = ""
+    ) -> Stored:
+        """Add a finding, see ``stored_finding``. Returns this object."""
+        self.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """The JSON members that say what is in the file, except for its entries."""
@@ -238,9 +258,7 @@ class _Index:
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
         # Report only the first entry with this code. All entries after it are often wrong too.
         if not self.has(code):
-            self.made.findings.append(
-                stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
-            )
+            self.made.find(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
 
     def has(self, code: str) -> bool:
         """Whether this was found."""
@@ -249,14 +267,11 @@ class _Index:
     def rising(self, *columns: str) -> None:
         """Entries in which a column does not rise."""
         places = [self.columns.index(name) for name in columns]
-        before: tuple[Any, ...] | None = None
-        for at, row in self.entries():
-            for place in places if before is not None else ():
-                assert before is not None
+        for (_, before), (at, row) in pairwise(self.entries()):
+            for place in places:
                 if row[place] <= before[place]:
                     self.find("index-not-rising", at, self.columns[place], row[place], before[place])
                     return
-            before = row
 
     def last(self) -> tuple[int, tuple[Any, ...]] | None:
         if not self.end:
@@ -349,17 +364,17 @@ def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) ->
     return index.made
 
 
+def last_offset(head: bytes | memoryview) -> int:
+    """The last offset of the batch that begins with ``head``, by its header."""
+    (last,) = OFFSET.unpack_from(head)
+    return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if head[MAGIC_AT] == 2 else 0)
+
+
 def last_offset_at(log: memoryview, position: int) -> int | None:
     """The last offset of the batch at byte ``position`` of a segment; None if there is no whole batch."""
-    if not 0 <= position < len(log):
+    if not 0 <= position < len(log) or next_frame(log, position)[0] <= 0:
         return None
-    if next_frame(log, position)[0] <= 0:
-        return None
-    offset = int.from_bytes(log[position : position + 8], "big", signed=True)
-    if log[position + MAGIC_AT] < 2:
-        return offset
-    at = position + HEADER_AT["last_offset_delta"]
-    return offset + int.from_bytes(log[at : at + 4], "big", signed=True)
+    return last_offset(log[position:])
 
 
 def _last_offset(path: Path, log: memoryview) -> int | None:
@@ -387,24 +402,18 @@ def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     columns: tuple[str, ...] = ()
     made = Stored("producer snapshot", len(data), columns, 0, lambda: iter(()))
     if len(data) < PREFIX.size:
-        made.findings.append(stored_finding("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size))
-        return made
+        return made.find("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size)
     version, crc = PREFIX.unpack_from(data)
     made.facts = {"version": version}
     if version != VERSION:
-        made.findings.append(
-            stored_finding("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
-        )
-        return made
+        return made.find("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
     if (actual := crc32c(data[PREFIX.size :])) != crc:
-        made.findings.append(stored_finding("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual))
+        made.find("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual)
     try:
         rows = messages.decode("ProducerSnapshot", VERSION, data[PREFIX.size - CRC_BYTES :])["producerEntries"]
     except MessageError as error:
         at = PREFIX.size - CRC_BYTES + error.finding.at
-        made.findings.append(
-            stored_finding("snapshot-unreadable", error.finding.path, at, profile, detail=error.finding.message)
-        )
+        made.find("snapshot-unreadable", error.finding.path, at, profile, detail=error.finding.message)
     made.count = len(rows)
     made.columns = tuple(rows[0]) if rows else ()
     size = (len(data) - PREFIX.size - 4) // len(rows) if rows else 0
@@ -429,25 +438,22 @@ def _checkpoint(
 
     made = Stored(title, len(data), columns, 0, entries)
 
-    def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> None:
-        made.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
+    def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> Stored:
+        return made.find(code, path, at, profile, found=found, allowed=allowed, detail=detail)
 
     head = list(islice(_lines(data), 2))
     for number, (at, line) in enumerate(head):
         if not INT32.fullmatch(line):
-            find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
-            return made
+            return find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         if number == 0:
             made.facts["version"] = int(line)
             if int(line) != CHECKPOINT_VERSION:
-                find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
-                return made
+                return find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
     before: tuple[Any, ...] = ()
     fallen: tuple[str, str, int, int, int, str] | None = None
     for number, at, row in _rows(data, columns):
         if row is None:
-            find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
-            return made
+            return find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         made.count += 1
         if columns == EPOCH_COLUMNS and fallen is None:
             for name, here, last in zip(columns, row, before, strict=False):
@@ -455,10 +461,8 @@ def _checkpoint(
                     fallen = "leader-epochs-not-rising", f"entry[{number - 2}].{name}", at, here, last, name
             before = row
     if len(head) > 1 and int(head[1][1]) != made.count:
-        find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
-    elif fallen is not None:
-        find(*fallen)
-    return made
+        return find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
+    return made if fallen is None else find(*fallen)
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:
@@ -474,11 +478,8 @@ def _rows(data: bytes, columns: tuple[str, ...]) -> Iterator[tuple[int, int, tup
         if len(cells) != len(columns) or not all(map(NUMBER.fullmatch, cells[columns[0] == "topic" :])):
             yield number, at, None
             return
-        yield (
-            number,
-            at,
-            tuple(cell if name == "topic" else int(cell) for name, cell in zip(columns, cells, strict=True)),
-        )
+        row = tuple(cell if name == "topic" else int(cell) for name, cell in zip(columns, cells, strict=True))
+        yield number, at, row
 
 
 def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored:
@@ -491,19 +492,14 @@ def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
         match = METADATA_LINE.fullmatch(raw.decode("utf-8", "replace").rstrip("\r\n"))
         name = ("version", "topic_id")[number]
         if match is None or match[1] != name or (name == "version" and not INT32.fullmatch(match[2])):
-            made.findings.append(
-                stored_finding("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
-            )
-            return made
+            return made.find("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
         made.facts[name] = int(match[2]) if name == "version" else match[2]
         at += len(raw)
     version = made.facts.get("version")
     if version is not None and version != METADATA_VERSION:
-        made.findings.append(
-            stored_finding("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
-        )
-    elif not _is_topic_id(made.facts.get("topic_id", "")):
-        made.findings.append(stored_finding("topic-id-missing", "topic_id", at, profile))
+        return made.find("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
+    if not _is_topic_id(made.facts.get("topic_id", "")):
+        return made.find("topic-id-missing", "topic_id", at, profile)
     return made
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
+from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.segments import (
     ABORTED_ENTRY,
     Segment,
@@ -30,52 +30,22 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
+from kfuzz.logs.snapshot import decode
 from kfuzz.mapped import mapped, require_whole
-from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
-__all__ = ["Ahead", "FileAhead", "Heads", "aborted_batches", "last_stable_offset"]
+__all__ = ["Ahead", "FileAhead", "aborted_batches", "last_stable_offset"]
 
-# The file that ``ProducerStateManager`` writes beside a segment: the producers at the segment's first offset.
-SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
-SNAPSHOT_ENTRY: Final = np.dtype(
-    [
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("last_sequence", ">i4"),
-        ("last_offset", ">i8"),
-        ("offset_delta", ">i4"),
-        ("timestamp", ">i8"),
-        ("coordinator_epoch", ">i4"),
-        ("first_offset", ">i8"),
-    ]
-)
-SNAPSHOT_VERSION: Final = 1
 # 400,000 producers. Without a snapshot, the log itself is read.
 SNAPSHOT_BYTES_MAX: Final = 16 << 20
-SNAPSHOT_CRC_COVERS_FROM: Final = 6
 STRETCH_BYTES: Final = 16 << 20
 MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
 OPEN, COMMITTED, ABORTED = -1, 0, 1
 
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """The batches of one window: an entry for each batch. Old formats have producer -1 and no attributes.
-
-    ``columns`` has the records of all these batches, ``counts`` says how many each batch has.
-    """
-
-    producer_id: Numbers
-    attributes: Numbers
-    last_offset: Numbers
-    counts: Numbers
-    columns: pa.RecordBatch
 
 
 # -------------------------------------------------------------------------------------------- what comes later
@@ -216,22 +186,25 @@ def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
 # ------------------------------------------------------------------------------------------- batches of a window
 
 
-def aborted_batches(heads: Heads, ahead: Ahead, place: int) -> npt.NDArray[np.bool_] | None:
+def aborted_batches(
+    heads: BatchHeads, counts: Numbers, columns: pa.RecordBatch, ahead: Ahead, place: int
+) -> npt.NDArray[np.bool_] | None:
     """For each batch of a window that ends at ``place``: whether it belongs to an aborted transaction.
 
-    None if no batch does.
+    ``columns`` has the records of these batches, ``counts`` says how many each batch has. None if no batch does.
     """
-    is_control = (heads.attributes & CONTROL) != 0
-    chosen = np.flatnonzero((heads.producer_id >= 0) & (is_control | ((heads.attributes & TRANSACTIONAL) != 0)))
+    producer_id, attributes = heads.values("producer_id", np.int64), heads.values("attributes", np.int64)
+    is_control = (attributes & CONTROL) != 0
+    chosen = np.flatnonzero((producer_id >= 0) & (is_control | ((attributes & TRANSACTIONAL) != 0)))
     if not len(chosen) or is_control[chosen].all():
         return None
     # Each producer's batches together, in the order of the log.
-    chosen = chosen[np.argsort(heads.producer_id[chosen], kind="stable")]
-    producers = heads.producer_id[chosen]
+    chosen = chosen[np.argsort(producer_id[chosen], kind="stable")]
+    producers = producer_id[chosen]
     ends = np.full(len(chosen), OPEN, np.int8)
     at_controls = np.flatnonzero(is_control[chosen])
     if len(at_controls):
-        ends[at_controls] = _ends(heads, chosen[at_controls])
+        ends[at_controls] = _ends(counts, columns, chosen[at_controls])
     is_data = ~is_control[chosen]
     # The next marker of each batch's producer.
     places = np.where(ends == OPEN, len(chosen), np.arange(len(chosen)))
@@ -242,25 +215,31 @@ def aborted_batches(heads: Heads, ahead: Ahead, place: int) -> npt.NDArray[np.bo
     is_open = is_data & ~known
     if is_open.any():
         # Of equal producers, the last batch counts.
-        last = dict(zip(producers[is_open].tolist(), heads.last_offset[chosen[is_open]].tolist(), strict=True))
+        last = dict(
+            zip(
+                producers[is_open].tolist(),
+                heads.values("last_offset", np.int64)[chosen[is_open]].tolist(),
+                strict=True,
+            )
+        )
         aborted = ahead.aborted(last, place)
         if aborted:
             is_aborted |= is_open & np.isin(producers, list(aborted))
     if not is_aborted.any():
         return None
-    made = np.zeros(len(heads.counts), np.bool_)
+    made = np.zeros(len(counts), np.bool_)
     made[chosen[is_aborted]] = True
     return made
 
 
-def _ends(heads: Heads, controls: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
+def _ends(counts: Numbers, columns: pa.RecordBatch, controls: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
     """How these control batches end a transaction; ``OPEN`` if they end none. See ``wire.transactions``."""
     made = np.full(len(controls), OPEN, np.int8)
     # Compaction may have removed the record.
-    full = heads.counts[controls] > 0
-    rows = (np.cumsum(heads.counts) - heads.counts)[controls[full]]
-    lengths, first = beginnings(heads.columns.column("key"), rows)
-    value_lengths, value_first = beginnings(heads.columns.column("value"), rows)
+    full = counts[controls] > 0
+    rows = (np.cumsum(counts) - counts)[controls[full]]
+    lengths, first = beginnings(columns.column("key"), rows)
+    value_lengths, value_first = beginnings(columns.column("value"), rows)
     kinds = np.ascontiguousarray(first).view(">i4").reshape(-1) & 0xFFFF
     is_marker = (lengths >= MARKER_KEY_BYTES) & (first[:, 0] < 0x80)
     is_marker &= (value_lengths >= MARKER_VALUE_BYTES) & (value_first[:, 0] < 0x80)
@@ -307,16 +286,9 @@ def last_stable_offset(segment: Segment) -> int | None:
 def _snapshot(path: Path) -> dict[int, int] | None:
     """The open transactions of a producer snapshot: producer and first offset. None if it is missing or damaged."""
     try:
-        data = read_small(path, bytes_max=SNAPSHOT_BYTES_MAX)
+        found = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
     except UsageError:
         return None
-    if len(data) < SNAPSHOT_HEADER.itemsize:
+    if found is None:
         return None
-    head: Any = np.frombuffer(data, SNAPSHOT_HEADER, 1)[0]
-    size = SNAPSHOT_HEADER.itemsize + int(head["count"]) * SNAPSHOT_ENTRY.itemsize
-    if head["version"] != SNAPSHOT_VERSION or size != len(data):
-        return None
-    if crc32c(memoryview(data)[SNAPSHOT_CRC_COVERS_FROM:]) != head["crc"]:
-        return None
-    found = np.frombuffer(data, SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
-    return {int(one["producer_id"]): int(one["first_offset"]) for one in found if one["first_offset"] >= 0}
+    return {one.producer_id: one.current_txn_first_offset for one in found if one.current_txn_first_offset >= 0}

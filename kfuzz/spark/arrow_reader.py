@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    InputPartition,
     LessThan,
     LessThanOrEqual,
 )
@@ -38,9 +39,17 @@ from kfuzz import logs
 from kfuzz.errors import UsageError
 from kfuzz.units import parse_size
 
-__all__ = ["ArrowReader", "names_of", "require_known", "size_of", "spark_schema"]
+__all__ = ["ArrowReader", "Share", "names_of", "require_known", "shares", "size_of", "spark_schema"]
 
 SPLIT_BYTES_MIN: Final = 4096
+# The lowest and the highest whole number that a filter lets through, less its own number; None is no bound.
+BOUNDS: Final[dict[type, tuple[int | None, int | None]]] = {
+    EqualTo: (0, 0),
+    GreaterThan: (1, None),
+    GreaterThanOrEqual: (0, None),
+    LessThan: (None, -1),
+    LessThanOrEqual: (None, 0),
+}
 EPOCH: Final = datetime(1970, 1, 1)
 MICROSECOND: Final = timedelta(microseconds=1)
 # Spark's timestamps count microseconds in 64 bits.
@@ -98,6 +107,26 @@ def size_of(options: Mapping[str, str], name: str, default: int, least: int = SP
 # -------------------------------------------------------------------------------------------------- reader
 
 
+class Share(InputPartition):
+    """The parts that one task reads."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        super().__init__(None)
+        self.parts = parts
+
+
+def shares(parts: Iterable[Any], size_of: Callable[[Any], int], most: int) -> list[InputPartition]:
+    """``parts``, in order, in shares of at most this size, or of a single larger part. Spark wants at least one."""
+    made, held, size = [], list[Any](), 0
+    for part in parts:
+        if held and size + size_of(part) > most:
+            made.append(Share(held))
+            held, size = [], 0
+        held.append(part)
+        size += size_of(part)
+    return [*made, Share(held)] if held or not made else [*made]
+
+
 class ArrowReader(DataSourceReader):
     """Gives Spark Arrow batches with the columns of ``wanted``. Leaves out what filters do not let through.
 
@@ -106,6 +135,14 @@ class ArrowReader(DataSourceReader):
     """
 
     bounded: tuple[str, str] = ("offset", "timestamp")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for part in cast(Share, partition).parts:
+            yield from map(self.for_spark, self.rows_of(part))
+
+    def rows_of(self, part: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of one part of a share."""
+        raise NotImplementedError
 
     def __init__(self, wanted: pa.Schema, schema: StructType) -> None:
         self.wanted = wanted
@@ -117,12 +154,13 @@ class ArrowReader(DataSourceReader):
                 "leave schema out, and choose columns by the option columns"
             )
         self.selection = logs.EVERYTHING
-        self.topics: set[str] | None = None
-        self.numbers: set[int] | None = None
+        # The topics and the partitions that filters name.
+        self.chosen: dict[str, set[Any]] = {}
 
     def chooses(self, topic: str | None, partition: int | None) -> bool:
         """Whether filters let this partition through."""
-        return (self.topics is None or topic in self.topics) and (self.numbers is None or partition in self.numbers)
+        place = {"topic": topic, "partition": partition}
+        return all(place[name] in values for name, values in self.chosen.items())
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return [one for one in filters if not self._push(one)]
@@ -159,10 +197,7 @@ class ArrowReader(DataSourceReader):
             values = set(one.value)
         else:
             return False
-        if name == "topic":
-            self.topics = values if self.topics is None else self.topics & values
-        else:
-            self.numbers = values if self.numbers is None else self.numbers & values
+        self.chosen[name] = values & self.chosen.get(name, values)
         return True
 
     def for_spark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -193,20 +228,11 @@ def _in_range(column: pa.Array[Any]) -> pa.Array[Any]:
 
 def _bounds(one: Filter) -> tuple[int | None, int | None] | None:
     """The lowest and the highest value that a filter lets through, as whole numbers; None for other filters."""
-    value = _number(getattr(one, "value", None))
-    if value is None:
+    value, shifts = _number(getattr(one, "value", None)), BOUNDS.get(type(one))
+    if value is None or shifts is None:
         return None
-    if isinstance(one, EqualTo):
-        return value, value
-    if isinstance(one, GreaterThan):
-        return value + 1, None
-    if isinstance(one, GreaterThanOrEqual):
-        return value, None
-    if isinstance(one, LessThan):
-        return None, value - 1
-    if isinstance(one, LessThanOrEqual):
-        return None, value
-    return None
+    low, high = (None if shift is None else value + shift for shift in shifts)
+    return low, high
 
 
 def _number(value: Any) -> int | None:

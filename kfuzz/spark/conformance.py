@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -18,22 +17,13 @@ from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import parse, render
 from kfuzz.errors import UsageError
-from kfuzz.spark.generation import columns
-from kfuzz.spark.rows import freeze_loaded_objects, to_batch
-from kfuzz.spark.sessions import collect, default_tasks, start_programs_as_usual
+from kfuzz.spark.rows import Task, columns_of, task_of
+from kfuzz.spark.sessions import default_tasks, run, start_programs_as_usual
 
 __all__ = ["conform"]
 
-SEGMENT_FIELDS: list[pa.Field[Any]] = [
-    pa.field("segment_id", pa.int64()),
-    pa.field("path", pa.string()),
-    pa.field("batches", pa.int64()),
-    pa.field("hostile", pa.int64()),
-    pa.field("unsupported", pa.int64()),
-    # In JSON.
-    pa.field("deviations", pa.string()),
-]
-RESULTS = pa.schema(SEGMENT_FIELDS)
+# The deviations are in JSON.
+RESULTS = columns_of(segment_id=int, path=str, batches=int, hostile=int, unsupported=int, deviations=str)
 
 
 def conform(
@@ -57,10 +47,9 @@ def conform(
     _ship(spark, ship)
     tasks = tasks or default_tasks(spark, corpus.rows.total("bytes"), len(corpus.plan))
     task = _task(render(corpus.workload), corpus.out.uri, argv, bool(ship))
-    job = spark.range(0, len(corpus.plan), 1, tasks).mapInArrow(task, columns(RESULTS))
+    rows = run(spark, len(corpus.plan), tasks, RESULTS, task, set_done)
     # The rows come in any order.
-    rows = sorted(collect(job, tasks, set_done).to_pylist(), key=lambda row: row["segment_id"])
-    return list(map(_result, rows))
+    return list(map(_result, rows.sort_by("segment_id").to_pylist()))
 
 
 def _ship(spark: SparkSession, files: Sequence[Path]) -> None:
@@ -73,22 +62,17 @@ def _ship(spark: SparkSession, files: Sequence[Path]) -> None:
             raise UsageError(f"{file} cannot be sent to the executors; install the testee there instead") from error
 
 
-def _task(
-    text: str, out: str, argv: Sequence[str] | None, shipped: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that executors run: segment ids in, results out."""
+def _task(text: str, out: str, argv: Sequence[str] | None, shipped: bool) -> Task:
+    """Segment ids in, results out."""
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def work(ids: Iterator[int]) -> Iterator[list[dict[str, Any]]]:
         start_programs_as_usual()
         workload = parse(text, "the workload")
         cwd = Path(SparkFiles.getRootDirectory()) if shipped else None
-        for batch in batches:
-            ids = [one for one in batch.column(0).to_pylist() if one is not None]
-            for result in conform_segments(out, workload, ids, argv, cwd=cwd):
-                yield to_batch([_row(result)], RESULTS)
-        freeze_loaded_objects()
+        for result in conform_segments(out, workload, ids, argv, cwd=cwd):
+            yield [_row(result)]
 
-    return task
+    return task_of(RESULTS, work)
 
 
 def _row(result: SegmentResult) -> dict[str, Any]:

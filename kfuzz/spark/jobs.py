@@ -30,7 +30,7 @@ from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
 from kfuzz.kafka import LATEST, ROLES
-from kfuzz.spark.progress import Job, job_progress
+from kfuzz.spark.progress import Job, Watch, job_progress
 from kfuzz.text import printable
 from kfuzz.units import parse_size
 
@@ -231,11 +231,9 @@ def _generate(options: argparse.Namespace) -> int:
     # The lock ends after the session, because workers may outlive a failed job, but not its session.
     with claim as lock, _session(options, "kfuzz generate corpus") as spark:
         from kfuzz.spark.generation import generate
-        from kfuzz.spark.sessions import default_tasks
 
         start = time.monotonic()
-        tasks = options.tasks or default_tasks(spark, workload.size, len(plan))
-        with job_progress(Job("generating", tasks, len(plan), workload.size)) as watch:
+        with _watched(spark, options, "generating", len(plan), workload.size) as (tasks, watch):
             rows = generate(
                 spark,
                 workload,
@@ -271,11 +269,8 @@ def _conform(options: argparse.Namespace) -> int:
     rows = Corpus.open(options.out).rows
     with _session(options, "kfuzz conform corpus") as spark:
         from kfuzz.spark.conformance import conform
-        from kfuzz.spark.sessions import default_tasks
 
-        size = rows.total("bytes")
-        tasks = options.tasks or default_tasks(spark, size, len(rows))
-        with job_progress(Job("asking", tasks, len(rows), size)) as watch:
+        with _watched(spark, options, "asking", len(rows), rows.total("bytes")) as (tasks, watch):
             results = conform(spark, options.out, argv, ship=options.ship, tasks=tasks, set_done=watch.set_done)
     if options.json:
         print(json.dumps([result.to_json() for result in results], indent=2))
@@ -315,13 +310,10 @@ def _differential(options: argparse.Namespace) -> int:
 
 def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> int:
     from kfuzz.corpora.statistics import check_statistics
-    from kfuzz.spark.sessions import default_tasks
     from kfuzz.spark.verification import verify
 
-    size = rows.total("bytes")
-    tasks = options.tasks or default_tasks(spark, size, len(rows))
     start = time.monotonic()
-    with job_progress(Job("verifying", tasks, len(rows), size)) as watch:
+    with _watched(spark, options, "verifying", len(rows), rows.total("bytes")) as (tasks, watch):
         corpus, problems = verify(spark, options.out, tasks=tasks, set_done=watch.set_done, set_failed=watch.set_failed)
     # The sample has a bounded size for each topic, so the driver reads it.
     if getattr(options, "statistics", False):
@@ -355,41 +347,38 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> Settings:
     """The settings that the words of the command line name."""
-    from kfuzz.replay import (
-        ACKS,
-        Address,
-        Rate,
-        Security,
-        Settings,
-        parse_duration,
-        parse_name,
-        parse_rate,
-        parse_speed,
-    )
+    from kfuzz import replay
 
     password = os.environ.get("KFUZZ_PASSWORD", "")
-    return Settings(
-        Address.parse(options.bootstrap),
-        security=Security(
-            options.tls or options.tls_ca is not None,
-            options.tls_ca,
-            options.user,
-            password,
-            tuple(options.allow_plain),
-        ),
+    tls = options.tls or options.tls_ca is not None
+    return replay.Settings(
+        replay.Address.parse(options.bootstrap),
+        security=replay.Security(tls, options.tls_ca, options.user, password, tuple(options.allow_plain)),
         connections=options.connections,
         in_flight=options.in_flight,
         pipelined=options.pipeline,
-        acks=ACKS[options.acks],
-        rate=parse_rate(options.rate) if options.rate else Rate(),
-        speed=parse_speed(options.speed) if options.speed else None,
-        duration_s=parse_duration(options.duration) if options.duration else None,
+        acks=replay.ACKS[options.acks],
+        rate=replay.parse_rate(options.rate) if options.rate else replay.Rate(),
+        speed=replay.parse_speed(options.speed) if options.speed else None,
+        duration_s=replay.parse_duration(options.duration) if options.duration else None,
         records=options.records,
         convert=options.convert,
         create=options.create,
-        names=dict(map(parse_name, options.topic)),
+        names=dict(map(replay.parse_name, options.topic)),
         transactional_id=options.transactional_id,
     )
+
+
+@contextlib.contextmanager
+def _watched(
+    spark: SparkSession, options: argparse.Namespace, verb: str, segments: int, size: int
+) -> Iterator[tuple[int, Watch]]:
+    """The number of tasks for these segments of ``size`` bytes, and their progress on the terminal."""
+    from kfuzz.spark.sessions import default_tasks
+
+    tasks = options.tasks or default_tasks(spark, size, segments)
+    with job_progress(Job(verb, tasks, segments, size)) as watch:
+        yield tasks, watch
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -17,13 +16,12 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path
 from kfuzz.replay import Part, Report, Settings, find_parts, first_timestamp, prepare_topics
 from kfuzz.replay import replay as replay_here
-from kfuzz.spark.generation import columns
-from kfuzz.spark.sessions import collect, cores
+from kfuzz.spark.rows import Task, columns_of, task_of
+from kfuzz.spark.sessions import cores, run
 
 __all__ = ["replay", "shares"]
 
-FIELDS: list[pa.Field[Any]] = [pa.field("task", pa.int64()), pa.field("report", pa.string())]
-REPORT = pa.schema(FIELDS)
+REPORT = columns_of(task=int, report=str)
 SPECULATION = "spark.speculation"
 
 
@@ -83,27 +81,22 @@ def replay(
     if settings.speed is not None and settings.first_timestamp is None:
         settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
     made = shares(parts, settings, tasks or cores(spark))
-    job = spark.range(0, len(made), 1, len(made)).mapInArrow(_task(str(path), topics, made), columns(REPORT))
+    reports = run(spark, len(made), len(made), REPORT, _task(str(path), topics, made), set_done).sort_by("task")
     total = Report()
-    for row in sorted(collect(job, len(made), set_done).to_pylist(), key=lambda row: row["task"]):
-        total.add(Report.unpacked(json.loads(row["report"])))
+    packed: list[Any] = reports.column("report").to_pylist()
+    for report in packed:
+        total.add(Report.unpacked(json.loads(report)))
     return total
 
 
-def _task(
-    path: str, topics: str, made: Sequence[Share]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that executors run: numbers of shares in, reports out."""
+def _task(path: str, topics: str, made: Sequence[Share]) -> Task:
+    """Numbers of shares in, reports out."""
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                assert number is not None
-                report = _sent(path, topics, made[number])
-                row = {"task": number, "report": json.dumps(report.packed())}
-                yield pa.RecordBatch.from_pylist([row], schema=REPORT)
+    def work(shares: Iterator[int]) -> Iterator[list[dict[str, Any]]]:
+        for number in shares:
+            yield [{"task": number, "report": json.dumps(_sent(path, topics, made[number]).packed())}]
 
-    return task
+    return task_of(REPORT, work)
 
 
 def _sent(path: str, topics: str, share: Share) -> Report:

@@ -1,17 +1,45 @@
-"""The rows that a task hands to Spark, as an Arrow batch, without the import of pandas."""
+"""Tasks of Spark jobs: numbers in, rows out as Arrow batches, without the import of pandas."""
 
 from __future__ import annotations
 
 import gc
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-__all__ = ["freeze_loaded_objects", "to_batch"]
+from kfuzz.logs.arrow_rows import numbers, texts_of
+
+__all__ = ["Task", "columns_of", "ddl", "freeze_loaded_objects", "task_of", "to_batch"]
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+KINDS: dict[type, pa.DataType] = {int: pa.int64(), str: pa.string()}
+
+
+def columns_of(**kinds: type) -> pa.Schema:
+    """Columns of whole numbers (``int``) and texts (``str``)."""
+    return pa.schema([(name, KINDS[kind]) for name, kind in kinds.items()])
+
+
+def ddl(columns: pa.Schema) -> str:
+    """These columns as a Spark DDL string."""
+    kinds = {pa.int64(): "bigint", pa.string(): "string"}
+    return ", ".join(f"`{field.name}` {kinds[field.type]}" for field in columns)
+
+
+def task_of(columns: pa.Schema, work: Callable[[Iterator[int]], Iterable[Sequence[Mapping[str, Any]]]]) -> Task:
+    """The function that executors run: ``work`` gets the task's numbers of a ``spark.range``, and yields groups of rows
+    with these columns.
+    """
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in work(one for batch in batches for one in batch.column(0).to_pylist() if one is not None):
+            yield to_batch(rows, columns)
+        freeze_loaded_objects()
+
+    return task
 
 
 def to_batch(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
@@ -25,21 +53,12 @@ def to_batch(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Record
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array[Any]:
-    present = pa.py_buffer(_bits([value is not None for value in values]))
-    if kind == pa.int64():
-        numbers = array("q", [0 if value is None else value for value in values])
-        return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(numbers)])
-    if kind != pa.string():
+    if kind == pa.string():
+        return texts_of([None if value is None else value.encode() for value in values])
+    if kind != pa.int64():
         raise TypeError(f"a column of {kind} is not supported")
-    texts = [b"" if value is None else value.encode() for value in values]
-    ends = array("i", [0, *accumulate(map(len, texts))])
-    return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
-
-
-def _bits(flags: Sequence[bool]) -> bytes:
-    """Arrow's bitmap: the first flag is the lowest bit of the first byte."""
-    number = sum(flag << place for place, flag in enumerate(flags))
-    return number.to_bytes((len(flags) + 7) // 8, "little")
+    there = np.array([value is not None for value in values], np.bool_)
+    return numbers(kind, np.array([0 if value is None else value for value in values], np.int64), there)
 
 
 @cache

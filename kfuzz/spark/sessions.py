@@ -22,14 +22,15 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kfuzz import errors
 from kfuzz.corpora.prediction import tasks_of
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
+from kfuzz.spark.rows import Task, ddl
 
-__all__ = ["collect", "cores", "default_tasks", "reason", "session", "session_of_ours", "start_programs_as_usual"]
+__all__ = ["cores", "default_tasks", "reason", "run", "session", "session_of_ours", "start_programs_as_usual"]
 
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
@@ -46,6 +47,7 @@ TOLD = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re
 # Python's variable for what -P does.
 PYTHON_SAFE_PATH = "PYTHONSAFEPATH"
 SAFE_PATH_IS_OURS = "KFUZZ_SAFE_PATH"
+LOG_LEVEL = "spark.log.level"
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 LOGGING = """\
 rootLogger.level = error
@@ -80,21 +82,18 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
         if master:
             raise UsageError(f"SPARK_REMOTE is {remote!r}, so --master has no effect; leave one of them out")
         return _remote_session(remote, app_name)
-    # If this variable is set, spark-submit has already started Java.
-    ours = "PYSPARK_GATEWAY_PORT" not in os.environ
-    if ours:
+    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    # If this variable is set, spark-submit has already started Java, with its own log settings.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
         ensure_java()
+        master = master or "local[*]"
+        settings |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging()}"}
+        settings |= _driver_address(master)
+    elif not SparkConf().contains(LOG_LEVEL):
+        settings[LOG_LEVEL] = "OFF"
     # Otherwise workers run the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if not ours:
-        builder = _quiet(builder)
-    else:
-        master = master or "local[*]"
-        builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_logging()}")
-        for name, value in _driver_address(master).items():
-            builder = builder.config(name, value)
+    builder = SparkSession.builder.appName(app_name).config(map=settings)
     if master:
         builder = builder.master(master)
     try:
@@ -127,12 +126,6 @@ def _first_line(error: Exception) -> str:
 def _is_remote(spark: SparkSession) -> bool:
     # Its class cannot be imported where Spark Connect's requirements are missing.
     return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def _quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Java was started by spark-submit, with its own log settings. Keep it quiet unless the user set a level."""
-    name = "spark.log.level"
-    return builder if SparkConf().contains(name) else builder.config(name, "OFF")
 
 
 def _driver_address(master: str) -> dict[str, str]:
@@ -219,21 +212,25 @@ def cores(spark: SparkSession) -> int:
         return 8
 
 
-def collect(
-    job: DataFrame,
+def run(
+    spark: SparkSession,
+    count: int,
     tasks: int,
+    columns: pa.Schema,
+    task: Task,
     set_done: Callable[[int], None] = lambda done: None,
     set_failed: Callable[[int], None] = lambda failed: None,
 ) -> pa.Table:
-    """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones,
-    and with ``tasks`` at the end. ``set_failed`` is called before with the number of failed attempts. It is not known
-    over Spark Connect.
+    """The rows of a job, with these ``columns``: ``tasks`` tasks divide the numbers below ``count``.
+
+    ``set_done`` is called with the number of finished tasks, and with ``tasks`` at the end. ``set_failed`` is called
+    before with the number of failed attempts. It is not known over Spark Connect.
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job. In both cases the job's other tasks have ended, so nothing
     writes after the caller has got its error, unless they hang.
     """
-    spark = job.sparkSession
+    job = spark.range(0, count, 1, tasks).mapInArrow(task, ddl(columns))
     # A server of Spark Connect reports its progress by itself; it has no status to ask for.
     remote = _is_remote(spark)
     group = f"kfuzz-{uuid.uuid4()}"
@@ -245,7 +242,7 @@ def collect(
         nonlocal done
         done = max([done, *(one.num_completed_tasks for one in stages or () if one.num_tasks == tasks)])
 
-    def run() -> None:
+    def call() -> None:
         try:
             if not remote:
                 spark.sparkContext.setJobGroup(group, "kfuzz")
@@ -255,7 +252,7 @@ def collect(
 
     # pyspark loses an interrupt that arrives during a call to Java. So the call runs in a thread of its own, and this
     # thread waits where an interrupt does no harm.
-    thread = InheritableThread(target=run, session=spark)
+    thread = InheritableThread(target=call, session=spark)
     thread.daemon = True
     hear: Any = heard
     if remote:

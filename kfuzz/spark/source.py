@@ -22,7 +22,7 @@ from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.records import Limits
-from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, size_of, spark_schema
+from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, shares, size_of, spark_schema
 from kfuzz.units import parse_size
 
 __all__ = ["FORMAT", "GENERATED_FORMAT", "GeneratedSource", "KafkaLogSource", "register"]
@@ -97,14 +97,6 @@ class KafkaLogSource(DataSource):
         return KafkaLogReader(Settings.of(self.options), schema)
 
 
-class Share(InputPartition):
-    """The part that one task reads."""
-
-    def __init__(self, slices: list[logs.Slice]) -> None:
-        super().__init__(None)
-        self.slices = slices
-
-
 class KafkaLogReader(ArrowReader):
     """Reads a log directory; filters on topic, partition, offset and timestamp leave out what they can."""
 
@@ -114,27 +106,13 @@ class KafkaLogReader(ArrowReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         chosen = [one for one in self.settings.segments() if self.chooses(one.topic, one.partition)]
-        shares: list[InputPartition] = []
-        held: list[logs.Slice] = []
-        size = 0
-        for part in logs.slices(
-            chosen, self.selection, slice_bytes=self.settings.split_bytes, isolation=self.settings.isolation
-        ):
-            if held and size + part.end - part.start > self.settings.split_bytes:
-                shares.append(Share(held))
-                held, size = [], 0
-            held.append(part)
-            size += part.end - part.start
-        # Spark wants at least one.
-        return [*shares, Share(held)] if held or not shares else shares
+        most = self.settings.split_bytes
+        parts = logs.slices(chosen, self.selection, slice_bytes=most, isolation=self.settings.isolation)
+        return shares(parts, lambda part: part.end - part.start, most)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def rows_of(self, part: logs.Slice) -> Iterator[pa.RecordBatch]:
         settings = self.settings
-        for part in cast(Share, partition).slices:
-            for batch in logs.read_slice(
-                part, self.wanted, self.selection, isolation=settings.isolation, limits=settings.limits
-            ):
-                yield self.for_spark(batch)
+        return logs.read_slice(part, self.wanted, self.selection, isolation=settings.isolation, limits=settings.limits)
 
 
 # --------------------------------------------------------------------------------------------------- kfuzz
@@ -190,20 +168,13 @@ class GeneratedSource(DataSource):
         return GeneratedReader(GeneratedSettings.of(self.options), schema)
 
 
-class Ids(InputPartition):
-    """The segments that one task makes, by their ids."""
-
-    def __init__(self, ranges: list[range]) -> None:
-        super().__init__(None)
-        self.ranges = ranges
-
-
 class GeneratedReader(ArrowReader):
     """Makes the segments of a workload; filters on topic, partition and offset leave out whole segments."""
 
     def __init__(self, settings: GeneratedSettings, schema: StructType) -> None:
         super().__init__(settings.query.wanted, schema)
         self.settings = settings
+        self.plan = Plan(settings.workload)
         if settings.query.rows == "batches":
             self.bounded = ("base_offset", "max_timestamp")
 
@@ -213,24 +184,10 @@ class GeneratedReader(ArrowReader):
     def partitions(self) -> Sequence[InputPartition]:
         workload = self.settings.workload
         most = max(1, self.settings.split_bytes // workload.segment_bytes)
-        shares: list[InputPartition] = []
-        held: list[range] = []
-        for ids in generated.segment_ids(
+        found = generated.segment_ids(
             Plan(workload), self._query(), topics=self.settings.topics, partitions=self.chooses
-        ):
-            while ids:
-                room = most - sum(map(len, held))
-                held.append(ids[:room])
-                ids = ids[room:]
-                if sum(map(len, held)) == most:
-                    shares.append(Ids(held))
-                    held = []
-        # Spark wants at least one.
-        return [*shares, Ids(held)] if held or not shares else shares
+        )
+        return shares((one for ids in found for one in ids), lambda segment_id: 1, most)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        plan, query = Plan(self.settings.workload), self._query()
-        for ids in cast(Ids, partition).ranges:
-            for segment_id in ids:
-                for batch in generated.read_segment(plan, segment_id, query):
-                    yield self.for_spark(batch)
+    def rows_of(self, part: int) -> Iterator[pa.RecordBatch]:
+        return generated.read_segment(self.plan, part, self._query())

@@ -20,6 +20,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from conftest import require_tool
+from corpora.test_corpus_logs_broker import consume
 
 from kfuzz import logs
 from kfuzz.annotate.frames import frames_of
@@ -307,27 +308,10 @@ def test_a_salvaged_log_is_loaded_and_served_by_a_broker(written: Written, tmp_p
         log = broker.log.decode()
         assert "Found invalid messages" not in log
         assert "orrupt" not in log
-        assert asyncio.run(consumed(broker.port, topic)) == expected
+        found, _ = asyncio.run(consume(broker.port, topic))
+        assert found == expected
         broker.stop()
         kept = broker.data / f"{topic}-0" / segment.name
         assert kept.read_bytes() == (tmp_path / "rescued" / source.name / segment.name).read_bytes()
     finally:
         broker.stop()
-
-
-async def consumed(port: int, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """The records that a consumer in read_committed gets."""
-    place = TopicPartition(topic, 0)
-    found: list[tuple[int, bytes | None, bytes | None]] = []
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=f"127.0.0.1:{port}", isolation_level="read_committed", enable_auto_commit=False
-    )
-    async with consumer:
-        consumer.assign([place])
-        await consumer.seek_to_beginning(place)
-        end = (await consumer.end_offsets([place]))[place]
-        async with asyncio.timeout(PATIENCE_S):
-            while await consumer.position(place) < end:
-                for got in (await consumer.getmany(place, timeout_ms=500)).values():
-                    found += [(record.offset, record.key, record.value) for record in got]
-    return found

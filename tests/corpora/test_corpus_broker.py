@@ -25,7 +25,7 @@ from kfuzz.cli.main import main
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_settings
-from kfuzz.corpora.manifest import read_manifest
+from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.workload import KIB, Batches, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
 from kfuzz.logs.snapshot import decode
@@ -262,7 +262,7 @@ def expected(partition: Path) -> dict[str, dict[str, int]]:
 @pytest.mark.parametrize("name", [*clean(), "future"])
 def test_each_record_is_served_and_the_counts_are_those_of_the_manifest(served: Served, name: str) -> None:
     out = served.corpora[name]
-    rows = read_manifest(out / "_manifest")
+    rows = list(Manifest(out / "_manifest"))
     for topic in topic_settings(open_finished(out)):
         for partition in range(topic.partitions):
             directory = f"{topic.name}-{partition}"
@@ -308,7 +308,7 @@ def test_no_file_was_changed_added_or_removed(served: Served) -> None:
 def test_each_partition_was_loaded_from_its_last_snapshot_without_repair(served: Served) -> None:
     ends = {}
     for out in served.corpora.values():
-        ends |= {str(Path(row.path).parent): row.last_offset + 1 for row in read_manifest(out / "_manifest")}
+        ends |= {str(Path(row.path).parent): row.last_offset + 1 for row in list(Manifest(out / "_manifest"))}
     loaded = set()
     for line in served.log.splitlines():
         named = re.search(r"partition=([\w.-]+-\d+)[],]|Log\(dir=\S*/([\w.-]+-\d+),", line)

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from made_corpora import run
 from signals import KFUZZ, interrupt_when, start
 
-from kfuzz.cli.main import main
 from kfuzz.corpora.verification import verify
 from kfuzz.spark import jobs
 
@@ -25,13 +25,6 @@ def workload(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(TOML)
     return path
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", *map(str, arguments)])
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 def test_generate_then_verify_exits_0_and_damage_exits_1(

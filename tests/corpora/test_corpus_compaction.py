@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_corpora import SegmentBytes, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import SegmentBytes, generate_segment, write_segment
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     KIB,
@@ -28,9 +29,7 @@ from kfuzz.corpora.workload import (
     Transactions,
     Values,
     Workload,
-    parse,
 )
-from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.records.compaction import BatchRetention, compact
 
@@ -203,7 +202,7 @@ def test_the_last_segment_is_never_cleaned() -> None:
 
 
 def damaged(
-    out: Path, find: Callable[[records.RecordBatch], bool], change: Callable[[records.RecordBatch], None]
+    out: Path, find: Callable[[records.RecordBatch], bool], change: Callable[[records.RecordBatch], object]
 ) -> str:
     """Change the first batch of segment 1 that ``find`` accepts, with a right CRC."""
     segment = Plan(WORKLOAD)[1]
@@ -219,45 +218,37 @@ def damaged(
     return segment.path
 
 
-def drop_sequence(batch: records.RecordBatch) -> None:
-    batch.base_sequence -= 1
-
-
-def drop_horizon(batch: records.RecordBatch) -> None:
-    batch.delete_horizon = None
+def of_producer(batch: records.RecordBatch) -> bool:
+    return batch.producer_id >= 0 and not batch.transactional and len(batch.records) > 1
 
 
 def raise_horizon(batch: records.RecordBatch) -> None:
     batch.delete_horizon = (batch.delete_horizon or 0) + 1
 
 
-def drop_key(batch: records.RecordBatch) -> None:
-    batch.records[0].key = None
-
-
-def empty(batch: records.RecordBatch) -> None:
-    batch.records.clear()
-
-
-def of_producer(batch: records.RecordBatch) -> bool:
-    return batch.producer_id >= 0 and not batch.transactional and len(batch.records) > 1
+def has_horizon(control: bool) -> Callable[[records.RecordBatch], bool]:
+    return lambda batch: batch.delete_horizon is not None and batch.control == control
 
 
 @pytest.mark.parametrize(
     ("find", "change", "code"),
     [
-        (of_producer, drop_sequence, "sequence-off-plan"),
-        (of_producer, drop_key, "compaction-off-plan"),
-        (of_producer, empty, "compaction-off-plan"),
-        (lambda batch: batch.delete_horizon is not None and not batch.control, raise_horizon, "compaction-off-plan"),
-        (lambda batch: batch.delete_horizon is not None and batch.control, drop_horizon, "compaction-off-plan"),
+        (of_producer, lambda batch: setattr(batch, "base_sequence", batch.base_sequence - 1), "sequence-off-plan"),
+        (of_producer, lambda batch: setattr(batch.records[0], "key", None), "compaction-off-plan"),
+        (of_producer, lambda batch: batch.records.clear(), "compaction-off-plan"),
+        (
+            has_horizon(False),
+            lambda batch: setattr(batch, "delete_horizon", batch.delete_horizon + 1),
+            "compaction-off-plan",
+        ),
+        (has_horizon(True), lambda batch: setattr(batch, "delete_horizon", None), "compaction-off-plan"),
     ],
     ids=["sequence", "key", "empty", "horizon", "marker"],
 )
 def test_verify_finds_records_that_the_cleaner_never_leaves(
     tmp_path: Path,
     find: Callable[[records.RecordBatch], bool],
-    change: Callable[[records.RecordBatch], None],
+    change: Callable[[records.RecordBatch], object],
     code: str,
 ) -> None:
     generate(WORKLOAD, tmp_path / "out")
@@ -274,18 +265,8 @@ def test_a_gap_in_a_segment_that_is_not_cleaned_is_found(tmp_path: Path) -> None
     assert "offset-off-plan" in codes
 
 
-def test_compaction_of_old_formats_is_refused() -> None:
-    text = 'topics = [{ name = "t", compaction = { segments = 1 }, legacy = { magic1_segments = 1 } }]'
-    with pytest.raises(UsageError, match=r"topics\[0\]\.compaction does not go with legacy, because"):
-        parse(text, "w.toml")
-
-
 def test_a_record_missing_inside_a_batch_that_is_not_cleaned_is_found(tmp_path: Path) -> None:
     generate(PLAIN, tmp_path / "out")
-
-    def drop_one(batch: records.RecordBatch) -> None:
-        del batch.records[1]
-
-    path = damaged(tmp_path / "out", lambda batch: len(batch.records) > 2, drop_one)
+    path = damaged(tmp_path / "out", lambda batch: len(batch.records) > 2, lambda batch: batch.records.pop(1))
     messages = [problem.message for problem in verify(tmp_path / "out") if problem.path == path]
     assert any("though the segment is not cleaned" in message for message in messages), messages

@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_corpora import digests
+from made_corpora import ABORTING, digests
 
 from kfuzz.corpora import generation
 from kfuzz.corpora import storage as targets
 from kfuzz.corpora.generation import generate, prepare, publish
-from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest
+from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload, load
+from kfuzz.corpora.workload import KIB, Workload, load
 from kfuzz.errors import UsageError
 
-TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
-WORKLOAD = Workload(topics=(TOPIC,), size=512 * KIB, segment_bytes=128 * KIB)
+WORKLOAD = Workload(topics=(ABORTING,), size=512 * KIB, segment_bytes=128 * KIB)
 
 
 def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None:
@@ -38,8 +37,8 @@ def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None
 
 
 def test_success_holds_the_fingerprint_of_the_manifest(tmp_path: Path) -> None:
-    rows = generate(WORKLOAD, tmp_path / "out")
-    assert read_manifest(tmp_path / "out/_manifest") == rows
+    rows = list(generate(WORKLOAD, tmp_path / "out"))
+    assert list(Manifest(tmp_path / "out/_manifest")) == rows
     fingerprint, *sums = (tmp_path / "out/_SUCCESS").read_text().splitlines()
     assert fingerprint == corpus_fingerprint(rows)
     names = ["_manifest/part-00000.parquet", "_workload.toml"]
@@ -54,22 +53,6 @@ def test_overwrite_of_the_same_workload_gives_the_same_bytes(tmp_path: Path) -> 
     (tmp_path / "out/t-0/stray").write_text("")
     generate(WORKLOAD, tmp_path / "out", overwrite=True)
     assert digests(tmp_path / "out") == first
-
-
-def test_a_corpus_of_another_workload_is_refused_and_untouched(tmp_path: Path) -> None:
-    generate(WORKLOAD, tmp_path / "out")
-    first = digests(tmp_path / "out")
-    with pytest.raises(UsageError, match="--overwrite"):
-        generate(replace(WORKLOAD, seed=1), tmp_path / "out")
-    assert digests(tmp_path / "out") == first
-
-
-def test_overwrite_removes_every_file_of_the_old_corpus(tmp_path: Path) -> None:
-    other = Workload(topics=(Topic("other"),), size=64 * KIB, segment_bytes=64 * KIB)
-    generate(WORKLOAD, tmp_path / "out")
-    generate(other, tmp_path / "out", overwrite=True)
-    generate(other, tmp_path / "fresh")
-    assert digests(tmp_path / "out") == digests(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -214,23 +197,3 @@ def test_a_corpus_is_not_published_where_all_its_logs_are_gone_or_one_has_anothe
     with pytest.raises(UsageError, match=rf"\(and {len(plan) - 1} more segments are missing or wrong\)"):
         publish(out, plan, rows)
     assert not (out / generation.SUCCESS).exists()
-
-
-def test_two_live_attempts_at_one_segment_do_not_disturb_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    segment = Plan(WORKLOAD)[0]
-    alone = write_segment(segment, 0, WORKLOAD, tmp_path / "alone", "a")
-    plain = targets._write_fully
-    twins: list[object] = []
-
-    def interleaved(descriptor: int, data: memoryview | bytes) -> None:
-        # In the middle of the first attempt's log, a twin writes the whole segment.
-        if not twins:
-            twins.append(None)
-            twins[0] = write_segment(segment, 0, WORKLOAD, tmp_path / "both", "twin")
-        plain(descriptor, data)
-
-    monkeypatch.setattr(targets, "_write_fully", interleaved)
-    assert write_segment(segment, 0, WORKLOAD, tmp_path / "both", "first") == alone == twins[0]
-    assert digests(tmp_path / "both") == digests(tmp_path / "alone")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from corpora.test_corpus_logs_transactions import make_log
+from made_corpora import once
+from made_corpora import rows_of as rows
 
 from kfuzz import logs, records
 from kfuzz.corpora import generated
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.workload import KIB, MIB, Workload, load
 from kfuzz.errors import UsageError
@@ -23,16 +23,8 @@ MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 WORKLOAD = replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5)
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All codecs and magics, headers, producers and transactions, in several segments."""
-    out = tmp_path_factory.mktemp("generated") / "out"
-    generate(WORKLOAD, out)
-    return out
-
-
-def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for batch in batches for row in batch.to_pylist()]
+# All codecs and magics, headers, producers and transactions, in several segments.
+corpus = once(WORKLOAD)
 
 
 def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

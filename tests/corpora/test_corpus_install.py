@@ -4,6 +4,7 @@ test_corpus_broker.py.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -16,9 +17,9 @@ from pathlib import Path
 
 import pytest
 from irregular import IRREGULAR, kinds
+from made_corpora import once, run
 
 from kfuzz import messages, records
-from kfuzz.cli.main import main
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_script, topic_settings
@@ -36,11 +37,7 @@ PARTITIONS = ["pay.s-1-0", "pay.s-1-1", "t-0"]
 METADATA = "version: 0\ntopic_id: AvlIm1ZYQkSYfLVQWPub1Q"
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("pristine") / "out"
-    generate(WORKLOAD, out)
-    return out
+pristine = once(WORKLOAD)
 
 
 @pytest.fixture
@@ -73,19 +70,21 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@contextlib.contextmanager
+def refused(log_dir: Path, match: str | None = None) -> Iterator[None]:
+    """The block is refused with this sentence, and changes nothing in the log directory."""
+    before = contents(log_dir)
+    with pytest.raises(UsageError, match=match):
+        yield
+    assert contents(log_dir) == before
+
+
 def wanted(corpus: Corpus, log_dir: Path, partitions: list[str]) -> dict[str, bytes]:
     """The log directory after an installation of these partitions."""
     files = contents(log_dir)
     for name in partitions:
         files |= {f"{name}/{path.name}": path.read_bytes() for path in (root_of(corpus) / name).iterdir()}
     return files
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", "install", *map(str, arguments)])
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 @pytest.mark.parametrize("link", [False, True])
@@ -148,10 +147,8 @@ def test_a_partition_that_holds_or_held_other_records_is_refused(
     corpus: Corpus, log_dir: Path, name: str, data: bytes
 ) -> None:
     (log_dir / "t-0" / name).write_bytes(data)
-    before = contents(log_dir)
-    with pytest.raises(UsageError, match=rf"t-0 is not a new partition \({name} is there\); delete the topic"):
+    with refused(log_dir, rf"t-0 is not a new partition \({name} is there\); delete the topic"):
         install(corpus, log_dir)
-    assert contents(log_dir) == before
 
 
 def test_a_log_of_the_same_name_and_size_but_of_another_seed_is_refused(tmp_path: Path, log_dir: Path) -> None:
@@ -190,10 +187,8 @@ def locked(log_dir: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("locked")
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_log_directory_that_a_broker_uses_is_refused(corpus: Corpus, log_dir: Path, dry_run: bool) -> None:
-    before = contents(log_dir)
-    with pytest.raises(UsageError, match=r"a broker is using .*broker \(.lock is held\); stop it first"):
+    with refused(log_dir, r"a broker is using .*broker \(.lock is held\); stop it first"):
         install(corpus, log_dir, dry_run=dry_run)
-    assert contents(log_dir) == before
 
 
 def test_no_broker_can_start_while_the_files_are_put_there(
@@ -225,14 +220,9 @@ def test_a_directory_that_is_no_log_directory_is_refused(corpus: Corpus, tmp_pat
 
 def test_missing_topics_are_refused_with_the_way_to_make_them(corpus: Corpus, log_dir: Path) -> None:
     shutil.rmtree(log_dir / "pay.s-1-1")
-    before = contents(log_dir)
-    with pytest.raises(UsageError) as caught:
+    said = r"lacks 1 of the corpus' 3 partitions \(first: pay.s-1-1\); start the broker, run the script"
+    with refused(log_dir, f"{said}.*, or add --present-only if other directories hold the rest"):
         install(corpus, log_dir)
-    assert "lacks 1 of the corpus' 3 partitions (first: pay.s-1-1); start the broker, run the script" in str(
-        caught.value
-    )
-    assert "or add --present-only if other directories hold the rest" in str(caught.value)
-    assert contents(log_dir) == before
     expected = wanted(corpus, log_dir, ["pay.s-1-0", "t-0"])
     assert install(corpus, log_dir, present_only=True).absent == ["pay.s-1-1"]
     assert contents(log_dir) == expected
@@ -320,21 +310,17 @@ def test_nothing_is_written_through_what_is_no_regular_file_in_the_log_directory
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     IRREGULAR[kind][0](path)
-    before = contents(log_dir)
-    with pytest.raises(UsageError):
+    with refused(log_dir):
         install(corpus, log_dir)
-    assert contents(log_dir) == before
 
 
 def test_a_corpus_that_the_disk_cannot_hold_is_refused_before_anything_is_written(
     corpus: Corpus, log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = contents(log_dir)
     usage = shutil.disk_usage(log_dir)
     monkeypatch.setattr(installation.shutil, "disk_usage", lambda path: usage._replace(free=100_000))
-    with pytest.raises(UsageError, match="but 100000 B are free there; free space there, or add --link"):
+    with refused(log_dir, "but 100000 B are free there; free space there, or add --link"):
         install(corpus, log_dir)
-    assert contents(log_dir) == before
 
 
 def test_links_between_file_systems_or_users_are_refused(
@@ -471,23 +457,23 @@ def test_notes_compare_the_topics_with_the_brokers_metadata(corpus: Corpus, log_
 def test_the_verb_says_what_it_did_as_text_and_as_json(
     corpus: Corpus, log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(corpus.out, "--log-dir", log_dir, "--dry-run") == 0
+    assert run("install", corpus.out, "--log-dir", log_dir, "--dry-run") == 0
     assert "would install 3 partitions with" in capsys.readouterr().out
     shutil.rmtree(log_dir / "t-0")
-    assert run(corpus.out, "--log-dir", log_dir, "--json", "--link", "--present-only") == 0
+    assert run("install", corpus.out, "--log-dir", log_dir, "--json", "--link", "--present-only") == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["partitions"], said["absent"], said["dry_run"]) == (2, ["t-0"], False)
     assert said["linked_bytes"] > 0
     assert len(said["notes"]) == 1
-    assert run(corpus.out, "--log-dir", log_dir, "--present-only") == 0
+    assert run("install", corpus.out, "--log-dir", log_dir, "--present-only") == 0
     first, present, absent, note = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{corpus.out}: installed 0 partitions with 0 segments in {log_dir}, 0 MB copied")
     assert present == "2 partitions were there already: pay.s-1-0, pay.s-1-1"
     assert absent == f"1 partitions are not in {log_dir}: t-0"
     assert note.startswith("note: timestamps run from")
-    assert run(corpus.out, "--topic-script") == 0
+    assert run("install", corpus.out, "--topic-script") == 0
     assert capsys.readouterr().out == topic_script(corpus)
-    assert run(corpus.out, "--topic-script", "--json") == 0
+    assert run("install", corpus.out, "--topic-script", "--json") == 0
     assert [topic["name"] for topic in json.loads(capsys.readouterr().out)["topics"]] == ["pay.s-1", "t"]
 
 
@@ -495,7 +481,7 @@ def test_the_verb_says_what_it_did_as_text_and_as_json(
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     corpus: Corpus, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(corpus.out, *arguments) == 2
+    assert run("install", corpus.out, *arguments) == 2
     told = capsys.readouterr().err
     assert told.startswith("kfuzz: ")
     assert len(told.splitlines()) == 1

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.plan import Plan, offset_bytes_mean, value_bytes_max
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
 from kfuzz.corpora.workload import Workload, parse, render
 

@@ -6,17 +6,17 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import missing, releases
-from made_corpora import BUSY
+from made_corpora import BUSY, generate_segment
 
 from kfuzz import records
-from kfuzz.conformance.protocol.lines import parse_answer, to_line
+from kfuzz.conformance.protocol.lines import Answer, parse_answer, to_line
 from kfuzz.conformance.protocol.session import Limits, Session
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import (
     KIB,
     MIB,
@@ -27,6 +27,7 @@ from kfuzz.corpora.workload import (
     Workload,
     load,
 )
+from kfuzz.wire.records.framing import frames
 
 pytestmark = pytest.mark.java
 
@@ -57,26 +58,35 @@ def segments() -> list[tuple[Segment, bytes]]:
     return made
 
 
+def asked(session: Session, name: str, operation: str, **request: Any) -> Answer:
+    """The answer of a testee that accepts the bytes."""
+    session.send(to_line({"id": name, "operation": operation, **request}))
+    line = session.next_line(Limits().budget(None))
+    assert isinstance(line, bytes), line
+    answer = parse_answer(line, id=name, operation=operation)
+    assert answer.outcome == "accepted", answer.error
+    return answer
+
+
+def decoded(session: Session, name: str, log: bytes) -> list[dict[str, Any]]:
+    """The batches that a testee reads of a whole log."""
+    answer = asked(session, name, "decode-records", role="consumer", hex=log.hex())
+    assert answer.consumed == len(log)
+    assert answer.batches is not None
+    return list(answer.batches)
+
+
 def test_kafka_reads_a_generated_segment_record_for_record(
     kafka_clients: Session, segments: list[tuple[Segment, bytes]]
 ) -> None:
     seen: set[tuple[int, str]] = set()
     for segment, log in segments:
-        request = {"id": segment.path, "operation": "decode-records", "role": "consumer", "hex": log.hex()}
-        kafka_clients.send(to_line(request))
-        line = kafka_clients.next_line(Limits().budget(None))
-        assert isinstance(line, bytes), line
-        answer = parse_answer(line, id=segment.path, operation="decode-records")
-        assert answer.outcome == "accepted", answer.error
-        assert answer.consumed == len(log)
-        expected = records.to_json(records.decode(log))
-        assert answer.batches is not None
-        assert len(answer.batches) == len(expected)
-        for at, (theirs, ours) in enumerate(zip(answer.batches, expected, strict=True)):
+        found = decoded(kafka_clients, segment.path, log)
+        for at, (theirs, ours) in enumerate(zip(found, records.to_json(records.decode(log)), strict=True)):
             # Fields that Kafka tells beyond the required ones are compared as well.
             assert {name: ours[name] for name in theirs} == theirs, f"{segment.path} batch {at}"
             seen.add((ours["magic"], ours["compression"]))
-        offsets = [int(record["offset"]) for batch in answer.batches for record in batch["records"]]
+        offsets = [int(record["offset"]) for batch in found for record in batch["records"]]
         assert offsets == list(range(segment.first_offset, segment.last_offset + 1))
     assert seen == {(2, codec) for codec in records.CODECS} | {(m, c) for m in (0, 1) for c in ("none", "gzip")}
 
@@ -91,18 +101,13 @@ def test_kafka_appends_every_batch_of_a_partition_and_ends_every_transaction(kaf
     for segment in Plan(BUSY_WORKLOAD):
         made = generate_segment(segment, BUSY_WORKLOAD)
         here = steps.setdefault(segment.directory, [])
-        here += [made.log[at : at + size].hex() for at, size in frames(made.log)]
+        here += [made.log[at : at + size].hex() for at, size, _ in frames(made.log)]
         entries = struct.iter_unpack(">hqqqq", made.transaction_index)
         indexed.setdefault(segment.directory, {}).update({marker: stable for _, _, _, marker, stable in entries})
         ends[segment.directory] = segment.last_offset + 1
     assert len(steps) == 3
     for directory, batches in steps.items():
-        request = {"id": directory, "operation": "append-stream", "role": "broker", "steps": batches}
-        kafka_clients.send(to_line(request))
-        line = kafka_clients.next_line(Limits().budget(None))
-        assert isinstance(line, bytes), line
-        answer = parse_answer(line, id=directory, operation="append-stream")
-        assert answer.outcome == "accepted", answer.error
+        answer = asked(kafka_clients, directory, "append-stream", role="broker", steps=batches)
         assert answer.steps is not None
         assert {step["outcome"] for step in answer.steps} == {"appended"}
         stable = {int(step["base_offset"]): int(step["last_stable_offset"]) for step in answer.steps}
@@ -121,27 +126,10 @@ def test_kafka_reads_cleaned_segments_record_for_record(kafka_clients: Session) 
     empty = horizons = 0
     for segment in [one for one in Plan(workload) if one.is_cleaned]:
         log = generate_segment(segment, workload).log
-        request = {"id": segment.path, "operation": "decode-records", "role": "consumer", "hex": log.hex()}
-        kafka_clients.send(to_line(request))
-        line = kafka_clients.next_line(Limits().budget(None))
-        assert isinstance(line, bytes), line
-        answer = parse_answer(line, id=segment.path, operation="decode-records")
-        assert (answer.outcome, answer.consumed) == ("accepted", len(log)), answer.error
+        found = decoded(kafka_clients, segment.path, log)
         expected = records.to_json(records.decode(log))
-        assert answer.batches is not None
-        assert [
-            {name: ours[name] for name in theirs} for theirs, ours in zip(answer.batches, expected, strict=True)
-        ] == answer.batches
-        empty += sum(not batch["records"] for batch in answer.batches)
+        assert [{name: ours[name] for name in theirs} for theirs, ours in zip(found, expected, strict=True)] == found
+        empty += sum(not batch["records"] for batch in found)
         horizons += sum(batch.delete_horizon is not None for batch in records.decode(log))
     assert empty > 0
     assert horizons > 0
-
-
-def frames(log: bytes) -> Iterator[tuple[int, int]]:
-    """Place and size of each batch."""
-    at = 0
-    while at < len(log):
-        size = 12 + int.from_bytes(log[at + 8 : at + 12], "big")
-        yield at, size
-        at += size

@@ -10,10 +10,10 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, MIB, Batches, Keys, Range, Topic, Values, Workload
 from kfuzz.corpora.zipf import COLUMN, PRECISION_BITS, SINGLE_RANKS, Zipf, block_of, table_of
 

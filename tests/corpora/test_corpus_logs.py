@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_corpora import once
+from made_corpora import rows_of as rows
 
 from kfuzz import logs, records
 from kfuzz.corpora.generation import generate
@@ -44,16 +45,8 @@ GUIDE = Path(__file__).parents[2] / "docs" / "dataframes.md"
 SEQUENCES = 1 << 31
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All codecs and magics, headers, producers and transactions, in several segments."""
-    out = tmp_path_factory.mktemp("logs") / "out"
-    generate(replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5), out)
-    return out
-
-
-def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for batch in batches for row in batch.to_pylist()]
+# All codecs and magics, headers, producers and transactions, in several segments.
+corpus = once(replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5))
 
 
 def expected_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from conftest import require_tool
+from corpora.test_corpus_kafka_clients import decoded
+from made_corpora import rows_of
 
 from kfuzz import logs, records
 from kfuzz.conformance.broker.real import Broker, Marker
-from kfuzz.conformance.protocol.lines import parse_answer, to_line
 from kfuzz.conformance.protocol.session import Limits, Session
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.kafka import CODECS, LATEST
@@ -115,8 +116,7 @@ async def consume(port: int, topic: str) -> tuple[list[tuple[int, bytes | None, 
     consumer = AIOKafkaConsumer(
         bootstrap_servers=f"127.0.0.1:{port}", isolation_level="read_committed", enable_auto_commit=False
     )
-    await consumer.start()
-    try:
+    async with consumer:
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
         found: list[tuple[int, bytes | None, bytes | None]] = []
@@ -126,12 +126,10 @@ async def consume(port: int, topic: str) -> tuple[list[tuple[int, bytes | None, 
                 for got in (await consumer.getmany(place, timeout_ms=500)).values():
                     found += [(record.offset, record.key, record.value) for record in got]
         return found, end
-    finally:
-        await consumer.stop()
 
 
 def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
-    return [row for batch in logs.read(path, **options) for row in batch.to_pylist()]
+    return rows_of(logs.read(path, **options))
 
 
 def test_every_record_that_was_produced_is_read_under_its_offset(produced: Produced) -> None:
@@ -159,7 +157,7 @@ def test_records_of_aborted_transactions_are_marked(produced: Produced) -> None:
     segments = logs.find_segments(produced.data)
     assert any(one.path.with_suffix(".txnindex").exists() for one in segments)
     parts = list(logs.slices(segments, slice_bytes=64 << 10))
-    apart = [row for part in parts for batch in logs.read_slice(part, logs.schema()) for row in batch.to_pylist()]
+    apart = rows_of(batch for part in parts for batch in logs.read_slice(part, logs.schema()))
     assert apart == found
 
 
@@ -192,7 +190,7 @@ def test_bounds_and_slices_use_the_indexes_of_a_broker(produced: Produced) -> No
     segments = logs.find_segments(produced.data)
     parts = list(logs.slices(segments, slice_bytes=64 << 10))
     assert len(parts) > 2 * len(segments)
-    apart = [row for part in parts for batch in logs.read_slice(part, logs.schema()) for row in batch.to_pylist()]
+    apart = rows_of(batch for part in parts for batch in logs.read_slice(part, logs.schema()))
     assert apart == everything
 
 
@@ -203,19 +201,8 @@ def test_kafka_clients_reads_the_same_records(produced: Produced) -> None:
     with Session(testee.argv, cwd=testee.folder) as session:
         session.start(Limits())
         for segment in logs.find_segments(produced.data):
-            request = {
-                "id": segment.path.name,
-                "operation": "decode-records",
-                "role": "consumer",
-                "hex": segment.path.read_bytes().hex(),
-            }
-            session.send(to_line(request))
-            line = session.next_line(Limits().budget(None))
-            assert isinstance(line, bytes), line
-            answer = parse_answer(line, id=segment.path.name, operation="decode-records")
-            assert answer.outcome == "accepted", answer.error
-            assert answer.batches is not None
-            theirs += [(batch, record) for batch in answer.batches for record in batch["records"]]
+            found = decoded(session, segment.path.name, segment.path.read_bytes())
+            theirs += [(batch, record) for batch in found for record in batch["records"]]
     ours = rows(produced.data)
     assert len(ours) == len(theirs) == len(produced.records)
     for row, (batch, record) in zip(ours, theirs, strict=True):

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from made_corpora import rows_of as rows
 
 from kfuzz import logs, records
 from kfuzz.errors import UsageError
@@ -43,10 +42,6 @@ class Log:
 
     def rows(self, **options: Any) -> list[dict[str, Any]]:
         return rows(logs.read(self.folder, **options))
-
-
-def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def marker(offset: int, producer: int, commit: bool) -> RecordBatch:

@@ -34,19 +34,6 @@ def test_segments_of_a_partition_follow_each_other_without_gap_or_overlap() -> N
     }
 
 
-def test_first_sequences_equal_the_sum_of_all_earlier_segments() -> None:
-    written: dict[tuple[str, int], int] = {}
-    for segment in Plan(WORKLOAD):
-        for stream in segment.streams:
-            if stream.producer_id < 0:
-                assert stream.first_sequence == -1
-                continue
-            key = (segment.directory, stream.producer_id)
-            assert stream.first_sequence == written.get(key, 0)
-            written[key] = written.get(key, 0) + stream.records
-    assert len(written) == 2 * 5
-
-
 def test_first_sequences_wrap_from_int32_max_to_zero() -> None:
     workload = replace(WORKLOAD, size=1 << 50, segment_bytes=GIB // 4)
     plan = Plan(workload)
@@ -76,12 +63,6 @@ def test_every_segment_has_a_seed_of_its_own_and_a_topic_shares_its_keys() -> No
     segments = list(Plan(WORKLOAD))
     assert len({segment.seed for segment in segments}) == len(segments)
     assert len({segment.key_seed for segment in segments}) == 2
-
-
-def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
-    small, large = Plan(WORKLOAD), Plan(WORKLOAD.resized(30 * MIB))
-    assert small[0] == large[0]
-    assert large[len(large) - 1].index > small[len(small) - 1].index
 
 
 def test_records_counts_what_the_segments_hold() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz.cli.main import main
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.prediction import TASK_BYTES, predict, tasks_of
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.summary import show_bytes
 from kfuzz.corpora.workload import MIB, Workload, load, parse
 

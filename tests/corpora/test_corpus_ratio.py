@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz import kafka, records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     KIB,

@@ -5,31 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_corpora import ABORTING
 from s3_server import s3
-from signals import KFUZZ, interrupt_when, start
 from test_corpus_manifest import ROW
 
 from kfuzz.corpora import finished as rows_module
 from kfuzz.corpora import generation
-from kfuzz.corpora.finished import Ids, KeptRows, RowWriter, directory_of
+from kfuzz.corpora.finished import KeptRows, RowWriter, directory_of
 from kfuzz.corpora.generation import generate, prepare
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload
+from kfuzz.corpora.workload import KIB, Topic, Workload
 from kfuzz.errors import UsageError
 
 __all__ = ["s3"]
 
-TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
-WORKLOAD = Workload(topics=(TOPIC,), size=768 * KIB, segment_bytes=128 * KIB)
+WORKLOAD = Workload(topics=(ABORTING,), size=768 * KIB, segment_bytes=128 * KIB)
 
 
 def digests(place: str | Path | Target) -> dict[str, str]:
@@ -104,11 +102,11 @@ def test_a_plain_run_on_an_unfinished_corpus_names_both_ways_on_and_changes_noth
 
 def test_a_second_run_on_a_finished_corpus_touches_nothing(tmp_path: Path, writes: Writes) -> None:
     out = tmp_path / "out"
-    first = generate(WORKLOAD, out)
+    first = list(generate(WORKLOAD, out))
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     writes.ids.clear()
     for resume in ("no", "sizes", "verify"):
-        assert generate(WORKLOAD, out, resume=resume) == first  # type: ignore[arg-type]
+        assert list(generate(WORKLOAD, out, resume=resume)) == first  # type: ignore[arg-type]
     assert writes.ids == []
     logs = {path: at for path, at in before.items() if path.suffix in (".log", ".index")}
     assert all(path.stat().st_mtime_ns == at for path, at in logs.items())
@@ -241,65 +239,3 @@ def test_rows_are_kept_while_the_run_continues(tmp_path: Path, monkeypatch: pyte
         for at in range(3):
             writer.add(replace(ROW, segment_id=at))
             assert len(list(KeptRows.of(target, WORKLOAD))) == at + 1
-
-
-@pytest.mark.parametrize("ids", [[], [0], [5], [0, 1, 2], [1, 2, 5, 6, 9], list(range(100)), [0, 2, 4]])
-def test_ids_are_a_sequence(ids: list[int]) -> None:
-    kept = Ids(iter(ids))
-    assert list(kept) == ids
-    assert [kept[at] for at in range(len(kept))] == ids
-    assert kept[1:3] == ids[1:3]
-    with pytest.raises(IndexError):
-        kept[len(ids)]
-
-
-@pytest.mark.full
-def test_ctrl_c_leaves_what_resume_continues_and_sigkill_too(tmp_path: Path) -> None:
-    (tmp_path / "w.toml").write_text('size = "64MiB"\nsegment_bytes = "64KiB"\n[[topics]]\nname = "t"\n')
-    made = [*KFUZZ, "corpus", "generate", tmp_path / "w.toml", "--out", tmp_path / "out", "--jobs", "2"]
-    logs = lambda: list((tmp_path / "out/t-0").glob("*.log"))  # noqa: E731
-    _, told = interrupt_when(start(made), lambda: len(logs()) > 3, within_s=60)
-    assert told.splitlines()[-1] == "kfuzz: interrupted"
-    written = {path: path.stat().st_mtime_ns for path in logs()}
-    assert 3 < len(written) < 1024
-    kept = list(KeptRows.of(Target.of(tmp_path / "out"), generation.held_workload(Target.of(tmp_path / "out"))))
-    # Rows are kept in order: at most the segments whose turn has not come have none.
-    assert 0 <= len(written) - len(kept) <= 4
-    interrupt_when(start([*made, "--resume"]), lambda: len(logs()) > len(written) + 3, within_s=60, number=9)
-    assert start([*made, "--resume"]).wait(60) == 0
-    assert sum(path.stat().st_mtime_ns == at for path, at in written.items()) >= len(kept)
-    generate(generation.held_workload(Target.of(tmp_path / "out")), tmp_path / "whole")
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-
-
-def test_a_corpus_of_another_version_is_refused_and_never_removed(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    generate(WORKLOAD, out)
-    text = (out / "_workload.toml").read_text()
-    (out / "_workload.toml").write_text(text.replace("seed = 0", "seed = 0\nnew_key = 1"))
-    before = digests(out)
-    for overwrite in (False, True):
-        with pytest.raises(UsageError, match=r"cannot read \(.*new_key.*\).*; remove .* yourself or name another"):
-            generate(WORKLOAD, out, overwrite=overwrite)
-    assert digests(out) == before
-
-
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Files of this process may have at most 64 KiB: a write beyond fails as on a full disk."""
-    import resource
-    import signal
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * KIB, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
-
-
-@pytest.mark.usefixtures("small_disk")
-def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"t-\d/\d{20}\.log cannot be written: File too large; free space"):
-        generate(WORKLOAD, tmp_path / "out")
-    assert set(digests(tmp_path / "out")) == {"_workload.toml"}

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from ready_workloads import CLEAN, small
+from made_corpora import generate_segment
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
-from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.segment import generate_segment, write_segment
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     CODECS,
@@ -108,41 +107,6 @@ def test_uncompressed_bytes_never_change_between_versions_of_kfuzz() -> None:
     assert digest.hexdigest() == "ee32f5d0fcc996f6ea724b048fa4075f75d17cab2429cfcac42c7fbfe01a0673"
 
 
-def test_sequences_continue_from_the_plan_without_gap() -> None:
-    workload = workload_of(MIXED)
-    for segment in Plan(workload):
-        expected = {stream.producer_id: stream.first_sequence for stream in segment.streams if stream.producer_id >= 0}
-        written = dict.fromkeys(expected, 0)
-        for batch in read(segment, workload):
-            if batch.control or batch.producer_id < 0:
-                assert batch.base_sequence == -1
-                continue
-            assert batch.base_sequence == expected[batch.producer_id] + written[batch.producer_id]
-            written[batch.producer_id] += len(batch.records)
-        assert written == {stream.producer_id: stream.records for stream in segment.streams if stream.producer_id >= 0}
-
-
-def test_every_transaction_begins_and_ends_inside_its_segment_and_the_index_has_the_aborted() -> None:
-    workload = workload_of(MIXED)
-    aborted_somewhere = 0
-    for segment in Plan(workload):
-        begun: dict[int, int] = {}
-        aborted = []
-        for batch in read(segment, workload):
-            if batch.control:
-                kind = struct.unpack(">hh", batch.records[0].key or b"")[1]
-                first = begun.pop(batch.producer_id)
-                if kind == 0:
-                    stable = min(begun.values(), default=batch.base_offset + 1)
-                    aborted.append((0, batch.producer_id, first, batch.base_offset, stable))
-            elif batch.transactional:
-                begun.setdefault(batch.producer_id, batch.base_offset)
-        assert begun == {}
-        assert list(struct.iter_unpack(">hqqqq", generate_segment(segment, workload).transaction_index)) == aborted
-        aborted_somewhere += len(aborted)
-    assert aborted_somewhere > 3
-
-
 def test_the_offset_index_points_at_batches_an_interval_apart() -> None:
     workload = workload_of(PLAIN, index_interval_bytes=5000)
     for segment in Plan(workload):
@@ -211,15 +175,6 @@ def test_tombstones_are_null_values_of_records_with_a_key() -> None:
     assert everything / len(made) == pytest.approx(offset_bytes_mean(topic), rel=0.01)
 
 
-def test_timestamps_keep_the_rate_within_the_jitter() -> None:
-    workload = workload_of(MIXED)
-    times = MIXED.timestamps
-    for record in all_records(read(Plan(workload)[1], workload)):
-        if record.timestamp is not None:
-            steady = times.start + record.offset * 1000 // times.records_per_second
-            assert steady <= record.timestamp <= steady + times.jitter_ms
-
-
 def test_log_append_time_gives_a_batch_one_timestamp() -> None:
     topic = replace(MIXED, timestamps=replace(MIXED.timestamps, type="log-append"))
     workload = workload_of(topic)
@@ -281,25 +236,6 @@ def test_batches_larger_than_the_chunk_are_whole() -> None:
     batches = read(Plan(workload)[0], workload)
     assert {len(batch.records) for batch in batches[:-1]} == {200}
     assert {len(record.value or b"") for record in all_records(batches)} == {5000}
-
-
-@pytest.mark.parametrize("path", CLEAN, ids=lambda path: path.stem)
-def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
-    workload = resolve(small(path))
-    for segment in Plan(workload):
-        found = sum(len(batch.records) for batch in read(segment, workload))
-        assert 0 < found < segment.offsets if segment.is_cleaned else found == segment.offsets
-
-
-def test_a_producers_sequences_wrap_from_int32_max_to_zero_inside_a_segment() -> None:
-    workload = workload_of(replace(PLAIN, producers=Producers(count=1, share=1.0)))
-    segment = Plan(workload)[0]
-    start = 2**31 - 25
-    segment = replace(segment, streams=(replace(segment.streams[0], first_sequence=start),))
-    sequences = [batch.base_sequence for batch in read(segment, workload)]
-    sizes = [len(batch.records) for batch in read(segment, workload)]
-    assert sequences == [(start + sum(sizes[:at])) % 2**31 for at in range(len(sizes))]
-    assert sequences[0] > sequences[-1]
 
 
 def any_workload(seed: int) -> Workload:

@@ -108,7 +108,7 @@ def test_a_producer_that_is_silent_in_a_short_last_segment_is_in_its_snapshot(tm
     assert len(plan) == 2
     silent = plan[0].producer_ids - plan[1].producer_ids
     assert silent
-    rows = generate(workload, tmp_path)
+    rows = list(generate(workload, tmp_path))
     found = decode((tmp_path / plan[1].snapshot_path).read_bytes())
     assert found is not None
     logs = [records.read((tmp_path / row.path).read_bytes()).batches for row in rows]

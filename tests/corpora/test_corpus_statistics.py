@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_corpora import generate_segment, run
 from ready_workloads import CLEAN, small
 
-from kfuzz.cli.main import main
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.distributions import different_keys, drawn, hot_keys, moments, moved, weighed
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.statistics import FALSE_ALARM, Check, check_statistics, examine
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, verify
@@ -101,13 +100,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture(scope="module")
 def out(made: Callable[[str], Path]) -> Path:
     return made("mixed")
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", *map(str, arguments)])
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 def changed(workload: Workload, part: str, fields: dict[str, Any], topic: int = 0) -> Workload:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.clock import DAY_MS, clock_of
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import (
     KIB,
@@ -212,7 +212,7 @@ def test_a_relative_start_is_fixed_when_the_corpus_is_begun(tmp_path: Path) -> N
     workload = parse(TEXT + 'start = "now-1d"\n', "w")
     with pytest.raises(UsageError, match=r"timestamps are relative to now; call kfuzz\.corpora\.resolution\.resolve"):
         Plan(workload)[0]
-    rows = generate(workload, tmp_path / "out")
+    rows = list(generate(workload, tmp_path / "out"))
     begun = load(tmp_path / "out" / "_workload.toml")
     start = begun.topics[0].timestamps.start
     assert isinstance(start, int)
@@ -221,7 +221,7 @@ def test_a_relative_start_is_fixed_when_the_corpus_is_begun(tmp_path: Path) -> N
     moved = replace(begun, topics=(replace(begun.topics[0], timestamps=Timestamps(start=start - DAY_MS)),))
     assert resolve(workload, Target.of(tmp_path / "out"), now_ms=start + 9 * DAY_MS) == begun
     assert resolve(workload, now_ms=start) == moved
-    assert generate(workload, tmp_path / "out") == rows
+    assert list(generate(workload, tmp_path / "out")) == rows
     # A fixed start is another workload.
     with pytest.raises(UsageError, match="another workload"):
         generate(moved, tmp_path / "out")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_corpora import BUSY
+from made_corpora import BUSY, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import generate_segment, write_segment
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.turns import opened
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from cli_driver import kfuzz
 from irregular import IRREGULAR, SECRET, kinds
-from made_corpora import digests
+from made_corpora import copy_of, digests, once
 
 from kfuzz import logs
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Topic, Workload, render
 from kfuzz.errors import UsageError
@@ -22,16 +21,7 @@ FIRST = f"{0:020d}"
 WORKLOAD = Workload(topics=(Topic("orders", partitions=2),), size=256 * KIB, segment_bytes=128 * KIB, seed=8)
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("pristine") / "logs"
-    generate(WORKLOAD, out)
-    return out
-
-
-@pytest.fixture
-def corpus(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "logs"))
+pristine, corpus = once(WORKLOAD), copy_of("pristine")
 
 
 def put(path: Path, kind: str) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_corpora import BUSY, digests
+from made_corpora import BUSY, digests, once
 
 from kfuzz import records
-from kfuzz.corpora import generation
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
@@ -22,12 +21,8 @@ from kfuzz.wire.records.framing import frames
 FILES = ("index", "timeindex", "txnindex", "log")
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three partitions with transactions over several segments."""
-    out = tmp_path_factory.mktemp("corpus") / "log"
-    generation.generate(Workload(topics=(BUSY,), size=400_000, segment_bytes=60_000, seed=5), out)
-    return out
+# Three partitions with transactions over several segments.
+log = once(Workload(topics=(BUSY,), size=400_000, segment_bytes=60_000, seed=5))
 
 
 def segment_files(folder: Path) -> dict[str, str]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_corpora import once
 
 from kfuzz import records
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, Producers, Topic, Transactions, Workload
 from kfuzz.logs.snapshot import Producer, encode
 from kfuzz.logs.stored import Stored, kind_by_content, kind_of, lines_of
@@ -34,12 +34,8 @@ def codes(made: Stored) -> dict[str, str]:
     return {one.code: one.severity for one in made.findings}
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("stored") / "corpus"
-    topic = Topic("t", producers=Producers(count=3, share=0.3), transactions=Transactions(share=0.3, abort_share=0.5))
-    generate(Workload(topics=(topic,), size=1024 * KIB, segment_bytes=256 * KIB, seed=3), str(out))
-    return out
+TOPIC = Topic("t", producers=Producers(count=3, share=0.3), transactions=Transactions(share=0.3, abort_share=0.5))
+corpus = once(Workload(topics=(TOPIC,), size=1024 * KIB, segment_bytes=256 * KIB, seed=3))
 
 
 def test_every_file_of_a_generated_corpus_is_known_and_sound(corpus: Path) -> None:

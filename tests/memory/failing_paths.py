@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import pyarrow
+from made_corpora import generate_segment
 
 from kfuzz import control, records
 from kfuzz.annotate import messages as message_annotate
 from kfuzz.annotate import records as annotate
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import (
     Batches,
     Compaction,

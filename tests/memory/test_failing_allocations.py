@@ -62,7 +62,10 @@ def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, str(HERE / "failing_run.py"), str(library), *words],
         # The other folders may name another build of kfuzz (tools/coverage).
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        },
         cwd=ROOT,
         capture_output=True,
         text=True,

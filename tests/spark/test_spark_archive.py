@@ -26,7 +26,7 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.segment import generate_segment
+from kfuzz.corpora.segment import log_chunks
 from kfuzz.corpora.workload import Batches, Topic, Workload
 from kfuzz.vectors import load_suite
 import kfuzz, zlib
@@ -34,7 +34,7 @@ batches = replace(Batches(), codecs=tuple((name, 1) for name in ("none", "gzip",
 workload = Workload(topics=(Topic("t", batches=batches),), size=1 << 18, segment_bytes=1 << 17)
 assert kfuzz.__file__.startswith(sys.argv[1]), kfuzz.__file__
 assert load_suite("records/v2/header/*")
-print(*(zlib.crc32(generate_segment(segment, workload).log) for segment in Plan(workload)))
+print(*(zlib.crc32(b"".join(map(bytes, log_chunks(segment, workload)))) for segment in Plan(workload)))
 """
 
 

@@ -18,11 +18,16 @@ from signals import interrupt_when, start
 
 from kfuzz.corpora.generation import generate as generate_here
 from kfuzz.corpora.generation import prepare
+from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify as verify_here
 from kfuzz.corpora.workload import KIB, MIB, Workload, load, render
 from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import cannot_write
 
 pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
+
+from kfuzz.spark.generation import generate  # noqa: E402
 
 JOBS = Path(__file__).parents[2] / "spark_jobs"
 WORKLOADS = JOBS / "workloads"
@@ -41,8 +46,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_any_number_of_tasks_gives_the_bytes_of_one_process(
     spark: Any, expected: dict[str, str], tmp_path: Path, tasks: int
 ) -> None:
-    from kfuzz.spark.generation import generate
-
     rows = generate(spark, WORKLOAD, tmp_path / "out", tasks=tasks)
     assert len(rows) > 7
     assert digests(tmp_path / "out") == expected
@@ -52,8 +55,6 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
     """``write_segment``, but the first attempt at each third segment leaves half a file and then calls ``fail``."""
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.corpora.segment import write_segment
-
         note = notes / str(segment_id)
         if segment_id % 3 == 0 and not note.exists():
             note.write_text(attempt)
@@ -71,8 +72,6 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
 def test_failed_attempts_change_no_byte_and_leave_no_file(
     spark: Any, expected: dict[str, str], tmp_path: Path, deadly: bool
 ) -> None:
-    from kfuzz.spark.generation import generate
-
     notes = tmp_path / "notes"
     notes.mkdir()
     failed: list[int] = []
@@ -96,11 +95,7 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
 def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_success(
     spark: Any, tmp_path: Path, named: bool
 ) -> None:
-    from kfuzz.spark.generation import generate
-
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.files import cannot_write
-
         (out / segment.directory).mkdir(parents=True, exist_ok=True)
         (out / segment.directory / f".{segment.stem}.log.{attempt}.1.tmp").write_bytes(b"half")
         error = OSError(28, "No space left on device")
@@ -120,8 +115,6 @@ def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_succes
 def test_the_other_tasks_of_a_failed_job_have_ended_before_its_leftovers_are_removed(
     spark: Any, tmp_path: Path
 ) -> None:
-    from kfuzz.spark.generation import generate
-
     (tmp_path / "notes").mkdir()
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
@@ -147,8 +140,6 @@ def test_the_other_tasks_of_a_failed_job_have_ended_before_its_leftovers_are_rem
 def test_workers_without_kfuzz_are_reported_with_their_python_and_the_remedy(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kfuzz.spark.generation import generate
-
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "class Absent:\n"
@@ -172,13 +163,7 @@ def test_workers_without_kfuzz_are_reported_with_their_python_and_the_remedy(
 
 @pytest.mark.full
 def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generation import generate
-
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        import time
-
-        from kfuzz.corpora.segment import write_segment
-
         time.sleep(0.4)
         return write_segment(segment, segment_id, workload, out, attempt)
 
@@ -243,13 +228,7 @@ def test_an_interrupt_while_spark_starts_is_one_sentence_and_leaves_no_java_behi
 
 @pytest.mark.full
 def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generation import generate
-
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from dataclasses import replace
-
-        from kfuzz.corpora.segment import write_segment
-
         row = write_segment(segment, segment_id, workload, out, attempt)
         return replace(row, codec_versions='{"zstd": "0.0.1"}') if segment_id == 2 else row
 
@@ -260,8 +239,6 @@ def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_p
 
 
 def test_spark_refuses_what_one_process_refuses(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generation import generate
-
     prepare(tmp_path / "out", replace(WORKLOAD, seed=99))
     with pytest.raises(UsageError, match="--overwrite"):
         generate(spark, WORKLOAD, tmp_path / "out")
@@ -271,14 +248,10 @@ def test_spark_refuses_what_one_process_refuses(spark: Any, tmp_path: Path) -> N
 def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
     spark: Any, expected: dict[str, str], tmp_path: Path
 ) -> None:
-    from kfuzz.spark.generation import generate
-
     out, notes = tmp_path / "out", tmp_path / "notes"
     notes.mkdir()
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.corpora.segment import write_segment
-
         if segment_id >= 8 and not (notes / "mended").exists():
             raise RuntimeError("on purpose")
         (notes / str(segment_id)).write_text(attempt)
@@ -306,13 +279,9 @@ def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
 
 
 def test_executors_with_disks_of_their_own_end_in_one_sentence(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generation import generate
-
     elsewhere = str(tmp_path / "elsewhere")
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
-        from kfuzz.corpora.segment import write_segment
-
         return write_segment(segment, segment_id, workload, elsewhere, attempt)
 
     with pytest.raises(UsageError, match=r"\.log is missing though it was written .*; name a place that the driver"):

@@ -9,16 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from made_corpora import rows_of
 from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, LessThanOrEqual
-from test_spark_kafka_log import FIRST, in_order, plain
+from test_spark_kafka_log import FIRST, in_order, plain, read
 
 from kfuzz.corpora import generated
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import MIB, Workload, load, render
 from kfuzz.errors import UsageError
+from kfuzz.spark.arrow_reader import Share
 from kfuzz.spark.sessions import reason
-from kfuzz.spark.source import GENERATED_FORMAT, GeneratedReader, GeneratedSource, Ids, register
+from kfuzz.spark.source import GENERATED_FORMAT, GeneratedReader, GeneratedSource, register
 
 pytestmark = pytest.mark.spark
 
@@ -42,12 +44,8 @@ def reader(path: Path, **options: str) -> GeneratedReader:
     return source.reader(schema=source.schema())
 
 
-def read(made: GeneratedReader) -> list[dict[str, Any]]:
-    return [row for share in made.partitions() for batch in made.read(share) for row in batch.to_pylist()]
-
-
 def here(workload: Workload, **options: Any) -> list[dict[str, Any]]:
-    return [row for batch in generated.read(workload, **options) for row in batch.to_pylist()]
+    return rows_of(generated.read(workload, **options))
 
 
 # ---------------------------------------------------------------------------------------- without a session
@@ -88,13 +86,13 @@ def test_filters_leave_out_segments(workload: tuple[Path, Workload]) -> None:
     source = reader(path, rows="records")
     source.pushFilters([EqualTo(("topic",), "orders"), EqualTo(("partition",), 1), EqualTo(("offset",), 77)])
     [share] = source.partitions()
-    assert isinstance(share, Ids)
-    assert sum(map(len, share.ranges)) == 1
+    assert isinstance(share, Share)
+    assert len(share.parts) == 1
     assert [row["offset"] for row in read(source)] == [77]
     source.pushFilters([EqualTo(("topic",), "none")])
     [share] = source.partitions()
-    assert isinstance(share, Ids)
-    assert share.ranges == []
+    assert isinstance(share, Share)
+    assert share.parts == []
     assert len(Plan(made)) > 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from made_corpora import once, rows_of
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     EqualTo,
@@ -23,12 +24,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kfuzz import logs, records
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import UsageError
 from kfuzz.records import Record, RecordBatch
+from kfuzz.spark.arrow_reader import ArrowReader, Share
 from kfuzz.spark.sessions import reason
-from kfuzz.spark.source import FORMAT, KafkaLogReader, KafkaLogSource, Share, register
+from kfuzz.spark.source import FORMAT, KafkaLogReader, KafkaLogSource, register
 
 pytestmark = pytest.mark.spark
 
@@ -36,17 +37,13 @@ MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 FIRST = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All codecs and magics, headers, producers and transactions."""
-    out = tmp_path_factory.mktemp("kafka-log") / "out"
-    generate(replace(load(MIXED), size=3 * MIB, segment_bytes=MIB), out)
-    return out
+# All codecs and magics, headers, producers and transactions.
+corpus = once(replace(load(MIXED), size=3 * MIB, segment_bytes=MIB), "session")
 
 
 def plain(path: Path, **options: Any) -> list[dict[str, Any]]:
     """The rows as the reader without Spark gives them."""
-    return [row for batch in logs.read(path, **options) for row in batch.to_pylist()]
+    return rows_of(logs.read(path, **options))
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -59,8 +56,8 @@ def reader(path: Path, **options: str) -> KafkaLogReader:
     return source.reader(schema=source.schema())
 
 
-def read(made: KafkaLogReader) -> list[dict[str, Any]]:
-    return [row for share in made.partitions() for batch in made.read(share) for row in batch.to_pylist()]
+def read(made: ArrowReader) -> list[dict[str, Any]]:
+    return rows_of(batch for share in made.partitions() for batch in made.read(share))
 
 
 # ---------------------------------------------------------------------------------------- without a session
@@ -177,7 +174,7 @@ def test_without_anything_selected_there_is_one_empty_share(corpus: Path) -> Non
     made.pushFilters([EqualTo(("topic",), "none")])
     [share] = made.partitions()
     assert isinstance(share, Share)
-    assert share.slices == []
+    assert share.parts == []
 
 
 # ------------------------------------------------------------------------------------------------ on Spark

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from made_corpora import generate_segment
 
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, Batches, Legacy, Range, Topic, Values, Workload
 from kfuzz.kafka import CODECS, Codec
 from kfuzz.records.codecs import LZ4_LIBRARY, ZSTD_LIBRARY, compress
