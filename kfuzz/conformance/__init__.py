@@ -78,7 +78,7 @@ _MODULES: Final = {
     "all_testees": "protocol.testees",
     "from_command": "protocol.testees",
     "select": "protocol.testees",
-    "PROTOCOL": "protocol.words",
+    "PROTOCOL": "protocol.lines",
 }
 
 
