@@ -456,20 +456,13 @@ class _Expected:
     made: OwnVerdict
 
 
+@dataclass(frozen=True, slots=True)
 class _Run:
-    def __init__(
-        self,
-        found: Differential,
-        handshake: Handshake,
-        role: Role,
-        judged: Callable[[bytes, Role], OwnVerdict],
-        on_progress: Callable[[int], None],
-    ) -> None:
-        self.found = found
-        self.handshake = handshake
-        self.role = role
-        self.judged = judged
-        self.on_progress = on_progress
+    found: Differential
+    handshake: Handshake
+    role: Role
+    judged: Callable[[bytes, Role], OwnVerdict]
+    on_progress: Callable[[int], None]
 
     def questions(self, inputs: Iterable[bytes], first: int = 0) -> Iterator[Question[Asked[_Expected]]]:
         """One question for each input, with numbers from ``first`` on.
