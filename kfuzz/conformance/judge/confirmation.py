@@ -145,9 +145,5 @@ def _take(found: Confirmation, version: str, case: Case, handshake: Handshake, a
     if cell.outcome != "pass" and not refused:
         found.contradictions.append(f"{case.vector.id}: Kafka {version} as {case.role} contradicts it: {cell.text}")
     said = found.answers.setdefault(case.role, {}).setdefault(version, {})
-    said[case.vector.id] = {"outcome": _outcome(answer)}
-
-
-def _outcome(answer: Answer) -> str:
-    refused = any(step["outcome"] == "rejected" for step in answer.steps or ())
-    return "rejected" if refused else answer.outcome
+    is_refused = any(step["outcome"] == "rejected" for step in answer.steps or ())
+    said[case.vector.id] = {"outcome": "rejected" if is_refused else answer.outcome}
