@@ -11,8 +11,7 @@ from conftest import missing, require_tool
 from kfuzz.conformance.judge.compare import PRODUCE_ROLE, Case, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.judge.reference import as_vector, verdict
 from kfuzz.conformance.protocol.lines import PRODUCE, Answer, parse_answer, parse_handshake, to_line
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.vectors import load_suite
 

@@ -14,8 +14,7 @@ from zlib import crc32
 from kfuzz.conformance.differential.found import Asked, Differential, compared
 from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
 from kfuzz.conformance.protocol.lines import DECODE_MESSAGE, ENCODE_MESSAGE, Answer
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import EncodeError
 from kfuzz.kafka import LATEST, RELEASES

@@ -20,8 +20,7 @@ from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, r
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import OwnVerdict, as_vector, verdict
 from kfuzz.conformance.protocol.lines import Answer, Handshake
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.edit.killing import killing_fields
 from kfuzz.edit.shrinking import shrink

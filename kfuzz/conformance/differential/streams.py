@@ -21,8 +21,7 @@ from kfuzz.conformance.judge.own import answer_stream
 from kfuzz.conformance.judge.reference import outside_vector
 from kfuzz.conformance.judge.runner import cells, judged_answer
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE_STREAM
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import ISOLATIONS

@@ -9,9 +9,8 @@ from typing import Any
 
 from kfuzz.conformance.judge.compare import Case, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.protocol.lines import READER, Answer, Handshake
-from kfuzz.conformance.protocol.peer import Question
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.session import Trouble
-from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, ROLES

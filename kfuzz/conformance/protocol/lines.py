@@ -39,7 +39,6 @@ from kfuzz.text import foreign_text
 __all__ = [
     "AHEAD",
     "APPEND_STREAM",
-    "CODECS",
     "CONVERSE",
     "CONVERSES",
     "DECODE",
@@ -58,7 +57,6 @@ __all__ = [
     "PROTOCOL",
     "READER",
     "REQUESTS",
-    "ROLES",
     "SNAPPY_FRAMINGS",
     "STALLED",
     "Answer",
