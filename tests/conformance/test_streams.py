@@ -7,13 +7,13 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_driver import kfuzz
-from conftest import counts, require_tool
+from conftest import counts, the_testee
 from referee_tools import make_vector
 
 from kfuzz.conformance.differential import streams as stream_differential
@@ -29,7 +29,7 @@ from kfuzz.conformance.protocol.lines import (
     parse_answer,
     parse_handshake,
 )
-from kfuzz.conformance.protocol.testees import Testee, all_testees, own
+from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES
 from kfuzz.vectors.confirm import BROKER_CELLS
@@ -285,16 +285,10 @@ def test_random_streams_meet_every_rule() -> None:
     assert met["log transaction-not-ended"] >= 5
 
 
-def kafka() -> Sequence[Testee]:
-    require_tool("java", "install a JDK")
-    require_tool("mvn", "install Maven")
-    return [testee for testee in all_testees() if testee.name == "kafka-clients"]
-
-
 @pytest.mark.java
 @pytest.mark.parametrize("count", counts(100, 1500))
 def test_kafka_agrees_on_random_streams(count: int) -> None:
-    for testee in kafka():
+    for testee in (the_testee(f"kafka-clients@{release}") for release in RELEASES):
         found = differ_streams(testee, seed=1, count=count)
         assert [item.reason for item in found.deviations] == []
         # Kafka 3 knows no transactions of version 2, which a ninth of the streams have.
@@ -304,7 +298,7 @@ def test_kafka_agrees_on_random_streams(count: int) -> None:
 
 @pytest.mark.java
 def test_kafka_confirms_every_stream_of_the_suite() -> None:
-    kafka()
+    the_testee("kafka-clients")
     found = confirm_streams(list(SUITE.values()))
     assert found.contradictions == []
     said = {

@@ -218,8 +218,7 @@ ASKED_OF = {"franz-go": ("messages/requests/*",)}
 @pytest.mark.parametrize("label", [f"{name}@{version}" for name, versions in JUDGED.items() for version in versions])
 def test_versions_of_each_library_are_built_and_judged(label: str, tmp_path: Path) -> None:
     name, _, version = label.partition("@")
-    [known, *_] = [testee for testee in all_testees() if testee.name == name]
-    for tool in known.requires:
+    for tool in next(testee for testee in all_testees() if testee.name == name).requires:
         require_tool(tool, f"{name} needs it")
     file = tmp_path / "result.json"
     done = kfuzz("conform", "--testee", label, *ASKED_OF.get(name, ASKED), "--json", file)
