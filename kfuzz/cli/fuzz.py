@@ -144,9 +144,8 @@ def command(
             raise UsageError(
                 "--against-broker takes --seconds, --count, --seed and --json; `kfuzz probe --apis` has more options"
             )
-        named = {"broker": str(against), "apis": True, "duration_s": float(seconds), "seed": seed}
-        cases = {} if count is None else {"cases": count}
-        return cast("int", ctx.invoke(probe.command, json_file="-" if as_json else None, **named, **cases))
+        named = {"bootstrap": against, "apis": True, "duration_s": float(seconds), "seed": seed, "cases": count}
+        return cast("int", ctx.invoke(probe.command, json_file="-" if as_json else None, **named))
     if client is not None:
         if any(one is not None for one in others):
             raise UsageError(

@@ -187,7 +187,12 @@ target = _varied(
     shell_complete=complete_targets,
     help="The fuzz target {}; `kfuzz fuzz --targets` lists them.",
 )
-yes = click.option("--yes", is_flag=True, help="Also use an address of another machine, or that others can reach.")
+yes = click.option(
+    "--yes",
+    "open_to_others",
+    is_flag=True,
+    help="Also use an address of another machine, or that others can reach.",
+)
 replication = click.option(
     "--replication",
     type=COUNT,

@@ -84,7 +84,6 @@ def command(
     rules: tuple[Rule, ...],
     files: tuple[tuple[int | None, list[Rule]], ...],
     seed: int | None,
-    yes: bool,
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -110,7 +109,7 @@ def command(
     seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
     every_rule = (*(rule for _, given in files for rule in given), *rules)
     # The other options have the names of the settings.
-    settings = Settings(host, port, open_to_others=yes, rules=every_rule, seed=seeds[-1], **others)
+    settings = Settings(host, port, rules=every_rule, seed=seeds[-1], **others)
     run(_run(brokers, settings, control, as_json))
 
 

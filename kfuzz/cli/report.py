@@ -191,11 +191,11 @@ def _changes(older: str, newer: str, suite: Sequence[Vector]) -> Changes:
     left_out: list[str] = []
     (before, old), (after, new) = (_run_in(file, suite, left_out) for file in (older, newer))
     changes = report.changes(before, after)
-    notes = _left_out(left_out)
+    changes.notes[:0] = _left_out(left_out)
     if old != new:
         judged = f"kfuzz {old} judged {older}, kfuzz {new} {newer}: their vectors may differ too"
-        notes.insert(0, printable(judged))
-    return replace(changes, notes=(*notes, *changes.notes))
+        changes.notes.insert(0, printable(judged))
+    return changes
 
 
 def _left_out(vectors: Sequence[str]) -> list[str]:

@@ -620,7 +620,7 @@ def _wrong_appends(case: Case, handshake: Handshake, answer: Answer) -> Wrong | 
     return None if len(steps) == len(got) else Wrong(f"answered {amount(got, steps, 'steps')}", "loses")
 
 
-# What is wrong with an answer, by the operation.
+# The judge of an answer, by the operation.
 _FAULT_OF: Final[Mapping[str, Callable[[Case, Handshake, Answer], Wrong | None]]] = {
     DECODE: _wrong_decoding,
     ENCODE: _wrong_encoding,
