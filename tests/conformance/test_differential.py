@@ -17,7 +17,6 @@ from conftest import counts, the_testee
 from referee_tools import refusing
 
 from kfuzz import records
-from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.records import RULES, differ
 from kfuzz.conformance.differential.sharing import from_text, to_text
 from kfuzz.conformance.judge.reference import OwnVerdict, verdict
@@ -484,7 +483,3 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
-
-
-def test_an_empty_run_has_found_nothing() -> None:
-    assert not Differential("x@1").failed
