@@ -6,6 +6,7 @@ import json
 import sys
 import zlib
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -266,38 +267,35 @@ def test_a_leader_epoch_is_excused_only_at_the_offset_that_kafka_names() -> None
 
 
 def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_than_the_heap_has() -> None:
+    excused = partial(rule, "inside a compressed payload")
     message = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], magic=1))
     wrapper, modest = (
         wrapped(message + b"\0" * 8 + size.to_bytes(4, "big") + message[12:]) for size in (256 << 20, (256 << 20) - 1)
     )
     fault = Answer("x", "fault", error="OutOfMemoryError: Java heap space", batches=[])
     assert [finding.code for finding in verdict(wrapper).findings] == ["inner-partial-tail"]
-    assert rule("inside a compressed payload", wrapper, fault)
-    assert not rule("inside a compressed payload", modest, fault)
-    assert not rule("inside a compressed payload", wrapped(message), fault)
-    assert not rule("inside a compressed payload", wrapped(message) + wrapper, fault)
+    assert excused(wrapper, fault)
+    assert not excused(modest, fault)
+    assert not excused(wrapped(message), fault)
+    assert not excused(wrapped(message) + wrapper, fault)
     for words in ("Java heap space", "Requested array size exceeds VM limit"):
         silent = Answer("x", "fault", error=f"OutOfMemoryError: {words}")
-        assert rule("inside a compressed payload", wrapped(message) + wrapper, silent)
-        assert not rule("inside a compressed payload", wrapped(message) + modest, silent)
-    assert not rule(
-        "inside a compressed payload", wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[])
-    )
-    assert not rule(
-        "inside a compressed payload", wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space")
-    )
+        assert excused(wrapped(message) + wrapper, silent)
+        assert not excused(wrapped(message) + modest, silent)
+    assert not excused(wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[]))
+    assert not excused(wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space"))
     # Bytes that were read whole need no excuse.
     whole = Answer("x", "accepted", batches=verdict(wrapper).batches)
-    assert not rule("inside a compressed payload", wrapper, whole)
+    assert not excused(wrapper, whole)
     unread = Answer("x", "accepted", batches=[{"base_offset": "0"}])
-    assert rule("inside a compressed payload", wrapper, unread)
-    assert not rule("inside a compressed payload", modest, unread)
+    assert excused(wrapper, unread)
+    assert not excused(modest, unread)
     # The same where both refuse what follows, and not where Kafka alone does.
     refused = Answer("x", "rejected", error="CorruptRecordException", batches=[{"base_offset": "0"}])
     bad = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))[:-1] + b"!"
-    assert rule("inside a compressed payload", wrapper + bad, refused)
-    assert not rule("inside a compressed payload", modest + bad, refused)
-    assert not rule("inside a compressed payload", wrapper, refused)
+    assert excused(wrapper + bad, refused)
+    assert not excused(modest + bad, refused)
+    assert not excused(wrapper, refused)
 
 
 @pytest.mark.parametrize(
