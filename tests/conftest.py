@@ -156,6 +156,16 @@ def require_tool(name: str, remedy: str) -> str:
     return path if path else missing(name, remedy)
 
 
+def the_testee(name: str) -> Any:
+    """The testee with this name or label. If something that it needs is missing, skip (with CI=true, fail)."""
+    from kfuzz.conformance.protocol.testees import all_testees
+
+    found = next(one for one in all_testees() if name in (one.name, one.label))
+    if reason := found.missing():
+        missing(reason, "install it")
+    return found
+
+
 @pytest.fixture
 def some_themes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds of the suite use only four themes. Building all themes takes seconds, so only one test does that."""

@@ -88,17 +88,12 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 @click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and continue after it.")
 def command(
     path: str,
-    first: int | datetime | None,
-    last: int | datetime | None,
-    key: bytes | None,
     records_max: int | None,
     tail: int | None,
-    topics: str,
-    columns: tuple[str, ...] | None,
-    isolation: Any,
     records_of: str | None,
     as_table: bool,
     keep_going: bool,
+    **others: Any,
 ) -> int:
     """Print the records of a segment file, a partition folder or a log directory; - is standard input.
 
@@ -135,19 +130,9 @@ def command(
     if tail is not None and records_max is not None:
         raise UsageError("--tail and --records exclude each other; --tail N gives the last N, --records N the first")
     with _stored(path) as place:
-        wanted = Request(
-            place,
-            topics=topics,
-            columns=columns,
-            first=first,
-            last=last,
-            isolation=isolation,
-            key=key,
-            most=records_max,
-            tail=tail,
-            records_of="" if records_of == options.AS_THEY_ARE else records_of,
-            is_cut=as_table,
-        )
+        topic = "" if records_of == options.AS_THEY_ARE else records_of
+        # The other options have the names of the request's fields.
+        wanted = Request(place, most=records_max, tail=tail, records_of=topic, is_cut=as_table, **others)
         return _print(wanted, as_table=as_table, keep_going=keep_going)
 
 

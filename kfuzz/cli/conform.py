@@ -12,7 +12,7 @@ from kfuzz.cli.console import progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.expected import load_own
-from kfuzz.conformance.judge.matrix import Places, Run, run
+from kfuzz.conformance.judge.matrix import Places, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, chosen
 from kfuzz.errors import UsageError
@@ -153,7 +153,14 @@ def command(
             on_progress=set_done,
             on_notice=lambda text: say(text, err=True),
         )
-    _write_reports(done, json_file, junit_file, html_file, root)
+    from kfuzz.conformance import report
+
+    if json_file:
+        write_json(json_file, report.to_json(done))
+    if junit_file:
+        write_whole(junit_file, report.to_junit(done))
+    if html_file:
+        write_whole(html_file, report.to_html(done, root=root))
     if not quiet:
         print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
     if update_expected:
@@ -170,16 +177,3 @@ def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expe
     if update_expected:
         raise UsageError("--path is compared with the pinned version's outcomes; leave out --update-expected")
     return with_working_copy(testees[0], path)
-
-
-def _write_reports(
-    done: Run, json_file: str | None, junit_file: str | None, html_file: str | None, root: Path | None
-) -> None:
-    from kfuzz.conformance import report
-
-    if json_file:
-        write_json(json_file, report.to_json(done))
-    if junit_file:
-        write_whole(junit_file, report.to_junit(done))
-    if html_file:
-        write_whole(html_file, report.to_html(done, root=root))

@@ -19,7 +19,7 @@ from kfuzz.cli.console import PATH, Word
 from kfuzz.client.address import PORT_MAX
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
-from kfuzz.units import parse_duration
+from kfuzz.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from kfuzz.records import Limits
@@ -39,8 +39,6 @@ def _time(text: str) -> float:
 
 
 def _size(text: str) -> int:
-    from kfuzz.units import parse_size
-
     if not (size := parse_size(text)):
         raise UsageError(f'{text!r} is not a size; give one like "64MiB"')
     return size
@@ -189,7 +187,12 @@ target = _varied(
     shell_complete=complete_targets,
     help="The fuzz target {}; `kfuzz fuzz --targets` lists them.",
 )
-yes = click.option("--yes", is_flag=True, help="Also use an address of another machine, or that others can reach.")
+yes = click.option(
+    "--yes",
+    "open_to_others",
+    is_flag=True,
+    help="Also use an address of another machine, or that others can reach.",
+)
 replication = click.option(
     "--replication",
     type=COUNT,

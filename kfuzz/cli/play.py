@@ -47,7 +47,7 @@ def command(
     listen: tuple[str, int] | None,
     timeout_ms: int,
     security: Security,
-    yes: bool,
+    open_to_others: bool,
     as_json: bool,
 ) -> int:
     """Play one side of a conversation that `kfuzz proxy --record DIR` has recorded, and compare the other side.
@@ -84,10 +84,10 @@ def command(
         if vector is not None and (topic := TOPIC.search(vector.data)) is not None:
             given = [bytes.fromhex(one) for one in vector.options.get("given", ())]
             give(ReplaySettings(bootstrap, security, timeout_ms=timeout_ms), topic[0].decode(), given)
-        outcome = asyncio.run(play_clients(recording, access, open_to_others=yes))
+        outcome = asyncio.run(play_clients(recording, access, open_to_others=open_to_others))
     else:
         assert listen is not None
-        outcome = asyncio.run(_listened(recording, *listen, yes, as_json))
+        outcome = asyncio.run(_listened(recording, *listen, open_to_others, as_json))
     if not as_json:
         say(*outcome.lines())
     elif listen is None:
@@ -98,9 +98,9 @@ def command(
     return 0 if outcome.is_same else 1
 
 
-async def _listened(recording: Recording, host: str, port: int, yes: bool, as_json: bool) -> Outcome:
+async def _listened(recording: Recording, host: str, port: int, open_to_others: bool, as_json: bool) -> Outcome:
     broker = RecordedBroker(recording)
-    settings = ServeSettings(host, port, open_to_others=yes, brokers=len(broker.places))
+    settings = ServeSettings(host, port, open_to_others=open_to_others, brokers=len(broker.places))
     async with Server(Topics(), settings, tell=lambda sentence: say(sentence, err=True), broker=broker) as server:
         places = [shown_address(server.host, port) for port in broker.cluster.ports.values()]
         with stopped_by((signal.SIGINT, signal.SIGTERM), broker.done.set):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from kfuzz.cli import options
-from kfuzz.cli.console import complain, progress, require_reports, say, write_json
+from kfuzz.cli.console import Place, complain, progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.client.address import Address
 from kfuzz.conformance.judge.matrix import Places
@@ -22,11 +23,12 @@ from kfuzz.vectors import default_root, load_suite
 __all__ = ["command"]
 
 # Parameters that nothing reads without --apis.
-OF_APIS: Final = (*("seed", "mutants", "cases", "write_to", "health_every", "controller", "reference", "pid", "log"),)
+OF_APIS: Final = {one.name for one in fields(Hostility)} - {"globs"}
+ADDRESS: Final = Place("address", Address.parse)
 
 
 @click.command()
-@click.argument("broker", metavar="HOST:PORT")
+@click.argument("bootstrap", metavar="HOST:PORT", type=ADDRESS)
 @options.globs
 @options.yes
 @click.option("--name", default="", metavar="NAME@VERSION", help="Compare with vectors/expected/NAME@VERSION.txt.")
@@ -43,11 +45,13 @@ OF_APIS: Final = (*("seed", "mutants", "cases", "write_to", "health_every", "con
     "--mutants", type=click.IntRange(0, 100_000), default=8, show_default=True, help="Mutants of each request."
 )
 @click.option("--cases", type=options.COUNT, help="At least so many requests; more mutants are made for that.")
-@click.option("--controller", metavar="HOST:PORT", help="The controller's own port, to ask it too.")
-@click.option("--reference", metavar="HOST:PORT", help="A broker to compare the answers with, such as Kafka 4.4.0.")
+@click.option("--controller", type=ADDRESS, metavar="HOST:PORT", help="The controller's own port, to ask it too.")
+@click.option(
+    "--reference", type=ADDRESS, metavar="HOST:PORT", help="A broker to compare the answers with, such as Kafka 4.4.0."
+)
 @click.option("--pid", type=options.COUNT, help="The broker's process, to watch its memory and threads.")
 @click.option("--log", type=click.Path(path_type=Path), help="The broker's log, to watch for lines of level ERROR.")
-@click.option("--write-to", metavar="TOPIC", help="A topic that clients may write to.  [default: create one]")
+@click.option("--write-to", "topic", metavar="TOPIC", help="A topic that clients may write to.  [default: create one]")
 @click.option(
     "--health-every", type=options.COUNT, default=200, show_default=True, help="Requests between checks of health."
 )
@@ -58,9 +62,7 @@ OF_APIS: Final = (*("seed", "mutants", "cases", "write_to", "health_every", "con
 def command(
     ctx: click.Context,
     /,
-    broker: str,
     globs: tuple[str, ...],
-    yes: bool,
     name: str,
     expected_file: Path | None,
     update_expected: bool,
@@ -70,15 +72,6 @@ def command(
     publish: bool,
     root: Path | None,
     apis: bool,
-    seed: int,
-    mutants: int,
-    cases: int | None,
-    controller: str | None,
-    reference: str | None,
-    pid: int | None,
-    log: Path | None,
-    write_to: str | None,
-    health_every: int,
     **others: Any,
 ) -> None:
     """Show the vectors to a running broker, and compare what it does with Apache Kafka.
@@ -106,26 +99,16 @@ def command(
       kfuzz probe 127.0.0.1:9092 --apis
       kfuzz probe 127.0.0.1:9092 --apis "classic-group*/JoinGroup/*/poison/*"
     """
-    # The other options have the names of the settings.
-    settings = Settings(Address.parse(broker), open_to_others=yes, **others)
+    # The other options have the names of the settings and of the choice of hostile requests.
+    hostile = {name: others.pop(name) for name in OF_APIS}
+    settings = Settings(**others)
     if apis:
         if update_expected or name or expected_file or only_failures or publish:
             raise UsageError("--apis compares with no expected outcomes; leave out the options about them")
-        hostility = Hostility(
-            seed,
-            mutants,
-            globs,
-            topic=write_to,
-            health_every=health_every,
-            cases=cases or 0,
-            controller=Address.parse(controller) if controller else None,
-            reference=Address.parse(reference) if reference else None,
-            pid=pid,
-            log=log,
-        )
-        ctx.exit(_ask_apis(settings, hostility, root, json_file, causes_shown))
-    if only := [name for name in OF_APIS if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]:
-        raise UsageError(f"--{only[0].replace('_', '-')} is for --apis; add --apis, or leave it out")
+        ctx.exit(_ask_apis(settings, Hostility(globs=globs, **hostile), root, json_file, causes_shown))
+    for option in ctx.command.params:
+        if option.name in OF_APIS and ctx.get_parameter_source(option.name) is not ParameterSource.DEFAULT:
+            raise UsageError(f"{option.opts[0]} is for --apis; add --apis, or leave it out")
     if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
     if update_expected and not (name or expected_file):

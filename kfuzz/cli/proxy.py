@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from pathlib import Path
+from typing import Any
 
 import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Place, Word, json_line, say
-from kfuzz.client.address import Address, Security
+from kfuzz.client.address import Address
 from kfuzz.relay.control import Control
 from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
@@ -56,7 +56,14 @@ __all__ = ["command"]
     help=f"Seed of the rules' random decisions.  [default: that of the last file, or {SEED}]",
 )
 @click.option("--record", type=PATH, metavar="DIR", help="Record what clients send and get into this folder.")
-@click.option("--record-max", type=options.SIZE, default="1GiB", show_default=True, help="Stop recording at this size.")
+@click.option(
+    "--record-max",
+    "record_bytes_max",
+    type=options.SIZE,
+    default="1GiB",
+    show_default=True,
+    help="Stop recording at this size.",
+)
 @click.option(
     "--tls-cert",
     "cert",
@@ -73,19 +80,12 @@ __all__ = ["command"]
 def command(
     listen: tuple[str, int],
     brokers: tuple[Address, ...],
-    batches: bool,
-    strict: bool,
     control: int | None,
     rules: tuple[Rule, ...],
     files: tuple[tuple[int | None, list[Rule]], ...],
     seed: int | None,
-    record: Path | None,
-    record_max: int,
-    cert: Path | None,
-    key: Path | None,
-    security: Security,
-    yes: bool,
     as_json: bool,
+    **others: Any,
 ) -> None:
     """Stand between any client and any broker or cluster, and read every frame.
 
@@ -107,20 +107,9 @@ def command(
     """
     host, port = listen
     seeds = [SEED, *(one for one, _ in files if one is not None), *([] if seed is None else [seed])]
-    settings = Settings(
-        host=host,
-        port=port,
-        security=security,
-        cert=cert,
-        key=key,
-        batches=batches,
-        strict=strict,
-        open_to_others=yes,
-        rules=(*(rule for _, given in files for rule in given), *rules),
-        seed=seeds[-1],
-        record=record,
-        record_bytes_max=record_max,
-    )
+    every_rule = (*(rule for _, given in files for rule in given), *rules)
+    # The other options have the names of the settings.
+    settings = Settings(host, port, rules=every_rule, seed=seeds[-1], **others)
     run(_run(brokers, settings, control, as_json))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -130,7 +130,7 @@ def command(
             for sentence in changes.sentences():
                 click.echo(sentence)
         return 1 if changes else 0
-    run = _run_in(result, suite)
+    run, _ = _run_in(result, suite)
     public = published(run, Places.beside(place)) if publish or site else run
     run = public if publish else run
     if html_file:
@@ -155,7 +155,7 @@ def _print_history(name: str, files: Sequence[str], suite: Sequence[Vector], as_
     from kfuzz.conformance import report
 
     left_out: list[str] = []
-    found = report.history_of(name, [_run_of(_document(file), file, suite, left_out) for file in files])
+    found = report.history_of(name, [_run_in(file, suite, left_out)[0] for file in files])
     found = replace(found, notes=[*_left_out(left_out), *found.notes])
     if as_json:
         echo_json(found.to_json())
@@ -188,17 +188,14 @@ def _disclose(run: Run, directory: Path, root: Path | None) -> None:
 def _changes(older: str, newer: str, suite: Sequence[Vector]) -> Changes:
     from kfuzz.conformance import report
 
-    documents = [_document(older), _document(newer)]
     left_out: list[str] = []
-    changes = report.changes(
-        *(_run_of(document, file, suite, left_out) for document, file in zip(documents, (older, newer), strict=True))
-    )
-    notes = []
-    versions = [foreign_text(document["kfuzz"], bytes_max=200) for document in documents]
-    if versions[0] != versions[1]:
-        notes.append(f"kfuzz {versions[0]} judged {older}, kfuzz {versions[1]} {newer}: their vectors may differ too")
-    notes = [*map(printable, notes), *_left_out(left_out)]
-    return replace(changes, notes=(*notes, *changes.notes))
+    (before, old), (after, new) = (_run_in(file, suite, left_out) for file in (older, newer))
+    changes = report.changes(before, after)
+    changes.notes[:0] = _left_out(left_out)
+    if old != new:
+        judged = f"kfuzz {old} judged {older}, kfuzz {new} {newer}: their vectors may differ too"
+        changes.notes.insert(0, printable(judged))
+    return changes
 
 
 def _left_out(vectors: Sequence[str]) -> list[str]:
@@ -208,23 +205,17 @@ def _left_out(vectors: Sequence[str]) -> list[str]:
     return [printable(f"{counted(len(gone), 'vector')} not in this suite, left out: {gone[0]}{others}")] if gone else []
 
 
-def _document(file: str) -> Any:
-    return load_json(
-        read_bytes(file, bytes_max=JSON_BYTES_MAX), file, remedy="give the file that `kfuzz conform --json` wrote"
-    )
-
-
-def _run_in(file: str, suite: Sequence[Vector]) -> Run:
-    return _run_of(_document(file), file, suite)
-
-
-def _run_of(document: Any, file: str, suite: Sequence[Vector], left_out: list[str] | None = None) -> Run:
+def _run_in(file: str, suite: Sequence[Vector], left_out: list[str] | None = None) -> tuple[Run, str]:
+    """The run of a result, and the version of kfuzz that has judged it."""
     from kfuzz.conformance import report
 
+    remedy = "give the file that `kfuzz conform --json` wrote"
+    document = load_json(read_bytes(file, bytes_max=JSON_BYTES_MAX), file, remedy=remedy)
     try:
-        return report.from_json(document, suite, left_out=left_out)
+        run = report.from_json(document, suite, left_out=left_out)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
+    return run, foreign_text(document["kfuzz"], bytes_max=200)
 
 
 def print_run(run: Run, *, causes_shown: int, only_new: bool) -> None:

@@ -55,16 +55,10 @@ def _versions(text: str) -> Versions:
 @options.as_json
 def command(
     globs: tuple[str, ...],
-    host: str,
-    port: int,
-    yes: bool,
-    fetch_versions: Versions | None,
-    brokers: int,
-    fetch_sessions: bool,
-    api_versions_fallback: bool,
     from_stdin: bool,
     root: Path | None,
     as_json: bool,
+    **others: Any,
 ) -> None:
     """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
 
@@ -94,8 +88,8 @@ def command(
     for topic in suite.values():
         topics.put(topic)
     names = {vector: topic.name for vector, topic in suite.items()}
-    settings = Settings(host, port, fetch_versions, yes, brokers, fetch_sessions, api_versions_fallback)
-    asyncio.run(_serve(topics, names, settings, given, as_json))
+    # The other options have the names of the settings.
+    asyncio.run(_serve(topics, names, Settings(**others), given, as_json))
 
 
 async def _serve(

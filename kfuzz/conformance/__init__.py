@@ -63,22 +63,17 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "ALL_ROLES": "judge.compare",
-    "Case": "judge.compare",
-    "Cell": "judge.compare",
-    "cases_of": "judge.compare",
-    "Standing": "judge.expected",
-    "Column": "judge.matrix",
-    "Places": "judge.matrix",
-    "Run": "judge.matrix",
-    "run": "judge.matrix",
-    "protocol_schema": "protocol.schema",
-    "Limits": "protocol.session",
-    "Testee": "protocol.testees",
-    "all_testees": "protocol.testees",
-    "from_command": "protocol.testees",
-    "select": "protocol.testees",
-    "PROTOCOL": "protocol.words",
+    name: module
+    for module, names in {
+        "judge.compare": ("ALL_ROLES", "Case", "Cell", "cases_of"),
+        "judge.expected": ("Standing",),
+        "judge.matrix": ("Column", "Places", "Run", "run"),
+        "protocol.lines": ("PROTOCOL",),
+        "protocol.schema": ("protocol_schema",),
+        "protocol.session": ("Limits",),
+        "protocol.testees": ("Testee", "all_testees", "from_command", "select"),
+    }.items()
+    for name in names
 }
 
 

@@ -48,7 +48,7 @@ class Hostility:
 
     - ``topic``: one that may be written to; None if the probe creates its own.
     - ``health_every``: after so many cases, the health conversation is held in any case.
-    - ``cases``: how many there must be at least; more mutants are made for that. 0: as ``mutants`` says.
+    - ``cases``: how many there must be at least; more mutants are made for that. None: as ``mutants`` says.
     - ``controller``: the controller's own port; ``reference``: a broker that does it right.
     - ``pid``, ``log``: the broker's process and log, if they are to be watched.
     """
@@ -58,7 +58,7 @@ class Hostility:
     globs: tuple[str, ...] = ()
     topic: str | None = None
     health_every: int = 200
-    cases: int = 0
+    cases: int | None = None
     controller: Address | None = None
     reference: Address | None = None
     pid: int | None = None
@@ -187,7 +187,7 @@ class _Probe:
             raise UsageError(
                 f"no hostile request for what {self.settings.bootstrap} offers matches; leave out GLOB to ask all"
             )
-        if len(cases) < hostility.cases:
+        if hostility.cases and len(cases) < hostility.cases:
             more = len(chosen(hostility.mutants + 1)) - len(cases)
             if not more:
                 raise UsageError(f"there are only {len(cases)} cases without mutants; choose others, or fewer --cases")

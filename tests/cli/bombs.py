@@ -42,12 +42,7 @@ MEMORY_KIB_MAX: Final = 300 * 1024
 
 def varint(number: int) -> bytes:
     """A zigzag varint."""
-    left = number << 1 ^ number >> 63
-    out = bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes(out) + bytes([left])
+    return _uvarint(number << 1 ^ number >> 63)
 
 
 def batch(payload: bytes, count: int, *, codec: str = "none", last_delta: int = 0, attributes: int = 0) -> bytes:

@@ -14,14 +14,18 @@ from kfuzz.messages.catalogues import catalogue, load
 from kfuzz.messages.codec import encode
 from kfuzz.messages.sample import filled
 
-KFUZZ = [sys.executable, "-m", "kfuzz.cli.main"]
-
 DEFINITION = """{ "name": "TallyRequest", "type": "request", "apiKey": 1, "validVersions": "0-1",
   "flexibleVersions": "1+", "fields": [
     { "name": "Names", "type": "[]string", "versions": "0+", "nullableVersions": "1+" },
     { "name": "Tree", "type": "Node", "versions": "1+", "fields": [
       { "name": "Nodes", "type": "[]Node", "versions": "1+" },
       { "name": "Count", "type": "int32", "versions": "1+", "default": "-1", "tag": 0, "taggedVersions": "1+" } ]} ]}"""
+
+
+def encoded(name: str, version: int, form: str) -> bytes:
+    """The bytes that `kfuzz messages encode` writes, in a process of its own."""
+    command = [sys.executable, "-m", "kfuzz.cli.main", "messages", "encode", name, "--version", str(version)]
+    return subprocess.run(command, input=form.encode(), capture_output=True, check=True).stdout
 
 
 def test_the_list_has_every_message_by_its_number() -> None:
@@ -67,12 +71,7 @@ def test_a_record_is_found_among_the_messages_of_its_release() -> None:
     data = encode("TopicRecord", 0, {"name": "a", "topicId": bytes(range(16))})
     read = kfuzz("messages", "decode", "TopicRecord", "--version", "0", stdin=data)
     assert json.loads(read.stdout) == form
-    done = subprocess.run(
-        [*KFUZZ, "messages", "encode", "TopicRecord", "--version", "0"],
-        input=json.dumps(form).encode(),
-        capture_output=True,
-    )
-    assert (done.returncode, done.stdout) == (0, data)
+    assert encoded("TopicRecord", 0, json.dumps(form)) == data
 
 
 def test_a_message_is_shown_as_it_is_sent(tmp_path: Path) -> None:
@@ -146,10 +145,7 @@ def test_a_message_goes_from_bytes_to_json_and_back() -> None:
     data = encode("Fetch", 17, filled(catalogue().find("Fetch"), 17, 5))
     read = kfuzz("messages", "decode", "Fetch", "--version", "17", stdin=data)
     assert read.returncode == 0
-    again = subprocess.run(
-        [*KFUZZ, "messages", "encode", "Fetch", "--version", "17"], input=read.stdout.encode(), capture_output=True
-    )
-    assert (again.returncode, again.stdout) == (0, data)
+    assert encoded("Fetch", 17, read.stdout) == data
 
 
 def test_a_message_that_is_refused_is_reported_where_and_ends_with_1() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from cli_driver import kfuzz
 
 from kfuzz import records
@@ -15,9 +16,16 @@ def batch(offset: int) -> bytes:
     return records.encode([RecordBatch(offset, offset, [Record(offset, 1, b"k", b"v")])])
 
 
-def test_losses_are_listed_and_the_exit_code_tells(tmp_path: Path) -> None:
-    path = tmp_path / "t-0" / "00000000000000000000.log"
-    path.parent.mkdir()
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A segment of one batch."""
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    file.parent.mkdir()
+    file.write_bytes(batch(0))
+    return file
+
+
+def test_losses_are_listed_and_the_exit_code_tells(path: Path, tmp_path: Path) -> None:
     path.write_bytes(batch(0) + batch(1))
     good = kfuzz("salvage", path, "--out", tmp_path / "good")
     assert (good.returncode, good.stderr) == (0, "")
@@ -33,10 +41,7 @@ def test_losses_are_listed_and_the_exit_code_tells(tmp_path: Path) -> None:
     assert (one["lost_bytes"], one["first_offset"], one["last_offset"]) == (len(batch(1)), 0, 0)
 
 
-def test_a_copy_inside_the_log_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t-0" / "00000000000000000000.log"
-    path.parent.mkdir()
-    path.write_bytes(batch(0))
+def test_a_copy_inside_the_log_is_refused(path: Path, tmp_path: Path) -> None:
     for log in (tmp_path, path.parent):
         shown = kfuzz("salvage", log, "--out", log / "rescued")
         assert shown.returncode == 2
@@ -44,10 +49,7 @@ def test_a_copy_inside_the_log_is_refused(tmp_path: Path) -> None:
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == [path]
 
 
-def test_the_topic_of_a_partition_folder_must_be_one_of_those_chosen(tmp_path: Path) -> None:
-    path = tmp_path / "t-0" / "00000000000000000000.log"
-    path.parent.mkdir()
-    path.write_bytes(batch(0))
+def test_the_topic_of_a_partition_folder_must_be_one_of_those_chosen(path: Path) -> None:
     for place in (path, path.parent):
         shown = kfuzz("cat", place, "--topics", "orders")
         assert (shown.returncode, shown.stdout) == (2, "")

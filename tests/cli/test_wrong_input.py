@@ -15,7 +15,7 @@ from signals import KFUZZ, interrupt_when, start
 from kfuzz import records
 from kfuzz.cli.main import cli
 from kfuzz.errors import UsageError
-from kfuzz.files import open_whole, read_bytes, require_writable, write_whole
+from kfuzz.files import open_whole, require_writable, write_whole
 from kfuzz.spark.jobs import conform_main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,11 +164,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(TypeError), open_whole(file) as out:
         out.writelines([b"half", "no bytes"])  # type: ignore[list-item]
     assert file.read_text() == "whole"
-
-
-def test_a_device_is_not_read_for_it_may_have_no_end() -> None:
-    with pytest.raises(UsageError, match=r"^/dev/zero is a device; name a file, or - for standard input$"):
-        read_bytes("/dev/zero")
 
 
 def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.protocol.session import MIB, Limits
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.vectors.model import Vector
 
 WICKED = Path(__file__).parent / "wicked"
@@ -45,6 +47,24 @@ def toy_cases(**of_trap: Any) -> list[Case]:
 def wicked(name: str, *arguments: str) -> list[str]:
     """The command of a wicked testee."""
     return [sys.executable, "-S", str(WICKED / f"{name}.py"), *arguments]
+
+
+REFUSING = """
+import json, sys
+sys.path.insert(0, {folder!r})
+import toy
+toy.handshake("refusing", magic={magic}, codecs=["none", "gzip", "snappy", "lz4", "zstd"])
+for count, line in enumerate(sys.stdin):
+    {action}
+    toy.say({{"id": json.loads(line)["id"], "outcome": "rejected"}})
+"""
+
+
+def refusing(folder: Path, action: str = "pass", magic: Sequence[int] = (0, 1, 2)) -> Testee:
+    """A testee that refuses everything, and does ``action`` before it answers request ``count``."""
+    script = folder / "refusing.py"
+    script.write_text(REFUSING.format(folder=str(WICKED), action=action, magic=list(magic)))
+    return Testee("refusing", "1", (sys.executable, "-S", str(script)))
 
 
 # Limits that a test can wait for.

@@ -173,25 +173,3 @@ def test_results_with_nothing_in_common_are_refused() -> None:
         compared(one, two)
     with pytest.raises(UsageError, match="nothing in common"):
         compared(result("a@1", cases=CASES[:5]), result("a@1", cases=CASES[5:]))
-
-
-def without_a_cell(document: Document) -> None:
-    document["cases"][7]["cells"].clear()
-
-
-def twice_asked(document: Document) -> None:
-    document["cases"].append(document["cases"][0])
-
-
-def twice_named(document: Document) -> None:
-    document["testees"] *= 2
-
-
-@pytest.mark.parametrize("change", [without_a_cell, twice_asked, twice_named])
-def test_a_result_that_contradicts_itself_is_one_sentence(tmp_path: Path, change: Callable[[Document], None]) -> None:
-    document = result("library@1.0")
-    change(document)
-    (tmp_path / "old.json").write_text(json.dumps(document))
-    done = kfuzz("report", tmp_path / "old.json")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert done.stderr.endswith("name another file\n")

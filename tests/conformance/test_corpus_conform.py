@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import missing
+from conftest import the_testee
 
-from kfuzz.conformance import all_testees
 from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments, told
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.hostile import hostile_vector
@@ -44,9 +43,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
 
 def asked(corpus: tuple[Path, list[Row]], tmp_path: Path, body: str) -> list[SegmentResult]:
     out, rows = corpus
-    script = tmp_path / "testee.py"
+    return list(conform_segments(out, WORKLOAD, range(len(rows)), changing(tmp_path, body)))
+
+
+def changing(folder: Path, body: str) -> list[str]:
+    """The command of a testee whose function ``answer`` has this body."""
+    script = folder / "testee.py"
     script.write_text(TESTEE.replace("{body}", "".join(f"    {line}\n" for line in body.splitlines())))
-    return list(conform_segments(out, WORKLOAD, range(len(rows)), [sys.executable, str(script)]))
+    return [sys.executable, str(script)]
 
 
 def test_a_testee_that_reads_all_has_no_deviation(corpus: tuple[Path, list[Row]], tmp_path: Path) -> None:
@@ -115,9 +119,7 @@ def test_kfuzz_treats_every_hostile_batch_as_its_label_says(hostile: tuple[Path,
 
 @pytest.mark.full
 def test_kafka_treats_every_hostile_batch_as_its_label_says(hostile: tuple[Path, int]) -> None:
-    testee = next(one for one in all_testees() if one.label == "kafka-clients@4.4.0")
-    if reason := testee.missing():
-        missing(reason, "install a JDK of version 17 or newer and Maven")
+    testee = the_testee("kafka-clients@4.4.0")
     testee.make_ready()
     out, count = hostile
     results = list(conform_segments(out, resolve(HOSTILE), range(count), testee.argv, cwd=testee.folder))
@@ -134,10 +136,8 @@ def test_a_testee_that_accepts_wrong_checksums_is_told_by_the_labels(hostile: tu
         "if found['outcome'] == 'rejected' and 'crc' in found.get('error', '').lower() + str(found.get('finding')):\n"
         "    found = {'id': request['id'], 'outcome': 'accepted', 'batches': []}"
     )
-    script = tmp_path / "testee.py"
-    script.write_text(TESTEE.replace("{body}", "".join(f"    {line}\n" for line in body.splitlines())))
     out, count = hostile
-    results = list(conform_segments(out, resolve(HOSTILE), range(count), [sys.executable, str(script)]))
+    results = list(conform_segments(out, resolve(HOSTILE), range(count), changing(tmp_path, body)))
     deviations = [one for result in results for one in result.deviations]
     assert deviations
     assert all("crc" in one.reason for one in deviations)

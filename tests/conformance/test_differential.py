@@ -6,6 +6,7 @@ import json
 import sys
 import zlib
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -13,15 +14,15 @@ from typing import Any, cast
 import lz4.frame
 import pytest
 from cli_driver import kfuzz
-from conftest import counts, require_tool
+from conftest import counts, the_testee
+from referee_tools import refusing
 
 from kfuzz import records
-from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.records import RULES, differ
 from kfuzz.conformance.differential.sharing import from_text, to_text
 from kfuzz.conformance.judge.reference import OwnVerdict, verdict
 from kfuzz.conformance.protocol.lines import Answer
-from kfuzz.conformance.protocol.testees import Testee, all_testees, own
+from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST, Codec
@@ -42,22 +43,6 @@ MANNERS = (
     "a leader epoch before the log's start",
     "undeclared exceptions",
 )
-REFUSING = """
-import json, sys
-sys.path.insert(0, {folder!r})
-import toy
-toy.handshake("refusing", magic=[0, 1, 2], codecs=["none", "gzip", "snappy", "lz4", "zstd"])
-for count, line in enumerate(sys.stdin):
-    {action}
-    toy.say({{"id": json.loads(line)["id"], "outcome": "rejected"}})
-"""
-
-
-def refusing(tmp_path: Path, action: str = "pass") -> Testee:
-    """A testee that refuses everything, and does ``action`` before it answers request ``count``."""
-    script = tmp_path / "refusing.py"
-    script.write_text(REFUSING.format(folder=str(Path(__file__).parent / "wicked"), action=action))
-    return Testee("refusing", "1", (sys.executable, "-S", str(script)))
 
 
 def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> bool:
@@ -72,9 +57,7 @@ def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> boo
 @pytest.mark.parametrize("percent", counts(4, 100))
 def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, most: int, accepted: int, percent: int) -> None:
     count = most * percent // 100
-    testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
-    for program in testee.requires:
-        require_tool(program, f"{testee.label} needs it")
+    testee = the_testee(f"kafka-clients@{LATEST}")
     seeds = [v.data for v in load_suite() if v.kind == "records" and not v.budget and len(v.data) <= 4096]
     found = differ(testee, islice(Mutator(1, seeds=seeds, role=role), count), role=role)
     assert [f"{item.reason}\n{item.data.hex()}" for item in found.deviations] == []
@@ -140,11 +123,7 @@ def test_no_rule_excuses_a_testee_that_is_not_kafka(tmp_path: Path) -> None:
 
 
 def test_codecs_and_magics_that_a_testee_declares_unsupported_are_not_asked(tmp_path: Path) -> None:
-    script = tmp_path / "nothing.py"
-    script.write_text(
-        REFUSING.format(folder=str(Path(__file__).parent / "wicked"), action="pass").replace("[0, 1, 2]", "[]")
-    )
-    found = differ(Testee("nothing", "1", (sys.executable, "-S", str(script))), islice(Mutator(1), 200))
+    found = differ(refusing(tmp_path, magic=[]), islice(Mutator(1), 200))
     assert found.unsupported > 150
     assert found.inputs == 200
 
@@ -153,7 +132,7 @@ def test_codecs_and_magics_that_a_testee_declares_unsupported_are_not_asked(tmp_
     ("action", "harm", "text"),
     [
         ("sys.exit('wild pointer')", "kills", "ended with status 1: wild pointer"),
-        ("toy.say({{'id': 'of another'}})", "panics", "the answer lacks outcome"),
+        ("toy.say({'id': 'of another'})", "panics", "the answer lacks outcome"),
     ],
 )
 def test_an_input_that_breaks_the_testee_is_found_and_the_run_continues(
@@ -161,9 +140,7 @@ def test_an_input_that_breaks_the_testee_is_found_and_the_run_continues(
 ) -> None:
     deadly = [Mutator(1).input_at(i) for i in (100, 101, 250)]
     wanted = [data.hex() for data in deadly]
-    testee = refusing(
-        tmp_path, f"if json.loads(line)['hex'] in {wanted}: {action.replace('{{', '{').replace('}}', '}')}"
-    )
+    testee = refusing(tmp_path, f"if json.loads(line)['hex'] in {wanted}: {action}")
     found = differ(testee, islice(Mutator(1), 300))
     broken = [item for item in found.deviations if item.harm == harm]
     assert [item.data for item in broken] == deadly
@@ -290,38 +267,35 @@ def test_a_leader_epoch_is_excused_only_at_the_offset_that_kafka_names() -> None
 
 
 def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_than_the_heap_has() -> None:
+    excused = partial(rule, "inside a compressed payload")
     message = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], magic=1))
     wrapper, modest = (
         wrapped(message + b"\0" * 8 + size.to_bytes(4, "big") + message[12:]) for size in (256 << 20, (256 << 20) - 1)
     )
     fault = Answer("x", "fault", error="OutOfMemoryError: Java heap space", batches=[])
     assert [finding.code for finding in verdict(wrapper).findings] == ["inner-partial-tail"]
-    assert rule("inside a compressed payload", wrapper, fault)
-    assert not rule("inside a compressed payload", modest, fault)
-    assert not rule("inside a compressed payload", wrapped(message), fault)
-    assert not rule("inside a compressed payload", wrapped(message) + wrapper, fault)
+    assert excused(wrapper, fault)
+    assert not excused(modest, fault)
+    assert not excused(wrapped(message), fault)
+    assert not excused(wrapped(message) + wrapper, fault)
     for words in ("Java heap space", "Requested array size exceeds VM limit"):
         silent = Answer("x", "fault", error=f"OutOfMemoryError: {words}")
-        assert rule("inside a compressed payload", wrapped(message) + wrapper, silent)
-        assert not rule("inside a compressed payload", wrapped(message) + modest, silent)
-    assert not rule(
-        "inside a compressed payload", wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[])
-    )
-    assert not rule(
-        "inside a compressed payload", wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space")
-    )
+        assert excused(wrapped(message) + wrapper, silent)
+        assert not excused(wrapped(message) + modest, silent)
+    assert not excused(wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[]))
+    assert not excused(wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space"))
     # Bytes that were read whole need no excuse.
     whole = Answer("x", "accepted", batches=verdict(wrapper).batches)
-    assert not rule("inside a compressed payload", wrapper, whole)
+    assert not excused(wrapper, whole)
     unread = Answer("x", "accepted", batches=[{"base_offset": "0"}])
-    assert rule("inside a compressed payload", wrapper, unread)
-    assert not rule("inside a compressed payload", modest, unread)
+    assert excused(wrapper, unread)
+    assert not excused(modest, unread)
     # The same where both refuse what follows, and not where Kafka alone does.
     refused = Answer("x", "rejected", error="CorruptRecordException", batches=[{"base_offset": "0"}])
     bad = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))[:-1] + b"!"
-    assert rule("inside a compressed payload", wrapper + bad, refused)
-    assert not rule("inside a compressed payload", modest + bad, refused)
-    assert not rule("inside a compressed payload", wrapper, refused)
+    assert excused(wrapper + bad, refused)
+    assert not excused(modest + bad, refused)
+    assert not excused(wrapper, refused)
 
 
 @pytest.mark.parametrize(
@@ -423,9 +397,7 @@ def test_a_snappy_stream_may_continue_after_what_begins_like_a_header(after: byt
 @pytest.mark.java
 def test_kafka_may_continue_where_kfuzz_stops_at_its_limit() -> None:
     """Then Kafka reads more batches before it refuses one."""
-    testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
-    for program in testee.requires:
-        require_tool(program, f"{testee.label} needs it")
+    testee = the_testee(f"kafka-clients@{LATEST}")
     large = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", bytes(65 << 20))], compression="gzip"))
     negative = bytes(8) + b"\xce\x19\x00\x01" + bytes(4) + b"\x02" + bytes(60)
     found = differ(testee, [large + negative])
@@ -509,7 +481,3 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
-
-
-def test_an_empty_run_has_found_nothing() -> None:
-    assert not Differential("x@1").failed

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import tomllib
 from importlib.metadata import version
 
 import pytest
-from conftest import missing, require_tool
+from conftest import the_testee
 
 from kfuzz.conformance.judge.compare import cases_of
 from kfuzz.conformance.judge.matrix import Places, run
-from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.vectors import KINDS, default_root, load_suite
 
 COUNTS = "records/v2/count/*"
@@ -76,12 +75,7 @@ def pinned(testee: Testee) -> str:
     "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in ASKED]
 )
 def test_outcomes_are_as_expected_and_the_handshake_names_the_pinned_version(name: str) -> None:
-    (testee,) = [testee for testee in all_testees() if testee.name == name]
-    for tool in testee.requires:
-        require_tool(tool, f"{testee.label} needs it")
-    for module in testee.modules:
-        if importlib.util.find_spec(module) is None:
-            missing(module, "install the extras testees and bench")
+    testee = the_testee(name)
     globs, passed_min = ASKED[name]
     cases = cases_of(load_suite(globs, kinds=KINDS))
     (judged,) = run([testee], cases, places=Places.beside(default_root()), whole=False).testees

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from conftest import require_tool
 
@@ -23,16 +25,21 @@ await serve({ name: 'toy', version: '1' }, { 'decode-records': reader }, { libra
 """
 
 
-def test_a_promise_that_nothing_can_settle_is_stalled_and_the_next_request_is_answered(tmp_path: Path) -> None:
+def answered(folder: Path, program: str, asked: Iterable[dict[str, Any]], kit: Path = KIT) -> tuple[list[Any], str]:
+    """The answers of a program with the kit, its first line in front, and its standard error."""
     node = require_tool("node", "install Node 20")
-    wrapper = tmp_path / "testee.mjs"
-    wrapper.write_text(WRAPPER % json.dumps(KIT.as_uri()))
+    script = folder / "testee.mjs"
+    script.write_text(program % json.dumps(kit.as_uri()))
+    text = "".join(json.dumps(one) + "\n" for one in asked)
+    done = subprocess.run([node, str(script)], input=text, capture_output=True, text=True, timeout=60, check=True)
+    return list(map(json.loads, done.stdout.splitlines())), done.stderr
+
+
+def test_a_promise_that_nothing_can_settle_is_stalled_and_the_next_request_is_answered(tmp_path: Path) -> None:
     asked = [
         {"id": str(i), "operation": "decode-records", "hex": text} for i, text in enumerate(["00", "00", "ff", ""])
     ]
-    lines = "".join(json.dumps(one) + "\n" for one in asked)
-    done = subprocess.run([node, str(wrapper)], input=lines, capture_output=True, text=True, timeout=30)
-    _, *answers = [json.loads(line) for line in done.stdout.splitlines()]
+    (_, *answers), said = answered(tmp_path, WRAPPER, asked)
     assert [(one["id"], one["outcome"]) for one in answers] == [
         ("0", "stalled"),
         ("1", "stalled"),
@@ -40,7 +47,7 @@ def test_a_promise_that_nothing_can_settle_is_stalled_and_the_next_request_is_an
         ("3", "accepted"),
     ]
     assert answers[2]["error"] == "RangeError: no such byte"
-    assert done.stderr.count("a library may print") == 4
+    assert said.count("a library may print") == 4
 
 
 PASSES_ON = """
@@ -56,15 +63,10 @@ await serve({ name: 'toy', version: '1' }, { 'decode-records': reader }, { libra
 
 
 def test_an_error_of_a_module_of_node_that_is_passed_on_names_its_line(tmp_path: Path) -> None:
-    require_tool("node", "install Node 20")
-    script = tmp_path / "toy.mjs"
-    script.write_text(PASSES_ON % json.dumps(KIT.as_uri()))
     asked = [
         {"id": hex, "operation": "decode-records", "role": "consumer", "hex": hex} for hex in ("1f8b0900", "1f8b", "ff")
     ]
-    lines = "".join(json.dumps(request) + "\n" for request in asked)
-    done = subprocess.run(["node", str(script)], input=lines, capture_output=True, text=True, timeout=60, check=True)
-    _, garbage, cut, other = map(json.loads, done.stdout.splitlines())
+    (_, garbage, cut, other), _ = answered(tmp_path, PASSES_ON, asked)
     assert garbage["error"] != cut["error"]
     assert garbage["at"] == cut["at"]
     assert garbage["at"].startswith("node:zlib:")
@@ -92,10 +94,6 @@ await drive({ version: '7' }, { open, producing }, about)
 
 
 def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_that_repeats(tmp_path: Path) -> None:
-    node = require_tool("node", "install Node 20")
-    script = tmp_path / "drive.mjs"
-    script.write_text(DRIVES % json.dumps(KIT.with_name("kfuzz_driver.mjs").as_uri()))
-
     def asked(topic: str, *polls: int) -> list[dict[str, object]]:
         polled = [{"do": "poll", "timeout_ms": timeout_ms} for timeout_ms in polls]
         return [{"do": "open", "topic": topic, "offset": "5"}, *polled, {"do": "close"}]
@@ -109,9 +107,7 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
         *({"do": "produce", "topic": "t", "records": records} for records in ([1, 2], [])),
         *({**several, "at_once": at_once} for at_once in (False, True)),
     ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run([node, str(script)], input=text, capture_output=True, text=True, timeout=60, check=True)
-    hello, *answers = map(json.loads, done.stdout.splitlines())
+    (hello, *answers), said = answered(tmp_path, DRIVES, lines, KIT.with_name("kfuzz_driver.mjs"))
     assert hello == {"version": "7"}
     two = {"records": [{"offset": "5"}, {"offset": "6"}]}
     failed = {"outcome": "rejected", "error": "AggregateError: all (RangeError: first)"}
@@ -126,4 +122,4 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
         *({"offsets": ["5"]}, nothing),
         *[{"sends": [{"offsets": ["5"]}, nothing, {"offsets": ["5"]}]}] * 2,
     ]
-    assert done.stderr.count("closed") == 3
+    assert said.count("closed") == 3

@@ -105,6 +105,11 @@ def until(page: Any, expression: str, given: Any = None) -> None:
     raise AssertionError(f"never true: {expression}")
 
 
+def close_panel(page: Any) -> None:
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#panel", state="hidden")
+
+
 def squares(page: Any) -> dict[tuple[str, str], list[str]]:
     """Class, link and title of each square of the matrix, by implementation and family; the title says both."""
     found = page.eval_on_selector_all(
@@ -279,8 +284,7 @@ def test_an_id_alone_is_an_address_and_back_closes_what_a_click_opened(show: Ope
     page = show(f"#{VECTOR}")
     page.wait_for_selector("#panel[open]")
     assert page.inner_text("#panel-title") == VECTOR
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#panel", state="hidden")
+    close_panel(page)
     assert VECTOR not in page.url
     page.select_option("#harm", "kills")
     page.locator("#causes li:not([hidden]) .row").first.click()
@@ -290,8 +294,7 @@ def test_an_id_alone_is_an_address_and_back_closes_what_a_click_opened(show: Ope
     assert page.evaluate("location.hash") == "#harm=kills"
     page.go_forward()
     page.wait_for_selector("#panel[open]")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#panel", state="hidden")
+    close_panel(page)
     page.go_forward()
     page.wait_for_selector("#panel[open]")
 
@@ -303,8 +306,7 @@ def test_closing_a_linked_vector_stays_on_the_page(show: Opener) -> None:
     page.wait_for_selector("#panel[open]")
     page.keyboard.press("j")
     until(page, "name => !location.hash.includes(name)", VECTOR)
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#panel", state="hidden")
+    close_panel(page)
     assert page.evaluate("location.hash") == "#tab=questions"
 
 
@@ -382,8 +384,7 @@ def test_a_vector_in_several_roles_leads_from_one_to_the_other(show: Opener) -> 
     page.click(".roles a:has-text('log')")
     until(page, "location.hash.endsWith(':log')")
     until(page, "document.querySelector('.expected h3').textContent === 'Expected as log'")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#panel", state="hidden")
+    close_panel(page)
 
 
 @pytest.mark.full
@@ -434,8 +435,7 @@ def test_the_page_can_be_read_with_keys_alone(show: Opener) -> None:
     until(page, "title => document.getElementById('panel-title').innerText !== title", first)
     page.keyboard.press("k")
     until(page, "title => document.getElementById('panel-title').innerText === title", first)
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#panel", state="hidden")
+    close_panel(page)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("?")
     assert page.is_visible("#help")
@@ -453,8 +453,7 @@ def test_the_focus_returns_to_the_row_that_was_opened(show: Opener) -> None:
     page.locator("#questions .row").nth(3).focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#panel[open]")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#panel", state="hidden")
+    close_panel(page)
     assert page.evaluate("document.activeElement.textContent") == page.locator("#questions .row").nth(3).text_content()
 
 
@@ -497,15 +496,8 @@ STATES = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("width", "theme"),
-    [
-        (WIDE, "dark"),
-        (NARROW, "light"),
-        (WIDE, "light"),
-        (NARROW, "dark"),
-    ],
-)
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_barrier_and_nothing_is_wider_than_the_screen(show: Opener, width: int, theme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
-from conftest import missing, require_tool
+from conftest import the_testee
 
 from kfuzz.conformance.judge.compare import PRODUCE_ROLE, Case, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.judge.reference import as_vector, verdict
 from kfuzz.conformance.protocol.lines import PRODUCE, Answer, parse_answer, parse_handshake, to_line
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.vectors import load_suite
 
@@ -21,13 +19,7 @@ CLIENTS = [testee.name for testee in all_testees() if testee.kind == "client"]
 
 def arrived_from(name: str) -> dict[bytes, str]:
     """The bytes that the producer of the testee ``name`` sent, each with the id of a vector for which it did."""
-    testee = next(testee for testee in all_testees() if testee.name == name)
-    for tool in testee.requires:
-        require_tool(tool, f"{testee.label} needs it")
-    for module in testee.modules:
-        if importlib.util.find_spec(module) is None:
-            missing(module, "install the extra testees")
-    with started(testee) as peer:
+    with started(the_testee(name)) as peer:
         if PRODUCE not in peer.handshake.operations:
             pytest.skip(f"{name} has no producer")
         cases = cases_of(load_suite(kinds=["produce"]), [PRODUCE_ROLE])

@@ -14,6 +14,7 @@ from kfuzz.cli.testee import command
 from kfuzz.conformance.judge.compare import cases_of, request
 from kfuzz.conformance.judge.own import serve
 from kfuzz.conformance.protocol.lines import (
+    APPEND_STREAM,
     DECODE,
     DECODE_MESSAGE,
     ENCODE,
@@ -104,10 +105,15 @@ def test_hidden_fields_are_lists_of_places(hidden: Any) -> None:
     assert good.hidden == {"Fetch": ["a", "topics.name"]}
 
 
-def test_a_testee_that_offers_messages_lists_them() -> None:
-    line = json.dumps(HANDSHAKE | {"operations": [DECODE_MESSAGE]}).encode()
-    with pytest.raises(ProtocolError, match="lacks messages"):
-        parse_handshake(line)
+@pytest.mark.parametrize(
+    ("operation", "lacking"),
+    [(DECODE_MESSAGE, "messages"), (PRODUCE, "produces"), (APPEND_STREAM, "roles"), (APPEND_STREAM, "magic")],
+)
+def test_a_testee_declares_what_its_operations_need(operation: str, lacking: str) -> None:
+    line = HANDSHAKE | {"operations": [operation]}
+    line.pop(lacking, None)
+    with pytest.raises(ProtocolError, match=f"lacks {lacking}"):
+        parse_handshake(json.dumps(line).encode())
 
 
 @pytest.mark.parametrize("name", ["protocol", "name", "version", "language", "operations", "roles", "magic", "codecs"])
@@ -126,10 +132,7 @@ def test_what_arrived_at_a_broker_is_hex_or_an_object_with_its_error() -> None:
 
 
 def test_a_testee_that_produces_declares_what_its_producer_can_do() -> None:
-    line = HANDSHAKE | {"operations": [PRODUCE]}
-    with pytest.raises(ProtocolError, match="lacks produces"):
-        parse_handshake(json.dumps(line).encode())
-    handshake = parse_handshake(json.dumps(line | {"produces": ["idempotent"]}).encode())
+    handshake = parse_handshake(json.dumps(HANDSHAKE | {"operations": [PRODUCE], "produces": ["idempotent"]}).encode())
     assert handshake.produces == {"idempotent"}
 
 

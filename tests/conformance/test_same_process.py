@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from conftest import missing
+from conftest import the_testee
 
 from kfuzz.conformance.judge.compare import Case, cases_of, request
 from kfuzz.conformance.protocol.peer import Question, TesteeProcess
@@ -115,9 +115,7 @@ def asked(peer: TesteeProcess, cases: tuple[Case, ...], rounds: int) -> dict[str
 
 @pytest.mark.parametrize("name", sorted({one.name for one in all_testees()} - {"kcat"}))
 def test_a_testee_holds_no_more_after_all_questions_than_after_half_of_them(name: str, tmp_path: Path) -> None:
-    testee = next(one for one in all_testees() if one.name == name)
-    if reason := testee.missing():
-        missing(reason, "install it")
+    testee = the_testee(name)
     testee.make_ready()
     counts = is_script(testee)
     blocks = tmp_path / "blocks"

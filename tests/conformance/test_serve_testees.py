@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import missing
+from conftest import the_testee
 
 from kfuzz.conformance.judge.choice import chosen_keys
 from kfuzz.conformance.judge.compare import PRODUCE_ROLE, Case, cases_of
@@ -22,12 +22,12 @@ SOME = ("records/v2/count/of-*", "records/v2/transaction/*", "records/v2/headers
 
 @pytest.fixture
 def testee(request: pytest.FixtureRequest) -> Testee:
-    (found,) = [testee for testee in all_testees() if testee.name == request.param]
-    if reason := found.missing():
-        if found.name in OPTIONAL:
+    if request.param in OPTIONAL:
+        (found,) = [testee for testee in all_testees() if testee.name == request.param]
+        if reason := found.missing():
             pytest.skip(reason)
-        missing(reason, "install it")
-    return found
+        return found
+    return the_testee(request.param)
 
 
 def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Column:
@@ -100,8 +100,7 @@ def test_a_file_of_expected_outcomes_is_never_made_from_chosen_vectors(
 ) -> None:
     from kfuzz.cli.main import main
 
-    if reason := next(one for one in all_testees() if one.name == "librdkafka").missing():
-        missing(reason, "install it")
+    the_testee("librdkafka")
     with pytest.raises(SystemExit) as ended:
         main(["conform", "--testee", "librdkafka", "--expected", str(tmp_path / "mine"), "--update-expected"])
     assert ended.value.code == 2

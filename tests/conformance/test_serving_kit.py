@@ -148,6 +148,20 @@ def test_what_a_producer_did_is_told(driver: Driver) -> None:
     assert driver.produce("broker:1", "t", compression="gzip", **how) == Stopped("fault", "no")
 
 
+class Quiet:
+    """A broker that notes what it is asked, and always says the same."""
+
+    address = "broker:1"
+
+    def __init__(self, produced: list[str]) -> None:
+        self.produced = produced
+        self.asked: list[dict[str, Any]] = []
+
+    def ask(self, **line: Any) -> dict[str, Any]:
+        self.asked.append(line)
+        return {"produced": self.produced}
+
+
 @pytest.mark.parametrize(
     ("results", "at_once", "said"),
     [
@@ -168,14 +182,8 @@ def test_what_a_producer_did_is_told(driver: Driver) -> None:
 def test_the_last_of_several_sends_counts_and_all_of_those_at_once(
     driver: Driver, results: list[str], at_once: dict[str, bool], said: dict[str, Any]
 ) -> None:
-    class Quiet:
-        address = "broker:1"
-
-        def ask(self, **line: Any) -> dict[str, Any]:
-            return {"produced": []}
-
     driver.is_warm = True
-    kit: Any = Kit(Quiet(), driver.open, driver.produce)  # type: ignore[arg-type]
+    kit: Any = Kit(Quiet([]), driver.open, driver.produce)  # type: ignore[arg-type]
     request = {"operation": "produce-records", "records": results, "sends": [2] * len(results), **at_once}
     assert said.items() <= kit.answer(request, "t1").items()
 
@@ -297,39 +305,26 @@ def test_a_question_about_a_broker_gets_a_new_one_which_says_what_is_wrong(
 
 
 def test_sends_to_several_topics_name_the_one_with_each_error() -> None:
-    asked: list[dict[str, Any]] = []
     sent: list[list[str]] = []
 
-    class Quiet:
-        address = "broker:1"
-
-        def ask(self, **line: Any) -> dict[str, Any]:
-            asked.append(line)
-            return {"produced": ["00"]}
-
-    kit: Any = Kit(Quiet(), lambda *_: None, lambda *_, topics, **how: sent.append(topics))  # type: ignore[arg-type]
+    quiet = Quiet(["00"])
+    kit: Any = Kit(quiet, lambda *_: None, lambda *_, topics, **how: sent.append(topics))  # type: ignore[arg-type]
     errors = ["NONE", "INVALID_TOPIC_EXCEPTION", "NONE", "TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION"]
     kit.answer({"operation": "produce-records", "records": [], "sends": [1] * 5, "topic_errors": errors}, "t1")
     assert sent == [["t1", "t1-1", "t1", "t1-2", "t1-1"]]
-    made = {line["topic"]: line["metadata_error"] for line in asked if "metadata_error" in line}
+    made = {line["topic"]: line["metadata_error"] for line in quiet.asked if "metadata_error" in line}
     assert made == {"t1-1": errors[1], "t1-2": errors[3]}
-    assert {line["topic"] for line in asked if line.get("hex", "") is None} == {"t1", "t1-1", "t1-2"}
+    assert {line["topic"] for line in quiet.asked if line.get("hex", "") is None} == {"t1", "t1-1", "t1-2"}
 
 
 def test_transactions_of_a_group_name_it_but_not_the_one_before() -> None:
     sent: list[Any] = []
 
-    class Quiet:
-        address = "broker:1"
-
-        def ask(self, **line: Any) -> dict[str, Any]:
-            return {"produced": ["00"]}
-
     def produce(*_: Any, **how: Any) -> list[list[str]]:
         sent.append((how.get("group"), how.get("sends")))
         return [["0"]]
 
-    kit: Any = Kit(Quiet(), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
+    kit: Any = Kit(Quiet(["00"]), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
     request = {"operation": "produce-records", "records": [RECORD], "transactional_id": "x", "group": "g", "sends": [1]}
     kit.answer(request, "t1")
     assert sent == [(None, None), ("g", [1])]
@@ -340,17 +335,11 @@ def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | 
     """So a producer that cannot take the place of another fails in each run, also if it is asked one vector only."""
     sent: list[tuple[str, Any]] = []
 
-    class Quiet:
-        address = "broker:1"
-
-        def ask(self, **line: Any) -> dict[str, Any]:
-            return {"produced": ["00"]}
-
     def produce(address: str, topic: str, **how: Any) -> list[list[str]]:
         sent.append((topic, how["transactional_id"]))
         return [["0"]]
 
-    kit: Any = Kit(Quiet(), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
+    kit: Any = Kit(Quiet(["00"]), lambda *_: None, produce)  # type: ignore[arg-type,return-value]
     request = {"operation": "produce-records", "records": [RECORD], "transactional_id": name}
     assert kit.answer(request, "t1") == {"outcome": "accepted", "produced": ["00"], "offsets": ["0"]}
     assert sent == [(topic, name) for topic in topics]

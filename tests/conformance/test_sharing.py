@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import islice
 from pathlib import Path
 
-import pytest
+from referee_tools import refusing
 
 from kfuzz.conformance.differential import Differential, differ
 from kfuzz.conformance.differential.records import seeds_of
 from kfuzz.conformance.differential.sharing import Shared, from_text, merged, to_text
-from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.mutate import Mutator
 from kfuzz.vectors import load_suite
-
-REFUSING = """
-import json, sys
-sys.path.insert(0, {folder!r})
-import toy
-toy.handshake("refusing", magic=[0, 1, 2], codecs=["none", "gzip", "snappy", "lz4", "zstd"])
-for line in sys.stdin:
-    toy.say({{"id": json.loads(line)["id"], "outcome": "rejected"}})
-"""
-
-
-@pytest.fixture
-def refusing(tmp_path: Path) -> Testee:
-    script = tmp_path / "refusing.py"
-    script.write_text(REFUSING.format(folder=str(Path(__file__).parent / "wicked")))
-    return Testee("refusing", "1", (sys.executable, "-S", str(script)))
-
-
-def own() -> Testee:
-    [testee] = [testee for testee in all_testees() if testee.name == "kfuzz"]
-    return testee
 
 
 def in_parts(shared: Shared, testee: Testee) -> Differential:
@@ -43,11 +21,11 @@ def in_parts(shared: Shared, testee: Testee) -> Differential:
     return merged(from_text(to_text(part)) for part in parts)
 
 
-def test_records_in_parts_have_the_result_of_a_whole_run(refusing: Testee) -> None:
+def test_records_in_parts_have_the_result_of_a_whole_run(tmp_path: Path) -> None:
     mutator = Mutator(3, seeds=seeds_of(load_suite()))
-    whole = differ(refusing, islice(mutator, 230))
-    one = in_parts(Shared("records", 3, 230), refusing)
-    many = in_parts(Shared("records", 3, 230, part_inputs=50), refusing)
+    whole = differ(refusing(tmp_path), islice(mutator, 230))
+    one = in_parts(Shared("records", 3, 230), refusing(tmp_path))
+    many = in_parts(Shared("records", 3, 230, part_inputs=50), refusing(tmp_path))
     assert one == many
     assert (one.inputs, one.agreements, one.rules) == (whole.inputs, whole.agreements, whole.rules)
     assert one.differing == len(whole.deviations) > 10
@@ -71,7 +49,7 @@ def test_streams_and_messages_in_parts_are_asked_whole() -> None:
     assert found.agreed + found.unsupported == found.inputs
 
 
-def test_a_result_is_the_same_after_it_was_text(refusing: Testee) -> None:
-    found = Shared("records", 1, 40).run(0, refusing)
+def test_a_result_is_the_same_after_it_was_text(tmp_path: Path) -> None:
+    found = Shared("records", 1, 40).run(0, refusing(tmp_path))
     assert from_text(to_text(found)) == found
     assert "\n" not in to_text(found)

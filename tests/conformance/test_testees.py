@@ -102,11 +102,11 @@ def test_a_testee_whose_toolchain_is_missing_says_so_and_is_refused_by_name(
         ('name = "toy"', "lacks versions"),
         (PLAIN.replace('name = "toy"', ""), "lacks name"),
         (PLAIN.replace("run = ", "rum = "), "lacks run"),
-        (PLAIN + "colour = 1\n", "unknown name 'colour'"),
-        (PLAIN.replace('["{python}", "{folder}/toy.py"]', "[]"), "must be a list of words"),
-        (PLAIN.replace('"1"', "1"), "version must be a str"),
-        ('kind = "server"\n' + PLAIN, "kind must be one of decoder, client"),
-        ("own = [1]\n" + PLAIN, "own must be a list of sentences"),
+        (PLAIN + "colour = 1\n", r"versions\[0\].colour is not a key that kfuzz knows"),
+        (PLAIN.replace('["{python}", "{folder}/toy.py"]', "[]"), r"run is \[\]; give a list of words"),
+        (PLAIN.replace('"1"', "1"), "version is 1; give a text"),
+        ('kind = "server"\n' + PLAIN, 'kind is "server"; choose decoder or client; see testees/README.md'),
+        ("own = [1]\n" + PLAIN, r"own\[0\] is 1; give a text"),
     ],
 )
 def test_a_wrong_testee_file_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:

@@ -138,9 +138,9 @@ def test_a_testee_without_a_table_says_which_versions_there_are(root: Path) -> N
     ("text", "complaint"),
     [
         ("[[any]]\nrun = ['x']\n", r"any\[3\] lacks build"),
-        ("[[any]]\nrun = ['x']\nbuild = ['sh']\n", r"any\[3\].build\[0\] must be a list of words"),
-        ("[[any]]\nrun = []\nbuild = []\n", r"any\[3\].run must be a list of words"),
-        ("[[any]]\nrun = ['x']\nbuild = []\nbefour = '1'\n", "unknown name 'befour'"),
+        ("[[any]]\nrun = ['x']\nbuild = ['sh']\n", r"any\[3\].build\[0\] is \"sh\"; give a list of words"),
+        ("[[any]]\nrun = []\nbuild = []\n", r"any\[3\].run is \[\]; give a list of words"),
+        ("[[any]]\nrun = ['x']\nbuild = []\nbefour = '1'\n", "befour is not a key .*; did you mean before"),
     ],
 )
 def test_a_wrong_table_is_refused_with_its_place(root: Path, text: str, complaint: str) -> None:
@@ -218,8 +218,7 @@ ASKED_OF = {"franz-go": ("messages/requests/*",)}
 @pytest.mark.parametrize("label", [f"{name}@{version}" for name, versions in JUDGED.items() for version in versions])
 def test_versions_of_each_library_are_built_and_judged(label: str, tmp_path: Path) -> None:
     name, _, version = label.partition("@")
-    [known, *_] = [testee for testee in all_testees() if testee.name == name]
-    for tool in known.requires:
+    for tool in next(testee for testee in all_testees() if testee.name == name).requires:
         require_tool(tool, f"{name} needs it")
     file = tmp_path / "result.json"
     done = kfuzz("conform", "--testee", label, *ASKED_OF.get(name, ASKED), "--json", file)

@@ -12,29 +12,19 @@ from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz
-from conftest import missing, require_tool
+from conftest import require_tool, the_testee
 from referee_tools import SMALL_LIMITS, toy_cases, wicked
 
 from kfuzz.conformance.judge import expected
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.matrix import Places, run
 from kfuzz.conformance.protocol import working_copy
-from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.vectors import load_suite
 
 FAMILY = "records/v2/count/*"
 CRCS = "records/v2/header/crc*"
-
-
-def named(name: str) -> Testee:
-    (found,) = [testee for testee in all_testees() if testee.name == name]
-    for tool in found.requires:
-        require_tool(tool, f"{found.label} needs it")
-    for module in found.modules:
-        if importlib.util.find_spec(module) is None:
-            missing(module, "install the extra testees")
-    return found
 
 
 def copy_of(source: Path, target: Path, file: str, old: str, new: str) -> Path:
@@ -59,7 +49,7 @@ def conform(name: str, path: Path, *globs: str) -> tuple[int, list[str]]:
 
 
 def test_a_worse_python_library_is_shown_beside_the_installed_one(tmp_path: Path) -> None:
-    named("kio")
+    the_testee("kio")
     [package] = importlib.util.find_spec("kio").submodule_search_locations  # type: ignore[union-attr]
     crc = "if crc != crc32c("
     folder = copy_of(
@@ -73,7 +63,7 @@ def test_a_worse_python_library_is_shown_beside_the_installed_one(tmp_path: Path
 
 
 def test_a_better_python_library_is_shown_and_fails_nothing(tmp_path: Path) -> None:
-    named("kio")
+    the_testee("kio")
     [package] = importlib.util.find_spec("kio").submodule_search_locations  # type: ignore[union-attr]
     refused = "records = []\n    if num_records < 0:\n        raise ValueError(num_records)\n"
     folder = copy_of(Path(package), tmp_path / "kio", "records/readers.py", "records = []\n", refused).parent
@@ -86,7 +76,7 @@ def test_a_better_python_library_is_shown_and_fails_nothing(tmp_path: Path) -> N
 
 @pytest.mark.full
 def test_a_change_of_a_node_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
-    testee = named("kafkajs")
+    testee = the_testee("kafkajs")
     testee.make_ready()
     assert testee.folder
     decoder = "src/protocol/recordBatch/record/v0/decoder.js"
@@ -141,7 +131,7 @@ def test_a_go_testee_is_built_with_the_module_and_the_modules_inside_it(tmp_path
 # Go compiles the library again for each new folder.
 @pytest.mark.full
 def test_a_change_of_a_go_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
-    testee = named("franz-go")
+    testee = the_testee("franz-go")
     testee.make_ready()
     assert testee.folder
     assert testee.product
@@ -165,7 +155,7 @@ def test_a_change_of_a_go_library_is_shown_and_the_pinned_one_stays(tmp_path: Pa
 
 @pytest.mark.nightly
 def test_a_change_of_a_rust_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
-    testee = named("kafka-protocol")
+    testee = the_testee("kafka-protocol")
     testee.make_ready()
     assert testee.folder
     assert testee.product
@@ -215,7 +205,7 @@ def test_another_version_than_the_committed_one_is_told_which_file_there_is(tmp_
 
 
 def test_a_missing_toolchain_is_a_sentence(tmp_path: Path) -> None:
-    testee = replace(named("kio"), requires=("no-such-program",))
+    testee = replace(the_testee("kio"), requires=("no-such-program",))
     with pytest.raises(UsageError, match="it needs no-such-program; install that to use --path"):
         working_copy.with_working_copy(testee, tmp_path)
 

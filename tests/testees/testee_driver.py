@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conftest import require_tool
-
-from kfuzz.conformance.protocol.testees import all_testees
+from conftest import the_testee
 
 TESTEES = Path(__file__).resolve().parents[2] / "testees"
 LARGEST_LEAD = 64
@@ -71,9 +69,7 @@ def running(name: str, version: str | None = None) -> Iterator[RunningTestee]:
 
     Skips the test where a program that it needs is missing; fails with CI=true.
     """
-    testee = next(t for t in all_testees() if t.name == name and version in (None, t.version))
-    for program in testee.requires:
-        require_tool(program, f"{testee.label} needs it")
+    testee = the_testee(f"{name}@{version}" if version else name)
     testee.make_ready()
     with started(testee.argv, testee.folder) as running_testee:
         yield running_testee

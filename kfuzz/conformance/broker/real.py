@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from kfuzz import records
@@ -278,9 +277,7 @@ class Broker:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._clear_away()
 
     @property
@@ -314,10 +311,7 @@ class Broker:
 
     def stop(self) -> None:
         """Stop the broker cleanly, as SIGTERM would. Safe if it has already ended."""
-        for process in (self._sender, self._process):
-            if process:
-                _end(process)
-        self._sender = self._process = None
+        self._end_processes(STOP_TIMEOUT_S)
 
     def is_alive(self) -> bool:
         """Whether the broker runs."""
@@ -393,11 +387,15 @@ class Broker:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
 
+    def _end_processes(self, timeout_s: float) -> None:
+        for process in (self._sender, self._process):
+            if process:
+                _end(process, timeout_s)
+        self._sender = self._process = None
+
     def _clear_away(self) -> None:
         try:
-            for process in (self._sender, self._process):
-                if process:
-                    _end(process, timeout_s=0)
+            self._end_processes(0)
         finally:
             shutil.rmtree(self._home)
 
@@ -436,7 +434,7 @@ def _spawn(argv: Sequence[str], *, stdout: Any, stderr: Any, cwd: Path) -> subpr
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True)
 
 
-def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) -> None:
+def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
     """Close the process's stdin; kill its group if it has not ended after ``timeout_s`` seconds."""
     assert process.stdin
     with contextlib.suppress(BrokenPipeError):
@@ -537,15 +535,12 @@ def _sent(asked: Mapping[str, Any]) -> list[bytes | Marker]:
     found: list[bytes | Marker] = []
     for step in asked["steps"]:
         data = bytes.fromhex(step)
-        sent = _marker(data, asked.get("transaction_version", 0)) if _is_control(data) else data
+        is_control = any(batch.control for batch in records.read(data).batches)
+        sent = _marker(data, asked.get("transaction_version", 0)) if is_control else data
         if sent is None:
             return []
         found.append(sent)
     return found
-
-
-def _is_control(data: bytes) -> bool:
-    return any(batch.control for batch in records.read(data).batches)
 
 
 def _marker(data: bytes, transaction_version: int) -> Marker | None:
@@ -640,12 +635,15 @@ def _recover(broker: Broker, segments: Mapping[str, bytes]) -> dict[str, Recover
         # Undo the changes of an earlier start: each start must see the original bytes.
         (broker.data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         for folder, name in partitions.items():
-            _lay(broker.data / folder, b"" if name in aborting else segments[name])
+            data = b"" if name in aborting else segments[name]
+            _empty(broker.data / folder)
+            (broker.data / folder / _segment_name(data)).write_bytes(data)
         try:
             broker.start()
             break
         except BrokerFailed as error:
-            culprits = {partitions[folder]: text for folder, text in _not_loaded(broker.log) if folder in partitions}
+            stopping = {Path(one[1].decode()).name: one[0].decode() for one in NOT_LOADED.finditer(broker.log)}
+            culprits = {partitions[folder]: text for folder, text in stopping.items() if folder in partitions}
             if not culprits.keys() - aborting.keys():
                 raise BrokerFailed(f"the broker's log does not say which partition is the cause: {error}") from None
             aborting |= {name: Recovered("aborts", 0, text) for name, text in culprits.items()}
@@ -653,13 +651,8 @@ def _recover(broker: Broker, segments: Mapping[str, bytes]) -> dict[str, Recover
     return aborting | {name: _recovered(broker.data / folder, segments[name]) for folder, name in others.items()}
 
 
-def _lay(folder: Path, data: bytes) -> None:
-    """Remove everything but the metadata from a partition's directory, and write ``data`` as its only segment."""
-    _empty(folder)
-    (folder / _segment_name(data)).write_bytes(data)
-
-
 def _empty(folder: Path) -> None:
+    """Remove everything but the metadata from a partition's directory."""
     for file in folder.iterdir():
         if file.name != PARTITION_METADATA:
             file.unlink()
@@ -680,9 +673,3 @@ def _recovered(folder: Path, data: bytes) -> Recovered:
     if not data.startswith(found):
         raise BrokerFailed(f"{folder.name}: the broker changed the segment's bytes at its start")
     return Recovered("truncated", len(found))
-
-
-def _not_loaded(log: bytes) -> Iterator[tuple[str, str]]:
-    """The partitions that the broker could not load, each with the matching text of its log."""
-    for match in NOT_LOADED.finditer(log):
-        yield Path(match[1].decode()).name, match[0].decode()

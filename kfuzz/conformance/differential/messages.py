@@ -14,8 +14,7 @@ from zlib import crc32
 from kfuzz.conformance.differential.found import Asked, Differential, compared
 from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
 from kfuzz.conformance.protocol.lines import DECODE_MESSAGE, ENCODE_MESSAGE, Answer
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import EncodeError
 from kfuzz.kafka import LATEST, RELEASES
@@ -33,7 +32,6 @@ __all__ = [
     "KINDS",
     "RECORD_KINDS",
     "Sample",
-    "ask_messages",
     "differ_inputs",
     "differ_messages",
     "release_of",
@@ -55,17 +53,6 @@ class Sample:
     expected: Mapping[str, Any] | Finding | EncodeError
 
 
-def ask_messages(
-    name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int, only: range | None = None
-) -> Iterator[tuple[Definition, int, list[Sample]]]:
-    """The questions about each message and version: its defaults, ``samples`` filled messages, ``mutants`` of these.
-
-    ``only`` are the numbers of the versions to ask about, in the order of ``versions_of``.
-    """
-    for definition, version in islice(versions_of(name, kinds), *((only.start, only.stop) if only else (None,))):
-        yield definition, version, _ask(definition, version, seed, samples, mutants)
-
-
 def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[Definition, int]]:
     """Every version of each message of these kinds in a catalogue."""
     for definition in catalogue(name).messages.values():
@@ -74,6 +61,7 @@ def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[De
 
 
 def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Sample]:
+    """The questions about a message: its defaults, ``samples`` filled messages, ``mutants`` of these."""
     program = schema(definition, version)
     dice = Dice(seed, crc32(f"{definition.name} {version}".encode()))
     named = {"message": definition.name, "version": version}
@@ -140,7 +128,7 @@ def differ_messages(
     """Ask ``testee`` about every message and version of a catalogue, and compare its answers with kfuzz's results.
 
     ``name`` names one of kfuzz's catalogues; only its messages of these ``kinds`` are asked for, and of these only the
-    versions with the numbers ``only``.
+    versions with the numbers ``only``, in the order of :func:`versions_of`.
 
     ``UsageError`` if the testee does not start. If kfuzz refuses and the testee lets an undeclared exception escape,
     that counts as agreement, as for records: docs/differences.md.
@@ -151,15 +139,15 @@ def differ_messages(
     def questions() -> Iterator[Question[Asked[Sample]]]:
         nonlocal versions
         number = count()
-        for _, _, all_asked in ask_messages(name, kinds=kinds, seed=seed, samples=samples, mutants=mutants, only=only):
+        chosen = (only.start, only.stop) if only else (None,)
+        for definition, version in islice(versions_of(name, kinds), *chosen):
             versions += 1
-            for asked in all_asked:
+            for asked in _ask(definition, version, seed, samples, mutants):
                 index = next(number)
                 yield Question({"id": str(index), **asked.request}, Asked(index, asked))
             on_progress(versions)
 
-    with started(testee) as peer:
-        compared(found, peer, questions(), lambda question, answer: _compare(found, question, answer), _finding)
+    _ask_all(testee, found, questions())
     found.setting = f"in {versions} versions"
     return found
 
@@ -185,9 +173,13 @@ def differ_inputs(
                 # The values to write come from these bytes, and the request does not have them.
                 yield Question({"id": str(index), **asked.request}, Asked(index, asked, data))
 
-    with started(testee) as peer:
-        compared(found, peer, questions(), lambda question, answer: _compare(found, question, answer), _finding)
+    _ask_all(testee, found, questions())
     return found
+
+
+def _ask_all(testee: Testee, found: Differential, questions: Iterable[Question[Asked[Sample]]]) -> None:
+    with started(testee) as peer:
+        compared(found, peer, questions, lambda question, answer: _compare(found, question, answer), _finding)
 
 
 def release_of(testee: Testee) -> str:

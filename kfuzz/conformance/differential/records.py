@@ -20,8 +20,7 @@ from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, r
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import OwnVerdict, as_vector, verdict
 from kfuzz.conformance.protocol.lines import Answer, Handshake
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.edit.killing import killing_fields
 from kfuzz.edit.shrinking import shrink
@@ -456,20 +455,13 @@ class _Expected:
     made: OwnVerdict
 
 
+@dataclass(frozen=True, slots=True)
 class _Run:
-    def __init__(
-        self,
-        found: Differential,
-        handshake: Handshake,
-        role: Role,
-        judged: Callable[[bytes, Role], OwnVerdict],
-        on_progress: Callable[[int], None],
-    ) -> None:
-        self.found = found
-        self.handshake = handshake
-        self.role = role
-        self.judged = judged
-        self.on_progress = on_progress
+    found: Differential
+    handshake: Handshake
+    role: Role
+    judged: Callable[[bytes, Role], OwnVerdict]
+    on_progress: Callable[[int], None]
 
     def questions(self, inputs: Iterable[bytes], first: int = 0) -> Iterator[Question[Asked[_Expected]]]:
         """One question for each input, with numbers from ``first`` on.

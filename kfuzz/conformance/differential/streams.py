@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
@@ -19,17 +18,17 @@ from kfuzz.conformance.differential.found import Asked, Differential
 from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.judge.own import answer_stream
+from kfuzz.conformance.judge.reference import outside_vector
 from kfuzz.conformance.judge.runner import cells, judged_answer
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE_STREAM
-from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
-__all__ = ["differ_streams", "random_streams", "stream"]
+__all__ = ["differ_streams", "stream"]
 
 ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
@@ -58,16 +57,13 @@ def differ_streams(
     with started(testee) as peer:
         for start in range(first, first + count, CHUNK):
             numbers = range(start, min(start + CHUNK, first + count))
-            cases = (_case(index, stream(seed, index)) for index in numbers)
+            asked = ((index, stream(seed, index)) for index in numbers)
+            cases = (Case(_as_vector(index, request), request["role"]) for index, request in asked)
             for case, cell in cells(peer, cases, judged_answer):
                 _compare(found, seed, case, cell)
                 on_progress(found.inputs)
     found.deviations.sort(key=lambda one: one.number)
     return found
-
-
-def _case(index: int, request: Mapping[str, Any]) -> Case:
-    return Case(_as_vector(index, request), request["role"])
 
 
 def _compare(found: Differential, seed: int, case: Case, cell: Cell) -> None:
@@ -87,11 +83,6 @@ def _compare(found: Differential, seed: int, case: Case, cell: Cell) -> None:
             harm=cell.harm or DIFFERS.name,
             finding=case.expectation.get("finding", ""),
         )
-
-
-def random_streams(seed: int, count: int) -> Iterator[dict[str, Any]]:
-    """The first ``count`` streams of ``seed``; see :func:`stream`."""
-    return (stream(seed, index) for index in range(count))
 
 
 def stream(seed: int, index: int) -> dict[str, Any]:
@@ -289,20 +280,11 @@ def _as_vector(index: int, request: Mapping[str, Any]) -> Vector:
         if answer["outcome"] == "rejected":
             end = {"verdict": "invalid", "finding": answer["finding"]}
         expectations = [{"records": answer["records"], "verdict": "valid"}, end]
-    return Vector(
-        id=f"streams/{index}",
-        kind="stream",
-        summary="a random stream",
-        level="required",
-        requirements=(),
-        flags=(),
-        source=bytes.fromhex("".join(hexes)),
-        canonical=False,
-        layout=(),
-        expect={},
-        kafka={},
-        budget=None,
-        file=Path("streams"),
+    return outside_vector(
+        f"streams/{index}",
+        "stream",
+        bytes.fromhex("".join(hexes)),
+        {},
         steps=tuple({"hex": text, "expect": {role: want}} for text, want in zip(hexes, expectations, strict=True)),
         options={name: request[name] for name in STREAM_OPTIONS if name in request},
     )

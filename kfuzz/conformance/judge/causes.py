@@ -105,6 +105,8 @@ _IN_ALL_FORMATS: Final = {"magic-unknown", "codec-unknown", "varint-too-long"}
 
 Key = tuple[str, ...]
 Groups = dict[Key, list["Deviation"]]
+# Deviations with the key of their group; a key may be there several times.
+Parts = Iterable[tuple[Key, list["Deviation"]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,11 @@ class Deviation:
         return self.harm == HANGS.name and bool(_COMPUTES.fullmatch(self.error))
 
     @property
+    def lacks_memory(self) -> bool:
+        """Whether an exception about a lack of memory escapes."""
+        return self.harm == PANICS.name and bool(_NO_MEMORY.match(self.error))
+
+    @property
     def claim(self) -> Key:
         """The count or size of which the input claims too much, for a certain reader."""
         return self.owner, self.form, self.finding, self.codec if self.finding == DECOMPRESSION_FAILED else ""
@@ -326,15 +333,11 @@ class Cause:
     @property
     def harm(self) -> str:
         """The name of the worst class of harm among the deviations."""
-        found = worst({one.harm for one in self.deviations})
-        assert found
-        return found
+        return worst({one.harm for one in self.deviations})
 
     def harm_in(self, implementation: str) -> str:
         """The worst class of harm among the deviations of one of the ``implementations``."""
-        found = worst({one.harm for one in self.deviations if one.implementation == implementation})
-        assert found
-        return found
+        return worst({one.harm for one in self.deviations if one.implementation == implementation})
 
     @property
     def finding(self) -> str:
@@ -541,20 +544,24 @@ def _codec(data: bytes, start: int) -> str:
 
 def causes_of(deviations: Iterable[Deviation]) -> list[Cause]:
     """The causes, worst class first, then the implementation, then the number of deviations, then the text."""
-    groups: Groups = {}
-    for one in deviations:
-        groups.setdefault(one.key, []).append(one)
+    groups = _grouped((one.key, [one]) for one in deviations)
     for combine in (_without_records, _skipped, _inside_wrappers, _without_headers, _over_budget, _by_definition):
-        groups = combine(groups)
+        groups = _grouped(combine(groups))
     return sorted((Cause(key, tuple(sorted(group, key=_by_size))) for key, group in groups.items()), key=_by_harm)
 
 
-def _without_records(groups: Groups) -> Groups:
+def _grouped(parts: Parts) -> Groups:
+    groups: Groups = {}
+    for key, some in parts:
+        groups.setdefault(key, []).extend(some)
+    return groups
+
+
+def _without_records(groups: Groups) -> Parts:
     """Combine damaged batches without records with the good ones, if the decoder stops at those too.
 
     Otherwise the decoder stops because of the damage.
     """
-    combined: Groups = {}
     for key, group in groups.items():
         if DAMAGED_WITHOUT_RECORDS in key:
             good, damaged = (
@@ -562,32 +569,27 @@ def _without_records(groups: Groups) -> Groups:
                 for other in (NO_RECORDS, DAMAGED)
             )
             key = good if good in groups else damaged
-        combined.setdefault(key, []).extend(group)
-    return combined
+        yield key, group
 
 
-def _skipped(groups: Groups) -> Groups:
+def _skipped(groups: Groups) -> Parts:
     """Combine records that are skipped with the damage that stops the decoder most often, if there is any."""
-    combined: Groups = {}
     for key, group in groups.items():
         if key[-1] == SKIPPED:
             stops = [other for other in groups if other[:-1] == key[:-1] and other != key]
             key = max(stops, key=lambda other: (len(groups[other]), other), default=key)
-        combined.setdefault(key, []).extend(group)
-    return combined
+        yield key, group
 
 
-def _inside_wrappers(groups: Groups) -> Groups:
+def _inside_wrappers(groups: Groups) -> Parts:
     """Combine what a decoder accepts in wrappers, but not in messages outside of them."""
-    combined: Groups = {}
     for key, group in groups.items():
         if key[1] == ACCEPTS.name and not group[0].at and all(one.is_damaged_inside for one in group):
             key = (*key[:-1], INNER_CHECK)
-        combined.setdefault(key, []).extend(group)
-    return combined
+        yield key, group
 
 
-def _without_headers(groups: Groups) -> Groups:
+def _without_headers(groups: Groups) -> Parts:
     """Combine damaged headers that are left out with good ones, if the decoder loses those too.
 
     Then it reads headers apart from their record, and drops the errors.
@@ -598,15 +600,13 @@ def _without_headers(groups: Groups) -> Groups:
         for one in group
         if one.harm == LOSES.name and _NO_HEADERS.search(one.error)
     }
-    combined: Groups = {}
     for key, group in groups.items():
         for one in group:
             left_out = one.lacks_headers and one.harm in (ACCEPTS.name, DIFFERS.name)
-            combined.setdefault(loses.get(one.owner, key) if left_out else key, []).append(one)
-    return combined
+            yield loses.get(one.owner, key) if left_out else key, [one]
 
 
-def _over_budget(groups: Groups) -> Groups:
+def _over_budget(groups: Groups) -> Parts:
     """Give what has no line to the line that takes too much memory for the same damage, if there is one such line.
 
     Which budget is exceeded first, that of memory or of time, depends on the claimed size and on the machine. And Java
@@ -615,31 +615,26 @@ def _over_budget(groups: Groups) -> Groups:
     lines: dict[tuple[bool, Key], set[Key]] = {}
     for key, group in groups.items():
         for one in group:
-            escapes = one.harm == PANICS.name and bool(_NO_MEMORY.match(one.error))
-            if one.at and (escapes or key[1] == MEMORY.name):
-                lines.setdefault((escapes, one.claim), set()).add(key)
-    combined: Groups = {}
+            if one.at and (one.lacks_memory or key[1] == MEMORY.name):
+                lines.setdefault((one.lacks_memory, one.claim), set()).add(key)
     for key, group in groups.items():
         for one in group:
-            escapes = one.harm == PANICS.name and not one.at and bool(_NO_MEMORY.match(one.error))
+            escapes = one.lacks_memory and not one.at
             found = lines.get((escapes, one.claim), set()) if escapes or one.computes else set()
-            combined.setdefault(min(found) if len(found) == 1 else key, []).append(one)
-    return combined
+            yield min(found) if len(found) == 1 else key, [one]
 
 
-def _by_definition(groups: Groups) -> Groups:
+def _by_definition(groups: Groups) -> Parts:
     """Combine what concerns one message alone: then the library has another definition of the message.
 
     Reading it, writing it and refusing its fields are three consequences of one wrong definition.
     """
-    combined: Groups = {}
     for key, group in groups.items():
         names = {one.message for one in group}
         harms = {one.harm for one in group}
         if len(names) == 1 and group[0].message and not group[0].at and harms <= {LOSES.name, REFUSES.name}:
             key = (key[0], LOSES.name, group[0].message)
-        combined.setdefault(key, []).extend(group)
-    return combined
+        yield key, group
 
 
 def _by_size(one: Deviation) -> tuple[int, str, str]:

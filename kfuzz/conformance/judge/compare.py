@@ -7,7 +7,7 @@ Only fields that the testee reports are compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
@@ -35,6 +35,7 @@ from kfuzz.conformance.protocol.lines import (
     Handshake,
 )
 from kfuzz.kafka import CODECS, ROLES
+from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.kinds import (
@@ -89,13 +90,16 @@ OUTCOMES: Final = (
 ENCODE_ROLE: Final = "encode"
 # The same for what a whole producer sends.
 PRODUCE_ROLE: Final = "produce"
+_OF_WHOLE_CLIENTS: Final = {PRODUCE_ROLE: PRODUCE, CLIENT: CONVERSE}
+_OF_KINDS: Final = {
+    "message": (DECODE_MESSAGE, ENCODE_MESSAGE),
+    "primitive": (DECODE_PRIMITIVE, ENCODE_PRIMITIVE),
+}
 # The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
 ALL_ROLES: Final = (*ROLES, READER, CLIENT, ENCODE_ROLE, PRODUCE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
-# How a payload of snappy begins if snappy-java's blocks frame it.
-XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 # Where a payload begins: after the header of a batch, or after a wrapper's fields with a null key.
 PAYLOAD_AT: Final = {0: 26, 1: 34, 2: 61}
 # A longer answer is kept and shown without its contents.
@@ -120,17 +124,12 @@ class Case:
     @property
     def operation(self) -> str:
         """The protocol's name for the operation that is asked for."""
-        if self.role == PRODUCE_ROLE:
-            return PRODUCE
-        if self.role == CLIENT:
-            return CONVERSE
+        if self.role in _OF_WHOLE_CLIENTS:
+            return _OF_WHOLE_CLIENTS[self.role]
         if self.vector.kind == "stream":
             return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
-        if self.vector.kind == "message":
-            return ENCODE_MESSAGE if self.role == ENCODE_ROLE else DECODE_MESSAGE
-        if self.vector.kind == "primitive":
-            return ENCODE_PRIMITIVE if self.role == ENCODE_ROLE else DECODE_PRIMITIVE
-        return ENCODE if self.role == ENCODE_ROLE else DECODE
+        decode, encode = _OF_KINDS.get(self.vector.kind, (DECODE, ENCODE))
+        return encode if self.role == ENCODE_ROLE else decode
 
     @property
     def expectation(self) -> Json:
@@ -139,13 +138,14 @@ class Case:
         For a producer, the contents to send; it may refuse them if the verdict is ``acceptable``.
         """
         if self.role == PRODUCE_ROLE:
-            may_refuse = self.vector.options.get(MAY_REFUSE, False)
-            return {
-                "verdict": "acceptable" if may_refuse else "valid",
-                "batches": self.vector.expect["broker"]["batches"],
-            }
+            verdict = "acceptable" if self.vector.options.get(MAY_REFUSE) else "valid"
+            return {"verdict": verdict, "batches": self.vector.expect["broker"]["batches"]}
         if self.vector.kind == "stream":
-            return stream_expectation(self.vector, self.role)
+            steps = [step["expect"][self.role] for step in self.vector.steps]
+            verdicts = {step["verdict"] for step in steps}
+            # A stream is invalid if one of its steps must be refused.
+            verdict = next(verdict for verdict in ("invalid", "acceptable", "valid") if verdict in verdicts)
+            return {"verdict": verdict, "steps": steps}
         role = _told_role(self.vector) if self.role == ENCODE_ROLE else self.role
         return self.vector.expect[role or self.role]
 
@@ -186,18 +186,6 @@ def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = ALL_ROLES) -> tup
     return tuple(cases)
 
 
-def stream_expectation(vector: Vector, role: str) -> Json:
-    """The expectations of a stream's steps for ``role``, combined into one.
-
-    All steps of a stream have expectations for the same roles. The combined verdict is the strictest of the steps: a
-    stream is invalid if one of its steps must be refused.
-    """
-    steps = [step["expect"][role] for step in vector.steps]
-    verdicts = {step["verdict"] for step in steps}
-    verdict = next(verdict for verdict in ("invalid", "acceptable", "valid") if verdict in verdicts)
-    return {"verdict": verdict, "steps": steps}
-
-
 def _can_be_encoded(vector: Vector) -> bool:
     """Whether an encoder can be given the contents: the vector must be valid and state them in full, without hashes."""
     role = _told_role(vector)
@@ -234,26 +222,27 @@ def _has_hashes(batches: Sequence[Json]) -> bool:
 
 def request(case: Case) -> dict[str, Any]:
     """The question as a request of the testee protocol."""
+    return {"id": case.vector.id, "operation": case.operation, **_asked(case)}
+
+
+def _asked(case: Case) -> dict[str, Any]:
+    vector, options = case.vector, case.vector.options
     if case.operation == ENCODE:
-        return {"id": case.vector.id, "operation": ENCODE, "batches": case.expectation["batches"]}
-    if case.vector.kind in CONTENTS:
-        name = "body" if case.vector.kind == "message" else "value"
-        given = {"hex": case.vector.data.hex()} if case.role == READER else {name: contents_of(case)}
-        return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **given}
+        return {"batches": case.expectation["batches"]}
+    if vector.kind in CONTENTS:
+        name = "body" if vector.kind == "message" else "value"
+        return {**options, **({"hex": vector.data.hex()} if case.role == READER else {name: contents_of(case)})}
     if case.operation == CONVERSE:
-        options = {name: value for name, value in case.vector.options.items() if name != FRAMES}
-        return {"id": case.vector.id, "operation": CONVERSE, **options}
+        return {name: value for name, value in options.items() if name != FRAMES}
     if case.operation == PRODUCE:
-        options = {name: value for name, value in case.vector.options.items() if name not in (MAY_REFUSE, LEFT_OUT)}
-        left_out = case.vector.options.get(LEFT_OUT, ())
+        left_out = options.get(LEFT_OUT, ())
         records = [{name: one[name] for name in one if name not in left_out} for one in _given(case)]
-        return {"id": case.vector.id, "operation": PRODUCE, "records": records, **options}
-    asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
-    if case.vector.kind == "stream":
-        return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
+        return {"records": records} | {name: options[name] for name in options if name not in (MAY_REFUSE, LEFT_OUT)}
+    if vector.kind == "stream":
+        return {"role": case.role, **options, "steps": [step["hex"] for step in vector.steps]}
     # Only the role broker uses a topic.
-    topic = {"topic": case.vector.options["topic"]} if case.role == "broker" and "topic" in case.vector.options else {}
-    return {**asked, **topic, "hex": case.vector.data.hex()}
+    topic = {"topic": options["topic"]} if case.role == "broker" and "topic" in options else {}
+    return {"role": case.role, **topic, "hex": vector.data.hex()}
 
 
 def _given(case: Case) -> list[dict[str, Any]]:
@@ -330,7 +319,7 @@ def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
         magics.add(batch["magic"])
         codecs.add(batch["compression"])
     if case.operation != ENCODE:
-        for magic, codec in _frames(case.vector.data):
+        for _, magic, codec in _frames(case.vector.data):
             magics.add(magic)
             codecs.add(codec)
     return frozenset(magics), frozenset(codecs)
@@ -338,18 +327,13 @@ def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
 
 def snappy_framings(case: Case) -> frozenset[str]:
     """How the snappy payloads of a vector are framed, by their first bytes."""
-    found = set()
     data = case.vector.data
-    for at in (0, *(at + size for at, size, _ in frames(data))):
-        for magic, codec in _frames(data[at : at + PAYLOAD_AT[2]]):
-            if codec == "snappy":
-                start = at + PAYLOAD_AT[magic]
-                found.add("xerial" if data[start : start + len(XERIAL_MAGIC)] == XERIAL_MAGIC else "raw")
-    return frozenset(found)
+    starts = [at + PAYLOAD_AT[magic] for at, magic, codec in _frames(data) if codec == "snappy"]
+    return frozenset("xerial" if data.startswith(XERIAL_MAGIC, start) else "raw" for start in starts)
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, str]]:
-    """Magic and codec of each entry, also of a cut or refused one after the last; unknown magics are skipped.
+def _frames(data: bytes) -> Iterator[tuple[int, int, str]]:
+    """Place, magic and codec of each entry, also of a cut or refused one after the last; unknown magics are skipped.
 
     A reserved codec counts as ``none``.
     """
@@ -357,7 +341,7 @@ def _frames(data: bytes) -> Iterator[tuple[int, str]]:
         magic = data[at + MAGIC_AT] if at + MAGIC_AT < len(data) else -1
         if magic in CODEC_AT and at + CODEC_AT[magic] < len(data):
             codec = data[at + CODEC_AT[magic]] & CODEC_MASK
-            yield magic, CODECS[codec] if codec < len(CODECS) else "none"
+            yield at, magic, CODECS[codec] if codec < len(CODECS) else "none"
 
 
 # --- the verdict on an answer ---------------------------------------------------------------------------------------
@@ -378,24 +362,8 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         outcome = _ALWAYS_WRONG[answer.outcome]
         text = answer.error or f"answered {answer.outcome}"
         return Cell(outcome, text, HARM_OF[outcome], answer=shortened(answer.raw))
-    if answer.outcome == "nothing":
-        wrong = _wrong_silence(case, answer)
-    elif case.operation == ENCODE:
-        wrong = _wrong_encoding(case, answer)
-    elif case.operation == DECODE:
-        wrong = _wrong_decoding(case, handshake, answer)
-    elif case.operation == DECODE_STREAM:
-        wrong = _wrong_handing_out(case, handshake, answer)
-    elif case.operation in (DECODE_MESSAGE, DECODE_PRIMITIVE):
-        wrong = _wrong_message(case, handshake, answer)
-    elif case.operation in (ENCODE_MESSAGE, ENCODE_PRIMITIVE):
-        wrong = _wrong_message_bytes(case, answer)
-    elif case.operation == CONVERSE:
-        wrong = wrong_conversation(case.vector, handshake, answer)
-    elif case.operation == PRODUCE:
-        wrong = wrong_sending(_given(case), case.vector, handshake, answer)
-    else:
-        wrong = _wrong_appends(case.expectation, answer)
+    fault_of = _wrong_silence if answer.outcome == "nothing" else _FAULT_OF[case.operation]
+    wrong = fault_of(case, handshake, answer)
     if wrong is None:
         return Cell("pass")
     # Where a vector is only recommended, either verdict is allowed.
@@ -429,7 +397,7 @@ def _loses(text: str | None) -> Wrong | None:
     return Wrong(text, "loses") if text else None
 
 
-def _wrong_silence(case: Case, answer: Answer) -> Wrong | None:
+def _wrong_silence(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     """The fault of an answer that leaves out records without an error. Only good data can be lost."""
     if case.expectation["verdict"] == "invalid":
         return Wrong(f"skipped bytes that must be refused ({case.expectation.get('finding', 'invalid')})", "accepts")
@@ -458,9 +426,8 @@ def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> W
 
 
 def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) -> Wrong | None:
-    wanted = expectation.get("finding")
-    if wanted and answer.finding and answer.finding != wanted:
-        return Wrong(f"refused for {answer.finding}; the fault is {wanted}", "differs")
+    if wrong := _wrong_finding(expectation, answer):
+        return wrong
     if expectation["verdict"] == "invalid" and "batches" in expectation:
         # Here `batches` are the good batches before the bad one; a testee may leave them out.
         return _loses(wrong_reading(expectation["batches"], handshake, answer))
@@ -497,7 +464,7 @@ def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer
     return wrong
 
 
-def _wrong_encoding(case: Case, answer: Answer) -> Wrong | None:
+def _wrong_encoding(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     if answer.outcome == "rejected":
         return Wrong("refused to encode valid contents" + because(answer.error), "refuses")
     assert answer.data is not None
@@ -564,7 +531,7 @@ def _without_unknown_tags(contents: Any) -> Any:
     return [_without_unknown_tags(one) for one in contents] if isinstance(contents, list) else contents
 
 
-def _wrong_message_bytes(case: Case, answer: Answer) -> Wrong | None:
+def _wrong_message_bytes(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     if answer.outcome == "rejected":
         return Wrong("refused to encode valid contents" + because(answer.error), "refuses")
     assert answer.data is not None
@@ -583,8 +550,8 @@ def _wrong_handing_out(case: Case, handshake: Handshake, answer: Answer) -> Wron
     if answer.outcome == "rejected":
         if verdict == "valid":
             return Wrong("refused bytes that must be accepted" + because(answer.error), "refuses")
-        if wrong := _wrong_finding(steps[refused], answer.finding):
-            return Wrong(wrong, "differs")
+        if finding := _wrong_finding(steps[refused], answer):
+            return finding
         if answer.records is None or case.role == "log":
             # A log's markers are read first, so the records before the refused step may not have been handed out.
             return None
@@ -628,16 +595,18 @@ def _wrong_report(case: Case, handshake: Handshake, answer: Answer) -> Wrong | N
     return None
 
 
-def _wrong_finding(expectation: Json, finding: str | None) -> str | None:
+def _wrong_finding(expectation: Json, answer: Answer) -> Wrong | None:
     wanted = expectation.get("finding")
-    return f"refused for {finding}; the fault is {wanted}" if wanted and finding and finding != wanted else None
+    if wanted and answer.finding and answer.finding != wanted:
+        return Wrong(f"refused for {answer.finding}; the fault is {wanted}", "differs")
+    return None
 
 
-def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
+def _wrong_appends(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     """Compares each step, up to the first acceptable step that was decided otherwise: after it the two logs differ."""
     if answer.outcome == "rejected":
         return Wrong("refused the stream; each step must be answered" + because(answer.error), "refuses")
-    steps, got = expectation["steps"], answer.steps or []
+    steps, got = case.expectation["steps"], answer.steps or []
     for index, (want, have) in enumerate(zip(steps, got, strict=False)):
         refusals = [step["outcome"] == "rejected" for step in (want, have)]
         if want["verdict"] == "acceptable" and refusals[0] != refusals[1]:
@@ -649,3 +618,18 @@ def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
             if name in want and value != want[name]:
                 return Wrong(f"step[{index}].{name} is {shown(value)}; expected {shown(want[name])}", harm)
     return None if len(steps) == len(got) else Wrong(f"answered {amount(got, steps, 'steps')}", "loses")
+
+
+# The judge of an answer, by the operation.
+_FAULT_OF: Final[Mapping[str, Callable[[Case, Handshake, Answer], Wrong | None]]] = {
+    DECODE: _wrong_decoding,
+    ENCODE: _wrong_encoding,
+    DECODE_STREAM: _wrong_handing_out,
+    APPEND_STREAM: _wrong_appends,
+    DECODE_MESSAGE: _wrong_message,
+    ENCODE_MESSAGE: _wrong_message_bytes,
+    DECODE_PRIMITIVE: _wrong_message,
+    ENCODE_PRIMITIVE: _wrong_message_bytes,
+    PRODUCE: lambda case, shows, answer: wrong_sending(_given(case), case.vector, shows, answer),
+    CONVERSE: lambda case, shows, answer: wrong_conversation(case.vector, shows, answer),
+}

@@ -9,9 +9,8 @@ from typing import Any
 
 from kfuzz.conformance.judge.compare import Case, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.protocol.lines import READER, Answer, Handshake
-from kfuzz.conformance.protocol.peer import Question
+from kfuzz.conformance.protocol.peer import Question, started
 from kfuzz.conformance.protocol.session import Trouble
-from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, ROLES
@@ -145,9 +144,5 @@ def _take(found: Confirmation, version: str, case: Case, handshake: Handshake, a
     if cell.outcome != "pass" and not refused:
         found.contradictions.append(f"{case.vector.id}: Kafka {version} as {case.role} contradicts it: {cell.text}")
     said = found.answers.setdefault(case.role, {}).setdefault(version, {})
-    said[case.vector.id] = {"outcome": _outcome(answer)}
-
-
-def _outcome(answer: Answer) -> str:
-    refused = any(step["outcome"] == "rejected" for step in answer.steps or ())
-    return "rejected" if refused else answer.outcome
+    is_refused = any(step["outcome"] == "rejected" for step in answer.steps or ())
+    said[case.vector.id] = {"outcome": "rejected" if is_refused else answer.outcome}

@@ -18,7 +18,7 @@ from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.reference import as_vector, verdict
 from kfuzz.conformance.judge.runner import cells, judged_answer
 from kfuzz.conformance.protocol.peer import TesteeProcess
-from kfuzz.conformance.protocol.session import Limits, NoHandshake
+from kfuzz.conformance.protocol.session import NoHandshake
 from kfuzz.conformance.protocol.testees import own
 from kfuzz.corpora.hostile import hostile_vector, moved_expectation
 from kfuzz.corpora.labels import labels_of
@@ -28,11 +28,10 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.errors import KfuzzError
 from kfuzz.text import printable
 from kfuzz.units import counted
-from kfuzz.vectors import Vector
 from kfuzz.wire.io.layout import HEADER_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["SegmentResult", "conform_segment", "conform_segments", "told"]
+__all__ = ["SegmentResult", "conform_segments", "told"]
 
 # The requests of a chunk are in memory at once.
 CHUNK_BATCHES = 2000
@@ -67,51 +66,32 @@ def conform_segments(
     argv: Sequence[str] | None,
     *,
     cwd: Path | None = None,
-    limits: Limits | None = None,
 ) -> Iterator[SegmentResult]:
-    """Ask the testee each of these segments of the corpus in ``out``. Raises like :func:`conform_segment`.
+    """Ask the testee ``argv`` each batch of these segments of the corpus in ``out``, as a consumer.
 
-    None as ``argv`` is kfuzz's own testee, which runs with this Python.
+    None as ``argv`` is kfuzz's own testee, which runs with this Python. A testee that dies is started again, and only
+    the batch that killed it counts. Raises ``KfuzzError`` if the testee does not start, or if a segment is missing or
+    not what its corpus says.
     """
     target = Target.of(out)
     plan = Plan(workload)
     for segment_id in segment_ids:
         segment = plan[segment_id]
+        # The vector's id for the byte offset of each hostile batch.
         labels = {label.at: label.vector for label in labels_of(target, segment)}
         with target.view(segment.path) as view:
             if view is None:
                 raise KfuzzError(f"{target}/{segment.path} is missing; run `kfuzz corpus verify`")
-            yield conform_segment(
-                argv or own().argv,
-                view,
-                segment_id=segment_id,
-                path=segment.path,
-                labels=labels,
-                cwd=cwd,
-                limits=limits,
-            )
+            yield _conform(argv or own().argv, cwd, view, labels, segment_id, segment.path)
 
 
-def conform_segment(
-    argv: Sequence[str],
-    data: memoryview,
-    *,
-    segment_id: int,
-    path: str,
-    labels: Mapping[int, str],
-    cwd: Path | None = None,
-    limits: Limits | None = None,
+def _conform(
+    argv: Sequence[str], cwd: Path | None, data: memoryview, labels: Mapping[int, str], segment_id: int, path: str
 ) -> SegmentResult:
-    """Ask the testee ``argv`` each batch of the log ``data`` as a consumer.
-
-    ``labels`` has the vector's id for the byte offset of each hostile batch. A testee that dies is started again, and
-    only the batch that killed it counts. Raises ``KfuzzError`` if the testee does not start, or if the log itself is
-    not what its corpus says.
-    """
     asked = unsupported = 0
     deviations = []
     try:
-        with TesteeProcess(argv, cwd=cwd, limits=limits) as peer:
+        with TesteeProcess(argv, cwd=cwd) as peer:
             chunks = _chunks(data, labels, path)
             for case, cell in chain.from_iterable(cells(peer, chunk, judged_answer) for chunk in chunks):
                 asked += 1
@@ -152,13 +132,10 @@ def _case(data: bytes, at: int, label: str | None, path: str) -> Case:
             raise KfuzzError(f"{path} has an unlabelled bad batch at byte {at}; run `kfuzz corpus verify`")
         return Case(as_vector(name, data, made, "consumer"), "consumer")
     vector = hostile_vector(label)
-    return Case(replace(vector, id=name, source=data, expect={"consumer": _expectation(vector, data)}), "consumer")
-
-
-def _expectation(vector: Vector, data: bytes) -> Mapping[str, object]:
-    base_offset = int.from_bytes(data[:8], "big", signed=True)
     at = HEADER_AT["partition_leader_epoch"]
-    return moved_expectation(vector, base_offset, int.from_bytes(data[at : at + 4], "big", signed=True))
+    base_offset, epoch = (int.from_bytes(field, "big", signed=True) for field in (data[:8], data[at : at + 4]))
+    expected = moved_expectation(vector, base_offset, epoch)
+    return Case(replace(vector, id=name, source=data, expect={"consumer": expected}), "consumer")
 
 
 def told(results: Sequence[SegmentResult]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,6 +118,6 @@ def harm_named(name: str) -> Harm:
     return _BY_NAME[name]
 
 
-def worst(names: set[str]) -> str | None:
-    """The worst of these classes; None if there are none."""
-    return next((harm.name for harm in HARMS if harm.name in names), None)
+def worst(names: Iterable[str]) -> str:
+    """The worst of these classes. At least one of the names must be one; others do not count."""
+    return min((name for name in names if name in RANK), key=RANK.__getitem__)

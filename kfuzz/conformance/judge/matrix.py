@@ -397,11 +397,8 @@ def update_expected(done: Run, places: Places) -> list[str]:
     """Rewrite the files of expected outcomes from the whole run ``done``; returns one sentence per testee."""
     said = []
     for testee in done.testees:
-        if testee.broken:
-            said.append(f"{testee.label}: its file is unchanged, because it could not be asked")
-            continue
-        if testee.stopped:
-            said.append(f"{testee.label}: its file is unchanged, because {testee.stopped}")
+        if why := "it could not be asked" if testee.broken else testee.stopped:
+            said.append(f"{testee.label}: its file is unchanged, because {why}")
             continue
         listed, embargoed = expected.update(
             done.cases, testee.cells, testee.expectations, places.expected, places.embargo, places.own

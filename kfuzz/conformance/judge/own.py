@@ -89,20 +89,7 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return {"id": "", "outcome": "fault", "error": f"BadRequest: {type(error).__name__}: {error}"}
     try:
-        if operation == DECODE:
-            answer = _decode(request, profile)
-        elif operation == ENCODE:
-            answer = _encode(request)
-        elif operation in (DECODE_STREAM, APPEND_STREAM):
-            answer = answer_stream(request, profile)
-        elif operation in (DECODE_MESSAGE, ENCODE_MESSAGE):
-            answer = _message(request, profile)
-        elif operation in (DECODE_PRIMITIVE, ENCODE_PRIMITIVE):
-            answer = _primitive(request, profile)
-        elif operation == PRODUCE:
-            answer = _produce(request)
-        else:
-            answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
+        answer = _ANSWERS.get(operation, _no_operation)(request, profile)
     except Exception as error:
         # The library promises only findings, UsageError and EncodeError. Any other exception is a fault of kfuzz.
         answer = {"outcome": "fault", "error": f"{type(error).__name__}: {error}"}
@@ -121,7 +108,11 @@ def _decode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, A
     return answer if made.stored is None else answer | {"hex": made.stored.hex()}
 
 
-def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
+def _no_operation(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
+    return {"outcome": "unsupported", "error": f"no operation {request['operation']}"}
+
+
+def _encode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     return _written(lambda: records.encode(records.from_json(request["batches"])))
 
 
@@ -147,7 +138,7 @@ def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str
     return _was_read(reading, "value", lambda values: primitives.to_json_value(name, values["value"]))
 
 
-def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
+def _produce(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     """The requests of a producer that repeats a batch after each error: all records of a send in one batch."""
     given = [{"timestamp": str(DEFAULT_TOPIC.now), "key": None, **record} for record in request["records"]]
     errors = iter([ERROR_CODES[name] for name in request.get("errors", ())])
@@ -163,7 +154,7 @@ def _produce(request: Mapping[str, Any]) -> dict[str, Any]:
         batch = {"base_offset": "0", "compression": request["compression"], "records": numbered}
         if transactional or request["idempotent"]:
             batch |= named | {"base_sequence": sequence}
-        answer = _encode({"batches": [batch]})
+        answer = _encode({"batches": [batch]}, profile)
         if answer["outcome"] != "accepted":
             return answer
         sequence += count
@@ -193,7 +184,7 @@ def _was_read(reading: MessageReading, name: str, form: Callable[[dict[str, Any]
 
 def answer_stream(request: Mapping[str, Any], profile: records.Profile = "kafka") -> dict[str, Any]:
     """The answer, without its id, to a request about a stream."""
-    return (_decode_stream if request["operation"] == DECODE_STREAM else _append_stream)(request, profile)
+    return _ANSWERS[request["operation"]](request, profile)
 
 
 def _decode_stream(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
@@ -252,3 +243,16 @@ def _hashed(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     data = bytes.fromhex(octets)
                     record[name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
     return batches
+
+
+_ANSWERS: Final[Mapping[str, Callable[[Mapping[str, Any], records.Profile], dict[str, Any]]]] = {
+    DECODE: _decode,
+    ENCODE: _encode,
+    DECODE_STREAM: _decode_stream,
+    APPEND_STREAM: _append_stream,
+    DECODE_MESSAGE: _message,
+    ENCODE_MESSAGE: _message,
+    DECODE_PRIMITIVE: _primitive,
+    ENCODE_PRIMITIVE: _primitive,
+    PRODUCE: _produce,
+}

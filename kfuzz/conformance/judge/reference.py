@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors.model import TOPIC, Vector
 
-__all__ = ["OwnVerdict", "as_vector", "for_broker", "verdict"]
+__all__ = ["OwnVerdict", "as_vector", "for_broker", "outside_vector", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,14 @@ def as_vector(name: str, data: bytes, made: OwnVerdict, role: Role) -> Vector:
     expectation: dict[str, Any] = {"verdict": "valid", "batches": made.batches, "consumed": made.consumed}
     if made.fatal is not None:
         expectation = {"verdict": "invalid", "finding": made.fatal.code, "batches": made.batches}
+    return outside_vector(name, "records", data, {role: expectation})
+
+
+def outside_vector(name: str, kind: str, data: bytes, expect: Mapping[str, Mapping[str, Any]], **more: Any) -> Vector:
+    """A vector that belongs to no suite. ``more`` are fields of it that have defaults."""
     return Vector(
         id=name,
-        kind="records",
+        kind=kind,
         summary="bytes that belong to no suite",
         level="required",
         requirements=(),
@@ -67,10 +73,11 @@ def as_vector(name: str, data: bytes, made: OwnVerdict, role: Role) -> Vector:
         source=data,
         canonical=False,
         layout=(),
-        expect={role: expectation},
+        expect=expect,
         kafka={},
         budget=None,
         file=Path(name),
+        **more,
     )
 
 

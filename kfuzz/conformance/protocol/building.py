@@ -10,8 +10,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -68,19 +68,16 @@ def sources(folder: Path) -> Iterable[Path]:
             yield path
 
 
-def alone(root: Path, stage: Path, prepare: Callable[[], None]) -> Callable[[], None]:
-    """``prepare``, which works in the folder ``stage``, while no other process builds a testee below ``root``.
+@contextmanager
+def alone(root: Path, stage: Path) -> Iterator[None]:
+    """Make the folder ``stage``, and let no other process build a testee below ``root`` in the ``with`` block.
 
     An error of the system is a ``BuildFailed``.
     """
-    return partial(_run_alone, root, stage, prepare)
-
-
-def _run_alone(root: Path, stage: Path, prepare: Callable[[], None]) -> None:
     try:
         stage.mkdir(parents=True, exist_ok=True)
         with locked(root):
-            prepare()
+            yield
     except OSError as error:
         raise BuildFailed(f"{error.filename} cannot be copied: {error.strerror}") from None
 

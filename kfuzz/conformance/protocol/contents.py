@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kfuzz.forms import HEX, TEXT, Form, ListOf, Object, Wrong, integer, matching, shown, step_of
@@ -55,36 +56,22 @@ def _is_range(pair: Any) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and all(map(VERSION.fits, pair)) and pair[0] <= pair[1]
 
 
-# Messages, each with its lowest and highest version.
-VERSIONS: Final = Form(
-    {
-        "type": "object",
-        "patternProperties": {
-            MESSAGE_NAME.schema["pattern"]: {"type": "array", "items": VERSION.schema, "minItems": 2, "maxItems": 2}
-        },
-        "additionalProperties": False,
-    },
-    "give an object of messages, each with its lowest and highest version",
-    lambda value: (
-        isinstance(value, dict) and all(map(MESSAGE_NAME.fits, value)) and all(map(_is_range, value.values()))
-    ),
-)
+def _by_message(schema: Mapping[str, Any], fits: Callable[[Any], object], what: str) -> Form:
+    """An object with a value for each message."""
+    names = {MESSAGE_NAME.schema["pattern"]: schema}
+    return Form(
+        {"type": "object", "patternProperties": names, "additionalProperties": False},
+        f"give an object of messages, each with {what}",
+        lambda value: isinstance(value, dict) and all(map(MESSAGE_NAME.fits, value)) and all(map(fits, value.values())),
+    )
 
 
+_RANGE: Final = {"type": "array", "items": VERSION.schema, "minItems": 2, "maxItems": 2}
+VERSIONS: Final = _by_message(_RANGE, _is_range, "its lowest and highest version")
 _PLACE: Final = matching(r"[a-z][A-Za-z0-9]*(\.[a-z][A-Za-z0-9]*){0,31}", "give a field's place, as in topics.name")
 _PLACES: Final = ListOf(_PLACE, "give a list of fields by their places", least=1)
-# Messages, each with the places of the fields that are not shown.
-HIDDEN: Final = Form(
-    {
-        "type": "object",
-        "patternProperties": {MESSAGE_NAME.schema["pattern"]: _PLACES.schema},
-        "additionalProperties": False,
-    },
-    "give an object of messages, each with a list of fields",
-    lambda value: (
-        isinstance(value, dict) and all(map(MESSAGE_NAME.fits, value)) and all(map(_PLACES.fits, value.values()))
-    ),
-)
+# The fields that are not shown.
+HIDDEN: Final = _by_message(_PLACES.schema, _PLACES.fits, "a list of fields")
 
 
 class _Field(Form):

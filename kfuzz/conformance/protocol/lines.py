@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, NamedTuple, TypedDict
+from typing import Annotated, Any, Final, NamedTuple
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.conformance.protocol.contents import HEADERS, HIDDEN, MESSAGE, MESSAGE_NAME, OCTETS, VALUE, VERSION, VERSIONS
@@ -39,7 +39,6 @@ from kfuzz.text import foreign_text
 __all__ = [
     "AHEAD",
     "APPEND_STREAM",
-    "CODECS",
     "CONVERSE",
     "CONVERSES",
     "DECODE",
@@ -58,7 +57,6 @@ __all__ = [
     "PROTOCOL",
     "READER",
     "REQUESTS",
-    "ROLES",
     "SNAPPY_FRAMINGS",
     "STALLED",
     "Answer",
@@ -132,6 +130,9 @@ _INTEGER_TEXT: Final = matching("0|-?[1-9][0-9]{0,38}", "give an integer as a de
 _LABEL: Final = matching("[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "give a word of letters, digits and . _ + -")
 _PRIMITIVE: Final = matching("[a-z0-9-]{1,40}", "give a primitive's name")
 _SIZE: Final = integer(0, 2**63 - 1)
+_BROKERS: Final = integer(2, 9)
+_NUMBER: Final = integer(1, 2**31 - 1)
+_INT16: Final = integer(-(2**15), 2**15 - 1)
 _INT32: Final = integer(-(2**31), 2**31 - 1)
 _ROLE: Final = choice(*ROLES)
 # The highest versions of APIs, by the APIs' names.
@@ -141,120 +142,79 @@ _HIGHEST: Final = Form(
     lambda value: isinstance(value, dict) and all(type(one) is int and one >= 0 for one in value.values()),
 )
 ANY_OBJECT: Final = Form({"type": "object"}, "give an object", lambda value: isinstance(value, dict))
-_TIMESTAMP_TYPE: Final = choice("create", "log-append", "none")
-
-IntegerText = Annotated[str, _INTEGER_TEXT]
-Hex = Annotated[str, HEX]
-Octets = Annotated["str | dict[str, Any] | None", OCTETS]
 
 
-class _Record(TypedDict):
-    offset: IntegerText
-    timestamp: Annotated[str | None, optional(_INTEGER_TEXT)]
-    key: Octets
-    value: Octets
-    headers: Annotated[list[Any], HEADERS]
+def _object(needed: Mapping[str, Form], **more: Form) -> Object:
+    """An object that has the keys ``needed``, and may have ``more``."""
+    return Object({**needed, **more}, needed)
 
 
-class RecordJson(_Record, total=False):
-    """A record in JSON."""
-
-    # Any text: an unknown type is a wrong reading, not a protocol error.
-    timestamp_type: Annotated[str, TEXT]
-
-
-RECORDS: Final = ListOf(object_of(RecordJson), "give a list of records")
-
-
-class BatchJson(TypedDict, total=False):
-    """A batch in JSON. All fields are optional; ``records`` is missing if a broker stored what no reader can read."""
-
-    base_offset: IntegerText
-    last_offset: IntegerText
-    next_offset: IntegerText
-    # Any byte: an unknown magic is a wrong reading, not a protocol error.
-    magic: Annotated[int, integer(-128, 255)]
-    compression: Annotated[str, choice(*CODECS)]
-    timestamp_type: Annotated[str, _TIMESTAMP_TYPE]
-    transactional: Annotated[bool, BOOLEAN]
-    control: Annotated[bool, BOOLEAN]
-    producer_id: IntegerText
-    producer_epoch: Annotated[int, integer(-(2**15), 2**15 - 1)]
-    base_sequence: Annotated[int, _INT32]
-    partition_leader_epoch: Annotated[int, _INT32]
-    delete_horizon: Annotated[str | None, optional(_INTEGER_TEXT)]
-    records: Annotated[list[RecordJson], RECORDS]
-
-
-BATCHES: Final = ListOf(object_of(BatchJson), "give a list of batches")
-
-
-class _StepOutcome(TypedDict):
-    outcome: Annotated[str, choice("appended", "duplicate", "rejected")]
-
-
-class StepJson(_StepOutcome, total=False):
-    """The result of one step of a stream that is appended."""
-
-    base_offset: IntegerText
-    last_stable_offset: IntegerText
-    error: Annotated[str, TEXT]
-    finding: Annotated[str, _LABEL]
-
-
-class _Arrived(TypedDict):
-    hex: Hex
-
-
-class ArrivedJson(_Arrived, total=False):
-    """The records of one partition in one Produce request, and the error and the offset in the answer to it."""
-
-    error: Annotated[int, integer(-(2**15), 2**15 - 1)]
-    base_offset: IntegerText
-    acks: Annotated[int, integer(-1, 1)]
-    transactional_id: Annotated[str | None, optional(TEXT)]
-
-
-PRODUCED: Final = ListOf(
-    Either(HEX, object_of(ArrivedJson)), 'give a list of hex texts and of objects such as {"hex": "00", "error": 6}'
-)
-
-
-class _Act(TypedDict):
-    outcome: Annotated[str, choice("accepted", "rejected", STALLED, "fault", "panic")]
-
-
-class ActJson(_Act, total=False):
-    """The result of an act of an application."""
-
-    error: Annotated[str, TEXT]
-    at: Annotated[str, TEXT]
-    records: Annotated[list[RecordJson], RECORDS]
-    offsets: Annotated[list[str | None], ListOf(optional(_INTEGER_TEXT), "give a list of offsets")]
-    sends: Annotated[list[str], ListOf(choice("accepted", "rejected"))]
-
-
-_FROM: Final = choice("client", "broker")
-_NUMBER: Final = integer(1, 2**31 - 1)
-# Python has no other way for a field with the name of a keyword.
-FrameJson = TypedDict(
-    "FrameJson",
+# Any text as a type of timestamps, and any byte as a magic: unknown ones are wrong readings, not protocol errors.
+_RECORD: Final = _object(
     {
-        "from": Annotated[str, _FROM],
-        "connection": Annotated[int, _NUMBER],
-        "place": Annotated[str, TEXT],
-        "ms": Annotated[int, _SIZE],
-        "hex": Hex,
+        "offset": _INTEGER_TEXT,
+        "timestamp": optional(_INTEGER_TEXT),
+        "key": OCTETS,
+        "value": OCTETS,
+        "headers": HEADERS,
     },
+    timestamp_type=TEXT,
 )
-
-
-class TimestampsJson(TypedDict):
-    """The timestamps that a library can hold, in milliseconds: the least, the greatest, and the smallest step."""
-
-    low: IntegerText
-    high: IntegerText
-    resolution_ms: Annotated[int, integer(1, 86_400_000)]
+RECORDS: Final = ListOf(_RECORD, "give a list of records")
+# ``records`` is missing if a broker stored what no reader can read.
+_BATCH: Final = _object(
+    {},
+    base_offset=_INTEGER_TEXT,
+    last_offset=_INTEGER_TEXT,
+    next_offset=_INTEGER_TEXT,
+    magic=integer(-128, 255),
+    compression=choice(*CODECS),
+    timestamp_type=choice("create", "log-append", "none"),
+    transactional=BOOLEAN,
+    control=BOOLEAN,
+    producer_id=_INTEGER_TEXT,
+    producer_epoch=_INT16,
+    base_sequence=_INT32,
+    partition_leader_epoch=_INT32,
+    delete_horizon=optional(_INTEGER_TEXT),
+    records=RECORDS,
+)
+BATCHES: Final = ListOf(_BATCH, "give a list of batches")
+# The result of one step of a stream that is appended.
+_STEP: Final = _object(
+    {"outcome": choice("appended", "duplicate", "rejected")},
+    base_offset=_INTEGER_TEXT,
+    last_stable_offset=_INTEGER_TEXT,
+    error=TEXT,
+    finding=_LABEL,
+)
+# The records of one partition in one Produce request, and the error and the offset in the answer to it.
+_ARRIVED: Final = _object(
+    {"hex": HEX},
+    error=_INT16,
+    base_offset=_INTEGER_TEXT,
+    acks=integer(-1, 1),
+    transactional_id=optional(TEXT),
+)
+PRODUCED: Final = ListOf(
+    Either(HEX, _ARRIVED), 'give a list of hex texts and of objects such as {"hex": "00", "error": 6}'
+)
+_OFFSETS: Final = ListOf(optional(_INTEGER_TEXT), "give a list of offsets")
+_SENT: Final = ListOf(choice("accepted", "rejected"))
+# The result of an act of an application.
+_ACT: Final = _object(
+    {"outcome": choice("accepted", "rejected", STALLED, "fault", "panic")},
+    error=TEXT,
+    at=TEXT,
+    records=RECORDS,
+    offsets=_OFFSETS,
+    sends=_SENT,
+)
+_FRAME: Final = _object(
+    {"from": choice("client", "broker"), "connection": _NUMBER, "place": TEXT, "ms": _SIZE, "hex": HEX}
+)
+# The timestamps that a library can hold, in milliseconds: the least, the greatest, and the smallest step.
+_TIMESTAMPS: Final = _object({"low": _INTEGER_TEXT, "high": _INTEGER_TEXT, "resolution_ms": integer(1, 86_400_000)})
 
 
 # --- from a testee --------------------------------------------------------------------------------------------------
@@ -283,7 +243,7 @@ class Handshake:
     unknown_tags: Annotated[str, choice("shown", "skipped")] = "shown"
     primitives: Annotated[frozenset[str], ListOf(_PRIMITIVE, "give a list of primitives by their names")] = frozenset()
     outcomes: Annotated[frozenset[str], ListOf(choice(*MORE_OUTCOMES))] = frozenset()
-    timestamps: Annotated[Mapping[str, Any] | None, object_of(TimestampsJson)] = None
+    timestamps: Annotated[Mapping[str, Any] | None, _TIMESTAMPS] = None
     headers: Annotated[str, choice("list", "map")] = "list"
     tails: Annotated[str, choice("ignored", "refused")] = "ignored"
     snappy: Annotated[frozenset[str], ListOf(choice(*SNAPPY_FRAMINGS))] = frozenset(SNAPPY_FRAMINGS)
@@ -333,7 +293,7 @@ class Answer:
     # The library's line of source that allocated most of it, in the form of ``at``.
     allocated_at: Annotated[str, TEXT] = ""
     # For a stream: the result of each step, and the offsets after the last step.
-    steps: Annotated[list[dict[str, Any]] | None, ListOf(object_of(StepJson), "give a list of steps")] = None
+    steps: Annotated[list[dict[str, Any]] | None, ListOf(_STEP, "give a list of steps")] = None
     next_offset: Annotated[str | None, _INTEGER_TEXT] = None
     last_stable_offset: Annotated[str | None, _INTEGER_TEXT] = None
     # Offsets that a consumer reports at the end: of the record that its user gets next, and of the end of the log.
@@ -342,12 +302,12 @@ class Answer:
     # In the order in which it arrived at the broker.
     produced: Annotated[tuple[Produced, ...] | None, PRODUCED] = None
     # Whether each of several sends was acknowledged.
-    sends: Annotated[list[str] | None, ListOf(choice("accepted", "rejected"))] = None
+    sends: Annotated[list[str] | None, _SENT] = None
     # Of each record that was sent: the offset that the producer reports, -1 if it says that it knows none.
-    offsets: Annotated[list[str | None] | None, ListOf(optional(_INTEGER_TEXT), "give a list of offsets")] = None
+    offsets: Annotated[list[str | None] | None, _OFFSETS] = None
     # Of a conversation: what each act gave; the frames, and those that met trouble, by connection and number.
-    acts: Annotated[list[dict[str, Any]] | None, ListOf(object_of(ActJson), "give a list of acts")] = None
-    frames: Annotated[list[dict[str, Any]] | None, ListOf(object_of(FrameJson), "give a list of frames")] = None
+    acts: Annotated[list[dict[str, Any]] | None, ListOf(_ACT, "give a list of acts")] = None
+    frames: Annotated[list[dict[str, Any]] | None, ListOf(_FRAME, "give a list of frames")] = None
     troubles: Annotated[list[list[int]] | None, ListOf(ListOf(_NUMBER), "give pairs of numbers")] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -361,184 +321,90 @@ ANSWER: Final = object_of(Answer)
 # --- to a testee ----------------------------------------------------------------------------------------------------
 
 
-class TopicJson(TypedDict, total=False):
-    """A broker's configuration. A missing field has its default from docs/testee-protocol.md."""
-
-    compacted: Annotated[bool, BOOLEAN]
-    compression: Annotated[str, choice("producer", *CODECS)]
-    timestamp_type: Annotated[str, choice("create", "log-append")]
-    timestamp_before_max_ms: IntegerText
-    timestamp_after_max_ms: IntegerText
-    max_message_bytes: Annotated[int, _INT32]
-    max_request_bytes: Annotated[int, _INT32]
-    now: IntegerText
-    first_offset: IntegerText
-    leader_epoch: Annotated[int, _INT32]
-
-
-class AbortedJson(TypedDict):
-    """An aborted transaction, as a fetch response lists it."""
-
-    producer_id: IntegerText
-    first_offset: IntegerText
-
-
-class BrokerJson(TypedDict, total=False):
-    """How the broker of a whole client behaves."""
-
-    throttle_ms: Annotated[int, integer(1, 10_000)]
-    produce_ms: Annotated[int, integer(1, 1000)]
-    versions: Annotated[dict[str, int], _HIGHEST]
-    brokers: Annotated[int, integer(2, 9)]
-    ends: Annotated[bool, choice(True)]
-    reads_groups: Annotated[bool, choice(True)]
-
-
-class _Request(TypedDict):
-    id: Annotated[str, TEXT]
+# A broker's configuration. A missing field has its default from docs/testee-protocol.md.
+_TOPIC: Final = _object(
+    {},
+    compacted=BOOLEAN,
+    compression=choice("producer", *CODECS),
+    timestamp_type=choice("create", "log-append"),
+    timestamp_before_max_ms=_INTEGER_TEXT,
+    timestamp_after_max_ms=_INTEGER_TEXT,
+    max_message_bytes=_INT32,
+    max_request_bytes=_INT32,
+    now=_INTEGER_TEXT,
+    first_offset=_INTEGER_TEXT,
+    leader_epoch=_INT32,
+)
+# An aborted transaction, as a fetch response lists it.
+_ABORTED: Final = _object({"producer_id": _INTEGER_TEXT, "first_offset": _INTEGER_TEXT})
+# How the broker of a whole client behaves.
+_BROKER: Final = _object(
+    {},
+    throttle_ms=integer(1, 10_000),
+    produce_ms=integer(1, 1000),
+    versions=_HIGHEST,
+    brokers=_BROKERS,
+    ends=choice(True),
+    reads_groups=choice(True),
+)
+# A record as a program gives it to a producer: without an offset. It may leave out more.
+_GIVEN: Final = _object({"value": OCTETS, "headers": HEADERS}, timestamp=_INTEGER_TEXT, key=OCTETS)
+_HEX_TEXTS: Final = ListOf(HEX, "give a list of hex texts")
+_ERRORS: Final = ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")
+_OF_MESSAGE: Final = {"message": MESSAGE_NAME, "version": VERSION}
 
 
-class _DecodeRecords(_Request):
-    operation: Annotated[str, choice(DECODE)]
-    role: Annotated[str, _ROLE]
-    hex: Hex
+def _request(operation: str, needed: Mapping[str, Form], **more: Form) -> tuple[str, Object]:
+    return operation, _object({"id": TEXT, "operation": choice(operation), **needed}, **more)
 
 
-class DecodeRecords(_DecodeRecords, total=False):
-    """Read record batches; in role broker, the request may have a topic."""
-
-    topic: Annotated[TopicJson, object_of(TopicJson)]
-
-
-class EncodeRecords(_Request):
-    """Write these batches."""
-
-    operation: Annotated[str, choice(ENCODE)]
-    batches: Annotated[list[BatchJson], BATCHES]
-
-
-class _DecodeStream(_Request):
-    operation: Annotated[str, choice(DECODE_STREAM)]
-    role: Annotated[str, _ROLE]
-    isolation: Annotated[str, choice(*ISOLATIONS)]
-    steps: Annotated[list[str], ListOf(HEX, "give a list of hex texts")]
-
-
-class DecodeStream(_DecodeStream, total=False):
-    """Hand out the records of a stream."""
-
-    aborted: Annotated[list[AbortedJson], ListOf(object_of(AbortedJson), "give a list of aborted transactions")]
-    fetch_offset: IntegerText
-    broker: Annotated[BrokerJson, object_of(BrokerJson)]
-    fetches_at_end: Annotated[int, integer(1, 10_000)]
-
-
-class _AppendStream(_Request):
-    operation: Annotated[str, choice(APPEND_STREAM)]
-    role: Annotated[str, choice("broker")]
-    steps: Annotated[list[str], ListOf(HEX, "give a list of hex texts")]
-
-
-class AppendStream(_AppendStream, total=False):
-    """Append the steps to an empty partition."""
-
-    transaction_version: Annotated[int, integer(0, 2)]
-
-
-class DecodeMessage(_Request):
-    """Read a message."""
-
-    operation: Annotated[str, choice(DECODE_MESSAGE)]
-    message: Annotated[str, MESSAGE_NAME]
-    version: Annotated[int, VERSION]
-    hex: Hex
-
-
-class EncodeMessage(_Request):
-    """Write a message."""
-
-    operation: Annotated[str, choice(ENCODE_MESSAGE)]
-    message: Annotated[str, MESSAGE_NAME]
-    version: Annotated[int, VERSION]
-    body: Annotated[dict[str, Any], MESSAGE]
-
-
-class DecodePrimitive(_Request):
-    """Read one value."""
-
-    operation: Annotated[str, choice(DECODE_PRIMITIVE)]
-    primitive: Annotated[str, _PRIMITIVE]
-    hex: Hex
-
-
-class EncodePrimitive(_Request):
-    """Write one value."""
-
-    operation: Annotated[str, choice(ENCODE_PRIMITIVE)]
-    primitive: Annotated[str, _PRIMITIVE]
-    value: Annotated[Any, VALUE]
-
-
-class _GivenRecord(TypedDict):
-    value: Octets
-    headers: Annotated[list[Any], HEADERS]
-
-
-class GivenRecordJson(_GivenRecord, total=False):
-    """A record in JSON as a program gives it to a producer: without an offset. It may leave out more."""
-
-    timestamp: IntegerText
-    key: Octets
-
-
-class _ProduceRecords(_Request):
-    operation: Annotated[str, choice(PRODUCE)]
-    records: Annotated[list[GivenRecordJson], ListOf(object_of(GivenRecordJson), "give a list of records")]
-    compression: Annotated[str, choice(*CODECS)]
-    idempotent: Annotated[bool, BOOLEAN]
-
-
-class ProduceRecords(_ProduceRecords, total=False):
-    """Send the records to a broker; its first answers have these errors."""
-
-    transactional_id: Annotated[str, TEXT]
-    errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
-    # How many records each send has. With ``at_once``, no send waits for the one before.
-    sends: Annotated[list[int], ListOf(_SIZE)]
-    at_once: Annotated[bool, BOOLEAN]
-    # For each send, the error of its topic in Metadata.
-    topic_errors: Annotated[list[str], ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")]
-    # Each send is a transaction, which also commits an offset of this group.
-    group: Annotated[str, TEXT]
-    broker: Annotated[BrokerJson, object_of(BrokerJson)]
-
-
-class _Converse(_Request):
-    operation: Annotated[str, choice(CONVERSE)]
-    application: Annotated[list[dict[str, Any]], ListOf(ANY_OBJECT, "give a list of acts")]
-
-
-class Converse(_Converse, total=False):
-    """Let an application do these acts, while the rules of a proxy apply to its frames."""
-
-    given: Annotated[list[str], ListOf(HEX, "give a list of hex texts")]
-    brokers: Annotated[int, integer(2, 9)]
-    broker: Annotated[BrokerJson, object_of(BrokerJson)]
-    rules: Annotated[list[dict[str, Any]], ListOf(ANY_OBJECT, "give a list of rules")]
-
-
-REQUESTS: Final[Mapping[str, Object]] = {
-    DECODE: object_of(DecodeRecords),
-    ENCODE: object_of(EncodeRecords),
-    DECODE_STREAM: object_of(DecodeStream),
-    APPEND_STREAM: object_of(AppendStream),
-    DECODE_MESSAGE: object_of(DecodeMessage),
-    ENCODE_MESSAGE: object_of(EncodeMessage),
-    DECODE_PRIMITIVE: object_of(DecodePrimitive),
-    ENCODE_PRIMITIVE: object_of(EncodePrimitive),
-    PRODUCE: object_of(ProduceRecords),
-    CONVERSE: object_of(Converse),
-}
+REQUESTS: Final[Mapping[str, Object]] = dict(
+    [
+        # In role broker, it may have a topic.
+        _request(DECODE, {"role": _ROLE, "hex": HEX}, topic=_TOPIC),
+        _request(ENCODE, {"batches": BATCHES}),
+        _request(
+            DECODE_STREAM,
+            {"role": _ROLE, "isolation": choice(*ISOLATIONS), "steps": _HEX_TEXTS},
+            aborted=ListOf(_ABORTED, "give a list of aborted transactions"),
+            fetch_offset=_INTEGER_TEXT,
+            broker=_BROKER,
+            fetches_at_end=integer(1, 10_000),
+        ),
+        _request(APPEND_STREAM, {"role": choice("broker"), "steps": _HEX_TEXTS}, transaction_version=integer(0, 2)),
+        _request(DECODE_MESSAGE, {**_OF_MESSAGE, "hex": HEX}),
+        _request(ENCODE_MESSAGE, {**_OF_MESSAGE, "body": MESSAGE}),
+        _request(DECODE_PRIMITIVE, {"primitive": _PRIMITIVE, "hex": HEX}),
+        _request(ENCODE_PRIMITIVE, {"primitive": _PRIMITIVE, "value": VALUE}),
+        # The first answers to the producer have ``errors``. ``sends``: how many records each send has; with
+        # ``at_once``, no send waits for the one before. ``topic_errors``: for each send, the error of its topic in
+        # Metadata. With ``group``, each send is a transaction, which also commits an offset of this group.
+        _request(
+            PRODUCE,
+            {
+                "records": ListOf(_GIVEN, "give a list of records"),
+                "compression": choice(*CODECS),
+                "idempotent": BOOLEAN,
+            },
+            transactional_id=TEXT,
+            errors=_ERRORS,
+            sends=ListOf(_SIZE),
+            at_once=BOOLEAN,
+            topic_errors=_ERRORS,
+            group=TEXT,
+            broker=_BROKER,
+        ),
+        # An application does these acts, while the rules of a proxy apply to its frames.
+        _request(
+            CONVERSE,
+            {"application": ListOf(ANY_OBJECT, "give a list of acts")},
+            given=_HEX_TEXTS,
+            brokers=_BROKERS,
+            broker=_BROKER,
+            rules=ListOf(ANY_OBJECT, "give a list of rules"),
+        ),
+    ]
+)
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
@@ -650,7 +516,7 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
     return Answer(**given, data=bytes.fromhex(raw["hex"]) if "hex" in raw else None, produced=produced, raw=raw)
 
 
-def _arrived(given: str | ArrivedJson) -> Produced:
+def _arrived(given: str | Mapping[str, Any]) -> Produced:
     if isinstance(given, str):
         return Produced(bytes.fromhex(given))
     base_offset = int(given["base_offset"]) if "base_offset" in given else None

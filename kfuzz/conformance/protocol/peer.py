@@ -14,10 +14,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from kfuzz.conformance.protocol.lines import AHEAD, STALLED, Answer, Handshake, ProtocolError, parse_answer, to_line
@@ -31,9 +31,11 @@ from kfuzz.conformance.protocol.session import (
     over_memory,
 )
 from kfuzz.conformance.protocol.stacks import library_line
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text
 
-__all__ = ["Peer", "Question", "Result", "TesteeProcess"]
+__all__ = ["Peer", "Question", "Result", "TesteeProcess", "started"]
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
@@ -107,9 +109,7 @@ class TesteeProcess:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end()
         self._end_second()
 
@@ -378,3 +378,20 @@ def _receive(session: Session, request: Mapping[str, Any], budget: Budget) -> Re
         return parse_answer(line, id=request["id"], operation=request["operation"])
     except ProtocolError as error:
         return Trouble("protocol-error", foreign_text(str(error)))
+
+
+@contextmanager
+def started(testee: Testee) -> Iterator[TesteeProcess]:
+    """Build ``testee`` if necessary, start it, and read its handshake. The testee ends with the ``with`` block.
+
+    ``UsageError`` if its toolchain is missing, its build fails, or it gives no handshake.
+    """
+    if reason := testee.missing():
+        raise UsageError(f"{reason}; install that, or name another with --testee")
+    try:
+        testee.make_ready()
+        limits = Limits(start_ms=testee.start_timeout_ms)
+        with TesteeProcess(testee.argv, cwd=testee.folder, limits=limits) as peer:
+            yield peer
+    except (BuildFailed, NoHandshake) as error:
+        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee starts") from None

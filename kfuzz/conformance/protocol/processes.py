@@ -19,11 +19,12 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 import psutil
 
-__all__ = ["MARK", "Family"]
+__all__ = ["MARK", "Family", "ended_with", "use_of"]
 
 # The environment variable that marks the processes of a family.
 MARK: Final = "KFUZZ_FAMILY"
@@ -203,3 +204,23 @@ def _reap(pids: set[int]) -> None:
             gone = not psutil.pid_exists(pid)
         if gone:
             pids.discard(pid)
+
+
+def use_of(processes: Iterable[psutil.Process]) -> tuple[float, int]:
+    """The CPU time of these processes in seconds, and their resident memory in bytes."""
+    cpu_s, resident_bytes = 0.0, 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            with process.oneshot():
+                times = process.cpu_times()
+                resident_bytes += process.memory_info().rss
+            cpu_s += times.user + times.system + times.children_user + times.children_system
+    return cpu_s, resident_bytes
+
+
+def ended_with(status: int) -> str:
+    """How a process ended, worded to follow its name. ``status`` is below 0 for a signal, as in :mod:`subprocess`."""
+    if status >= 0:
+        return f"ended with status {status}"
+    names = {one.value: one.name for one in signal.Signals}
+    return f"died of {names.get(-status, f'signal {-status}')}"

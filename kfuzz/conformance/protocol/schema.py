@@ -1,4 +1,4 @@
-"""The published JSON Schema of the testee protocol, made from the declarations in ``words``.
+"""The published JSON Schema of the testee protocol, made from the declarations in ``lines``.
 
 ``python -m kfuzz.conformance.protocol.schema`` rewrites ``testee.schema.json`` beside this file.
 """

@@ -12,7 +12,6 @@ import resource
 import selectors
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -20,13 +19,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO
 
 import psutil
 
 from kfuzz.conformance.protocol.lines import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
-from kfuzz.conformance.protocol.processes import Family
+from kfuzz.conformance.protocol.processes import Family, ended_with, use_of
 from kfuzz.conformance.protocol.stacks import headline
 from kfuzz.errors import KfuzzError
 from kfuzz.text import foreign_text
@@ -108,14 +105,6 @@ class NoHandshake(KfuzzError):
     """The testee could not be started or gave no valid handshake; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """CPU time and resident memory of a process tree."""
-
-    cpu_s: float
-    resident_bytes: int
-
-
 class Session:
     """A running testee. Use it in a ``with`` block, which kills all that it started at its end, whatever happens.
 
@@ -149,9 +138,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.kill()
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -184,6 +171,10 @@ class Session:
             )
         except OSError as error:
             raise NoHandshake(f"{self.argv[0]} cannot be started: {error.strerror}") from None
+        assert self._process.stdin
+        assert self._process.stdout
+        assert self._process.stderr
+        self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         self._family.begin(self._process.pid)
         _limit_address_space(self._process.pid, ADDRESS_SPACE_MAX_BYTES)
         for stream in (self._stdin, self._stdout, self._stderr):
@@ -200,7 +191,7 @@ class Session:
             raise self._no_handshake(
                 f"no handshake: the testee {line.text}{remedy if line.outcome == 'timeout' else ''}"
             )
-        self._resident_baseline_bytes = self._use().resident_bytes
+        self._resident_baseline_bytes = self._use()[1]
         return line
 
     def _no_handshake(self, what: str) -> NoHandshake:
@@ -274,11 +265,11 @@ class Session:
                 return Trouble("crash", self._epitaph())
 
     def _over_budget(self, budget: Budget, wall_s: float) -> Trouble | None:
-        use = self._use()
-        cpu_ms = (use.cpu_s - self._cpu_mark_s) * 1000
+        cpu_s, resident_bytes = self._use()
+        cpu_ms = (cpu_s - self._cpu_mark_s) * 1000
         if self._lines:
-            self._cpu_mark_s = use.cpu_s
-        if use.resident_bytes - self._resident_baseline_bytes > budget.memory_bytes + RESIDENT_SLACK_BYTES:
+            self._cpu_mark_s = cpu_s
+        if resident_bytes - self._resident_baseline_bytes > budget.memory_bytes + RESIDENT_SLACK_BYTES:
             return over_memory(budget.memory_bytes)
         if cpu_ms > budget.cpu_ms:
             return Trouble("timeout", f"took more than its {budget.cpu_ms} ms of CPU time")
@@ -359,7 +350,7 @@ class Session:
 
     def reset_peak(self) -> None:
         """Restart the measurement of ``peak_growth_bytes`` (Linux only)."""
-        self._resident_baseline_bytes = self._use().resident_bytes
+        self._resident_baseline_bytes = self._use()[1]
         with contextlib.suppress(OSError):
             Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
@@ -376,28 +367,18 @@ class Session:
         self._tree = self._family.members()
         self._tree_seen_s = time.monotonic()
 
-    def _use(self) -> Use:
+    def _use(self) -> tuple[float, int]:
+        """The CPU time in seconds and the resident memory in bytes of all processes."""
         # Looking for children reads all of /proc, which is too slow to do for every answer.
         if time.monotonic() - self._tree_seen_s >= POLL_S:
             self._refresh_tree()
-        cpu_s, resident_bytes = 0.0, 0
-        for process in self._tree:
-            with contextlib.suppress(psutil.Error):
-                with process.oneshot():
-                    times = process.cpu_times()
-                    resident_bytes += process.memory_info().rss
-                cpu_s += times.user + times.system + times.children_user + times.children_system
-        return Use(cpu_s, resident_bytes)
+        return use_of(self._tree)
 
     def _epitaph(self) -> str:
         try:
-            status = self._process.wait(timeout=2)
+            return ended_with(self._process.wait(timeout=2))
         except subprocess.TimeoutExpired:
             return "closed its output without an answer"
-        if status < 0:
-            with contextlib.suppress(ValueError):
-                return f"died of {signal.Signals(-status).name}"
-        return f"ended with status {status}"
 
     def last_words(self) -> str:
         """The part of standard error that explains why the testee ended: its headline or last lines; may be empty."""
@@ -412,21 +393,6 @@ class Session:
     def standard_error(self) -> str:
         """The end of what the testee wrote to its standard error, at most 64 KiB."""
         return self._stderr_tail.decode("utf-8", "replace")
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        assert self._process.stdin
-        return self._process.stdin
-
-    @property
-    def _stdout(self) -> IO[bytes]:
-        assert self._process.stdout
-        return self._process.stdout
-
-    @property
-    def _stderr(self) -> IO[bytes]:
-        assert self._process.stderr
-        return self._process.stderr
 
 
 def _environment(java_budget_bytes: int | None, scratch: Path) -> dict[str, str]:

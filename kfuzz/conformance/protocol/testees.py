@@ -10,17 +10,19 @@ import importlib.util
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from kfuzz import __version__
 from kfuzz.conformance.protocol.building import BuildFailed, run_build, sources
-from kfuzz.conformance.protocol.versions import Recipe, prepared, recipe_for
+from kfuzz.conformance.protocol.versions import TEXTS, WORDS, Recipe, build_version, recipe_for
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import locked, read_bytes
+from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, table_of
 from kfuzz.kafka import RELEASES, major_of
 
 __all__ = [
@@ -50,7 +52,6 @@ KAFKA_RELEASES: Final = "{kafka}"
 # Which vectors a testee is asked in the usual run; CHOSEN are those of kfuzz.conformance.judge.choice.
 ALL: Final = "all"
 CHOSEN: Final = "chosen"
-CHOICES: Final = (ALL, CHOSEN)
 # A testee is a decoder by itself, or a whole client that reads and writes as its users make it. In reports, each kind
 # has a heading.
 DECODER: Final = "decoder"
@@ -80,10 +81,7 @@ class Reproducer:
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The command that decodes a file; ``values`` has a text for each placeholder."""
-        words = list(self.run)
-        for name, value in values.items():
-            words = [word.replace(f"{{{name}}}", value) for word in words]
-        return words
+        return [_replaced(word, {f"{{{name}}}": value for name, value in values.items()}) for word in self.run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +91,8 @@ class Fuzzed:
     ``distribution`` is pip's name for it. If it is ``compiled``, its modules are compiled again for the fuzzer.
     """
 
-    distribution: str
-    compiled: bool
+    distribution: Annotated[str, TEXT]
+    compiled: Annotated[bool, BOOLEAN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Testee:
     # A folder that testees of one language share; its sources are part of the build.
     kit: Path | None = None
     language: str = ""
-    # One of CHOICES.
+    # ALL or CHOSEN.
     vectors: str = ALL
     # One of TESTEE_KINDS; the name of the library, whose other testees show the same causes; and sentences about the
     # steps that the testee does in the library's place, with the reason for each.
@@ -282,7 +280,9 @@ def _with_version(testee: Testee, version: str) -> Testee:
         modules=(),
         build=(),
         product=None,
-        prepare=prepared(recipe, place, testee.folder, testee.kit, [words(command) for command in recipe.build]),
+        prepare=partial(
+            build_version, recipe, place, testee.folder, testee.kit, [words(command) for command in recipe.build]
+        ),
         reproducers={},
         library="",
         is_pinned=False,
@@ -312,118 +312,72 @@ def only(names: Sequence[str], commands: Sequence[str], *, default: str, start_t
     return testees[0]
 
 
-_TOP: Final = {
-    "name": str,
-    "language": str,
-    "requires": list,
-    "modules": list,
-    "kit": str,
-    "library": str,
-    "vectors": str,
-    "kind": str,
-    "of": str,
-    "own": list,
-    "versions": list,
-    "reproduce": dict,
-    "fuzz": dict,
-    "any": list,
-}
-_VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
-_RECIPE: Final = {"before": str, "requires": list, "python": str, "build": list, "run": list}
-_REPRODUCER: Final = {"program": str, "shared": list, "build": list, "run": list}
-_FUZZED: Final = {"distribution": str, "compiled": bool}
+_PROGRAM: Final = Object({"program": TEXT, "shared": TEXTS, "build": TEXTS, "run": TEXTS}, ("program", "run"))
+_VERSION: Final = Object({"version": TEXT, "build": WORDS, "product": TEXT, "run": WORDS}, ("run",))
+# The form of testee.toml.
+_FORM: Final = Object(
+    {
+        "name": TEXT,
+        "language": TEXT,
+        "requires": TEXTS,
+        "modules": TEXTS,
+        "kit": TEXT,
+        "library": TEXT,
+        "vectors": choice(ALL, CHOSEN),
+        "kind": choice(*TESTEE_KINDS),
+        "of": TEXT,
+        "own": ListOf(TEXT, "give a list of sentences"),
+        "versions": ListOf(_VERSION),
+        "reproduce": Object({"records": _PROGRAM, "messages": _PROGRAM}),
+        "fuzz": table_of(Fuzzed),
+        "any": ListOf(table_of(Recipe)),
+    },
+    ("name", "versions"),
+)
 
 
-def _load(file: Path) -> list[Testee]:
+def _load(file: Path) -> Iterator[Testee]:
     document = load_toml(read_bytes(file, bytes_max=TOML_BYTES_MAX), str(file), remedy="correct it")
-    _check_table(str(file), document, _TOP, ("name", "versions"))
-    if document.get("vectors", ALL) not in CHOICES:
-        raise UsageError(f"{file}: vectors must be one of {', '.join(CHOICES)}; see testees/README.md")
-    if document.get("kind", DECODER) not in TESTEE_KINDS:
-        raise UsageError(f"{file}: kind must be one of {', '.join(TESTEE_KINDS)}; see testees/README.md")
-    if not all(isinstance(sentence, str) for sentence in document.get("own", ())):
-        raise UsageError(f"{file}: own must be a list of sentences; see testees/README.md")
-    return [
-        _version(file, document, f"versions[{index}]", one)
-        for index, item in enumerate(document["versions"])
-        for one in _of_each_release(item)
-    ]
+    try:
+        _FORM.check(document)
+    except Wrong as wrong:
+        raise UsageError(f"{wrong.sentence(str(file))}; see testees/README.md") from None
+    made = _FORM.make(document)
+    for entry in made["versions"]:
+        version = entry.get("version", "")
+        for release in reversed(RELEASES) if version == KAFKA_RELEASES else (version,):
+            yield _version(file.parent, made, entry, release)
 
 
-def _of_each_release(item: Any) -> list[Any]:
-    """The entry itself; if its version is ``{kafka}``, one entry per Kafka release, the latest first."""
-    if not isinstance(item, dict) or item.get("version") != KAFKA_RELEASES:
-        return [item]
-    return [item | {"version": release} for release in reversed(RELEASES)]
+def _version(folder: Path, made: Mapping[str, Any], entry: Mapping[str, Any], version: str) -> Testee:
+    def filled(words: Iterable[str]) -> tuple[str, ...]:
+        return tuple(_filled(word, folder, version) for word in words)
 
-
-def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> Testee:
-    _check_table(f"{file}: {place}", item, _VERSION, ("run",))
-    folder = file.parent
-    version = item.get("version", "")
-    product = item.get("product")
+    product = entry.get("product")
+    same = ("language", "requires", "modules", "library", "vectors", "kind", "own")
     return Testee(
-        name=document["name"],
-        language=document.get("language", ""),
+        name=made["name"],
         version=version,
-        argv=_argv(f"{file}: {place}.run", item["run"], folder, version),
+        argv=filled(entry["run"]),
         folder=folder,
-        requires=tuple(document.get("requires", ())),
-        modules=tuple(document.get("modules", ())),
-        build=_argv(f"{file}: {place}.build", item["build"], folder, version) if "build" in item else (),
+        build=filled(entry.get("build", ())),
         product=folder / _filled(product, folder, version) if product else None,
-        kit=folder / document["kit"] if "kit" in document else None,
-        reproducers={
-            kind: _reproducer(f"{file}: reproduce.{kind}", one, folder, version)
-            for kind, one in document.get("reproduce", {}).items()
-        },
-        library=document.get("library", ""),
-        vectors=document.get("vectors", ALL),
-        kind=document.get("kind", DECODER),
-        of=document.get("of", document["name"]),
-        own=tuple(document.get("own", ())),
-        fuzzed=_fuzzed(f"{file}: fuzz", document["fuzz"]) if "fuzz" in document else None,
-        recipes=tuple(_recipe(f"{file}: any[{i}]", one) for i, one in enumerate(document.get("any", ()))),
+        kit=folder / made["kit"] if "kit" in made else None,
+        reproducers={kind: _reproducer(one, folder, version) for kind, one in made.get("reproduce", {}).items()},
+        of=made.get("of", made["name"]),
+        fuzzed=made.get("fuzz"),
+        recipes=made.get("any", ()),
+        **{name: made[name] for name in same if name in made},
     )
 
 
-def _recipe(place: str, table: Any) -> Recipe:
-    _check_table(place, table, _RECIPE, ("build", "run"))
-    for i, command in enumerate(table["build"]):
-        _check_words(f"{place}.build[{i}]", command)
-    _check_words(f"{place}.run", table["run"])
-    build = tuple(map(tuple, table["build"]))
-    requires = tuple(table.get("requires", ()))
-    return Recipe(table.get("before", ""), requires, table.get("python", ""), build, tuple(table["run"]))
-
-
-def _reproducer(place: str, table: Any, folder: Path, release: str) -> Reproducer:
-    _check_table(place, table, _REPRODUCER, ("program", "run"))
-
+def _reproducer(made: Mapping[str, Any], folder: Path, release: str) -> Reproducer:
     # Here {version} is a message's version, so the testee's own version is {release}.
     values = {"{release}": release, "{python}": sys.executable, "{folder}": str(folder)}
-
-    def words(name: str) -> tuple[str, ...]:
-        return tuple(_replaced(word, values) for word in table[name])
-
-    build = words("build") if "build" in table else ()
-    shared = tuple(folder / name for name in table.get("shared", ()))
-    return Reproducer(folder / table["program"], shared, words("run"), build, folder)
-
-
-def _fuzzed(place: str, table: Any) -> Fuzzed:
-    _check_table(place, table, _FUZZED, tuple(_FUZZED))
-    return Fuzzed(table["distribution"], table["compiled"])
-
-
-def _argv(place: str, words: Any, folder: Path, version: str) -> tuple[str, ...]:
-    _check_words(place, words)
-    return tuple(_filled(word, folder, version) for word in words)
-
-
-def _check_words(place: str, words: Any) -> None:
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise UsageError(f"{place} must be a list of words, the program first")
+    run, build = (tuple(_replaced(word, values) for word in made.get(name, ())) for name in ("run", "build"))
+    return Reproducer(
+        folder / made["program"], tuple(folder / one for one in made.get("shared", ())), run, build, folder
+    )
 
 
 def _filled(word: str, folder: Path, version: str) -> str:
@@ -436,16 +390,3 @@ def _replaced(word: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         word = word.replace(name, value)
     return word
-
-
-def _check_table(place: str, table: Any, known: Mapping[str, type], required: tuple[str, ...]) -> None:
-    if not isinstance(table, dict):
-        raise UsageError(f"{place} must be a table; see testees/README.md")
-    for name in required:
-        if name not in table:
-            raise UsageError(f"{place} lacks {name}; see testees/README.md")
-    for name, value in table.items():
-        if name not in known:
-            raise UsageError(f"{place} has the unknown name {name!r}; known are {', '.join(known)}")
-        if not isinstance(value, known[name]):
-            raise UsageError(f"{place}: {name} must be a {known[name].__name__}; see testees/README.md")

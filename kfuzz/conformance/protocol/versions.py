@@ -10,16 +10,16 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from kfuzz.conformance.protocol.building import BuildFailed, alone, link, mirror, run_build, sources
 from kfuzz.errors import UsageError
+from kfuzz.forms import TEXT, ListOf
 
-__all__ = ["Recipe", "order_of", "prepared", "recipe_for"]
+__all__ = ["TEXTS", "WORDS", "Recipe", "build_version", "order_of", "recipe_for"]
 
 # Three or four numbers, and perhaps a word, so that package managers do not take it for a range or an option.
 _VERSION: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){2,3}(?:[-.+]?[0-9A-Za-z]+)*+")
@@ -29,6 +29,8 @@ FAILED: Final = "failed"
 # Files that the builds of the pinned version or of this one write.
 _UNCOPIED: Final = ("Cargo.lock", "testee.toml")
 PROBE_TIMEOUT_S: Final = 20
+WORDS: Final = ListOf(TEXT, "give a list of words, the program first", least=1)
+TEXTS: Final = ListOf(TEXT, "give a list of texts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ class Recipe:
     interpreter that ``{interpreter}`` stands for. The commands still have their placeholders.
     """
 
-    before: str
-    requires: tuple[str, ...]
-    python: str
-    build: tuple[tuple[str, ...], ...]
-    run: tuple[str, ...]
+    build: Annotated[tuple[tuple[str, ...], ...], ListOf(WORDS)]
+    run: Annotated[tuple[str, ...], WORDS]
+    before: Annotated[str, TEXT] = ""
+    requires: Annotated[tuple[str, ...], TEXTS] = ()
+    python: Annotated[str, TEXT] = ""
 
 
 def recipe_for(recipes: Sequence[Recipe], name: str, version: str) -> Recipe:
@@ -56,16 +58,6 @@ def recipe_for(recipes: Sequence[Recipe], name: str, version: str) -> Recipe:
     raise UsageError(f"{name}@{version} cannot be built: versions must be below {recipes[-1].before}; name another")
 
 
-def prepared(
-    recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]]
-) -> Callable[[], None]:
-    """A function that builds, with the commands ``builds``, a copy of the testee in ``folder`` and its ``kit``.
-
-    It works in the folder ``place``, and raises ``BuildFailed``.
-    """
-    return partial(_make_ready, recipe, place, folder, kit, builds)
-
-
 def order_of(version: str) -> tuple[tuple[int, ...], bool, str]:
     """The place of a version among others. One with a word comes before the release: 1.0.0-rc.1, 1.0.0."""
     numbers, word = re.fullmatch(r"([0-9.]*+)(.*)", version, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -74,42 +66,43 @@ def order_of(version: str) -> tuple[tuple[int, ...], bool, str]:
     return tuple(int(part) for part in numbers.split(".") if part), is_later, word
 
 
-def _make_ready(recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]]) -> None:
-    """Build unless a whole build of the same sources and commands is there. Only a build waits for others."""
-    wanted = f"built {_digest([folder, *([kit] if kit else [])], builds)}"
-    if _state(place) != wanted:
-        alone(folder.parent, place, partial(_build, recipe, place, folder, kit, builds, wanted))()
+def build_version(recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]]) -> None:
+    """Build a copy of the testee in ``folder`` and its ``kit`` by the commands ``builds``, in the folder ``place``.
 
-
-def _state(place: Path) -> str:
-    """The text that the last build left there when it came to its end; empty if none did."""
+    Nothing is done if a whole build of the same sources and commands is there. Raises ``BuildFailed``.
+    """
     state = place / "state"
+    wanted = f"built {_digest([folder, *([kit] if kit else [])], builds)}"
+    # Only a build waits for others.
+    if _read(state) == wanted:
+        return
+    with alone(folder.parent, place):
+        found = _read(state)
+        if found == wanted:
+            return  # another process has built it in the meantime
+        if found:
+            # The tools came to their end, so what they left can be used again: dependencies that take minutes to
+            # compile.
+            state.unlink()
+        else:
+            shutil.rmtree(place)
+            place.mkdir()
+        copy = place / "testee"
+        mirror(folder, copy, but=_UNCOPIED)
+        link(place, kit)
+        try:
+            python = _interpreter(recipe.python) if recipe.python else ""
+            for command in builds:
+                run_build([word.replace("{interpreter}", python) for word in command], copy)
+        except BuildFailed:
+            state.write_text(FAILED)
+            raise
+        state.write_text(wanted)
+
+
+def _read(state: Path) -> str:
+    """The text that the last build left when it came to its end; empty if none did."""
     return state.read_text() if state.is_file() else ""
-
-
-def _build(
-    recipe: Recipe, place: Path, folder: Path, kit: Path | None, builds: Sequence[Sequence[str]], wanted: str
-) -> None:
-    state, found = place / "state", _state(place)
-    if found == wanted:
-        return  # another process has built it in the meantime
-    if found:
-        # The tools came to their end, so what they left can be used again: dependencies that take minutes to compile.
-        state.unlink()
-    else:
-        shutil.rmtree(place)
-        place.mkdir()
-    copy = place / "testee"
-    mirror(folder, copy, but=_UNCOPIED)
-    link(place, kit)
-    try:
-        python = _interpreter(recipe.python) if recipe.python else ""
-        for command in builds:
-            run_build([word.replace("{interpreter}", python) for word in command], copy)
-    except BuildFailed:
-        state.write_text(FAILED)
-        raise
-    state.write_text(wanted)
 
 
 def _digest(folders: Sequence[Path], builds: Sequence[Sequence[str]]) -> str:

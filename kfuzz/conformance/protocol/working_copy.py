@@ -45,9 +45,10 @@ def with_working_copy(testee: Testee, path: str | Path) -> Testee:
     return replace(made, version=VERSION, pinned=testee, product=None)
 
 
-def _stage(testee: Testee) -> Path:
+def _stage(testee: Testee) -> tuple[Path, Path]:
+    """The folder of the build, and the testee's own."""
     assert testee.folder
-    return testee.folder / "target" / "path"
+    return testee.folder / "target" / "path", testee.folder
 
 
 def _read(path: Path, file: str, library: str) -> str:
@@ -78,9 +79,8 @@ _REQUIRED: Final = re.compile(r"^\s*(?:require\s+)?(\S+)\s+v\S+$", re.MULTILINE)
 
 def _with_go(testee: Testee, path: Path) -> Testee:
     """A go.mod of its own replaces the module, and those modules inside it that the testee requires too."""
-    assert testee.folder
-    stage = _stage(testee)
-    own, sums = ((testee.folder / name).read_text() for name in ("go.mod", "go.sum"))
+    stage, folder = _stage(testee)
+    own, sums = ((folder / name).read_text() for name in ("go.mod", "go.sum"))
     [module] = _MODULE.findall(_read(path, "go.mod", testee.library))[:1] or [""]
     required = [name for name in _REQUIRED.findall(own) if f"{name}/".startswith(f"{testee.library}/")]
     if module not in required:
@@ -90,12 +90,13 @@ def _with_go(testee: Testee, path: Path) -> Testee:
     replacements = "".join(f"\nreplace {name} => {json.dumps(str(place))}\n" for name, place in found.items())
 
     def prepare() -> None:
-        write(stage / "go.mod", own + replacements)
-        write(stage / "go.sum", sums)
+        with alone(folder.parent, stage):
+            write(stage / "go.mod", own + replacements)
+            write(stage / "go.sum", sums)
 
     program = str(stage / "testee")
     build = ("go", "build", "-mod=mod", f"-modfile={stage / 'go.mod'}", "-o", program, ".")
-    return replace(testee, build=build, argv=(program,), prepare=alone(testee.folder.parent, stage, prepare))
+    return replace(testee, build=build, argv=(program,), prepare=prepare)
 
 
 def _is_module(place: Path, name: str) -> bool:
@@ -108,8 +109,7 @@ def _is_module(place: Path, name: str) -> bool:
 
 def _with_rust(testee: Testee, path: Path) -> Testee:
     """A copy of the testee depends on the copied crate. Its folder has the name that a registry's folder would have."""
-    assert testee.folder
-    stage, folder = _stage(testee), testee.folder
+    stage, folder = _stage(testee)
     manifest = load_toml(_read(path, "Cargo.toml", testee.library), str(path / "Cargo.toml"))
     package = manifest.get("package")
     if not isinstance(package, dict):
@@ -121,20 +121,21 @@ def _with_rust(testee: Testee, path: Path) -> Testee:
     crate = f"{testee.library}-{version if isinstance(version, str) else '0.0.0'}"
 
     def prepare() -> None:
-        for old in stage.glob(f"{testee.library}-*"):
-            if old.name != crate:
-                shutil.rmtree(old)
-        mirror(path, stage / crate)
-        mirror(folder, stage / "testee", but=("Cargo.toml",))
-        link(stage, testee.kit)
-        own = (folder / "Cargo.toml").read_text()
-        write(stage / "testee" / "Cargo.toml", _with_path(own, testee.library, f"../{crate}"))
-        # Cargo finds the compiled dependencies in it, which take minutes to compile.
-        compiled = stage / "testee" / "target"
-        if (folder / "target" / "release").is_dir() and not compiled.exists():
-            shutil.copytree(folder / "target" / "release", compiled / "release", copy_function=shutil.copy2)
+        with alone(folder.parent, stage):
+            for old in stage.glob(f"{testee.library}-*"):
+                if old.name != crate:
+                    shutil.rmtree(old)
+            mirror(path, stage / crate)
+            mirror(folder, stage / "testee", but=("Cargo.toml",))
+            link(stage, testee.kit)
+            own = (folder / "Cargo.toml").read_text()
+            write(stage / "testee" / "Cargo.toml", _with_path(own, testee.library, f"../{crate}"))
+            # Cargo finds the compiled dependencies in it, which take minutes to compile.
+            compiled = stage / "testee" / "target"
+            if (folder / "target" / "release").is_dir() and not compiled.exists():
+                shutil.copytree(folder / "target" / "release", compiled / "release", copy_function=shutil.copy2)
 
-    return replace(_moved(testee, stage / "testee"), prepare=alone(folder.parent, stage, prepare))
+    return replace(_moved(testee, stage / "testee"), prepare=prepare)
 
 
 def _with_path(manifest: str, crate: str, path: str) -> str:
@@ -152,8 +153,7 @@ def _with_path(manifest: str, crate: str, path: str) -> str:
 
 def _with_node(testee: Testee, path: Path) -> Testee:
     """A copy of the testee has the pinned packages as links, and in place of the library a copy of the working copy."""
-    assert testee.folder
-    stage, folder = _stage(testee), testee.folder
+    stage, folder = _stage(testee)
     try:
         package = load_json(_read(path, "package.json", testee.library), str(path / "package.json"))
         name = package["name"]
@@ -163,24 +163,22 @@ def _with_node(testee: Testee, path: Path) -> Testee:
         raise _no_copy(path, f"has the package {name}", testee.library)
 
     def prepare() -> None:
-        mirror(folder, stage / "testee")
-        link(stage, testee.kit)
-        packages = stage / "testee" / "node_modules"
-        for one in _packages(folder / "node_modules"):
-            if one != testee.library:
-                link_to(packages / one, folder / "node_modules" / one)
-        # Dependencies that the pinned version does not have.
-        dependencies = package.get("dependencies")
-        for one in dependencies if isinstance(dependencies, dict) else ():
-            if not (packages / one).exists() and (path / "node_modules" / one).exists():
-                link_to(packages / one, path / "node_modules" / one)
-        mirror(path, packages / testee.library, built=("node_modules",))
-
-    def ready() -> None:
         testee.make_ready()
-        alone(folder.parent, stage, prepare)()
+        with alone(folder.parent, stage):
+            mirror(folder, stage / "testee")
+            link(stage, testee.kit)
+            packages = stage / "testee" / "node_modules"
+            for one in _packages(folder / "node_modules"):
+                if one != testee.library:
+                    link_to(packages / one, folder / "node_modules" / one)
+            # Dependencies that the pinned version does not have.
+            dependencies = package.get("dependencies")
+            for one in dependencies if isinstance(dependencies, dict) else ():
+                if not (packages / one).exists() and (path / "node_modules" / one).exists():
+                    link_to(packages / one, path / "node_modules" / one)
+            mirror(path, packages / testee.library, built=("node_modules",))
 
-    return replace(_moved(testee, stage / "testee"), build=(), prepare=ready)
+    return replace(_moved(testee, stage / "testee"), build=(), prepare=prepare)
 
 
 def _packages(folder: Path) -> Iterable[str]:

@@ -6,8 +6,8 @@ Runs of two versions of one implementation are compared too. Only what both runs
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz.conformance.judge.causes import Cause
@@ -50,16 +50,16 @@ class Change:
 class Changes:
     """Causes that only the newer run has, and causes that only the older one has. False if nothing changed."""
 
-    appeared: Sequence[Cause]
-    gone: Sequence[Cause]
+    appeared: list[Cause] = field(default_factory=list)
+    gone: list[Cause] = field(default_factory=list)
     # The same cause in both runs with other outcomes: the older one, the newer one, and what changed.
-    moved: Sequence[tuple[Cause, Cause, Sequence[Change]]]
+    moved: list[tuple[Cause, Cause, list[Change]]] = field(default_factory=list)
     # Other outcomes that are in no cause, by the newer label: a question that is not supported any more, for example.
-    others: Mapping[str, Sequence[Change]]
+    others: dict[str, list[Change]] = field(default_factory=dict)
     # Sentences about testees that only one of the runs could ask.
-    alone: Sequence[str]
+    alone: list[str] = field(default_factory=list)
     # Sentences about what is compared with what, and what is left out.
-    notes: Sequence[str]
+    notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.appeared or self.gone or self.moved or self.others or self.alone)
@@ -105,22 +105,15 @@ def changes(older: Run, newer: Run) -> Changes:
     Raises ``UsageError`` if the runs have no testee and question in common.
     """
     pairs, alone = _paired(older, newer)
-    found = [_compared(older, newer, old, new) for old, new in pairs]
-    if not any(both for _, both in found):
+    found = Changes(alone=alone, notes=list(_questions(older, newer)))
+    comparable = [_compare(older, newer, old, new, found) for old, new in pairs]
+    if not any(comparable):
         labels = [", ".join(testee.label for testee in run.testees) for run in (older, newer)]
         raise UsageError(
             f"the results have nothing in common: one is about {printable(labels[0])}, the other about "
             f"{printable(labels[1])}, and no testee answered a question in both; name two results of one implementation"
         )
-    each = [one for one, _ in found]
-    return Changes(
-        appeared=[cause for one in each for cause in one.appeared],
-        gone=[cause for one in each for cause in one.gone],
-        moved=[moved for one in each for moved in one.moved],
-        others={label: changed for one in each for label, changed in one.others.items()},
-        alone=alone,
-        notes=[*_questions(older, newer), *(note for one in each for note in one.notes)],
-    )
+    return found
 
 
 def _paired(older: Run, newer: Run) -> tuple[list[tuple[Column, Column]], list[str]]:
@@ -154,14 +147,15 @@ def _paired(older: Run, newer: Run) -> tuple[list[tuple[Column, Column]], list[s
     return pairs, sorted(alone)
 
 
-def _compared(older: Run, newer: Run, old: Column, new: Column) -> tuple[Changes, bool]:
-    """The changes in one implementation, and whether there was anything to compare."""
-    notes = [] if old.label == new.label else [f"{printable(old.label)} is compared with {printable(new.label)}"]
+def _compare(older: Run, newer: Run, old: Column, new: Column, found: Changes) -> bool:
+    """Add the changes in one implementation to ``found``. Returns whether there was anything to compare."""
+    if old.label != new.label:
+        found.notes.append(f"{printable(old.label)} is compared with {printable(new.label)}")
     keys = {case.key for case in older.cases} & old.cells.keys() & new.cells.keys()
     both = {key for key in keys if not unknown_in(old, key) and not unknown_in(new, key)}
     if unknown := len(keys - both):
         words = f"{counted(unknown, 'question')} left out, because a result has no outcome (not asked, or withheld)"
-        notes.append(f"{printable(new.label)}: {words}")
+        found.notes.append(f"{printable(new.label)}: {words}")
     cases = [case for case in newer.cases if case.key in both]
     before, now = (list(Run(tuple(cases), (testee,), ()).causes) for testee in (old, new))
     changed = {
@@ -170,16 +164,16 @@ def _compared(older: Run, newer: Run, old: Column, new: Column) -> tuple[Changes
         if not same_outcome(old.shown(case.key), new.shown(case.key))
     }
     stays = staying(before, now)
-    moved = []
     for one, other in stays:
         of_both = inputs_of(one) | inputs_of(other)
         if inputs_of(one) != inputs_of(other) or of_both & changed.keys():
-            moved.append((one, other, [change for key, change in changed.items() if key in of_both]))
-    gone = [cause for cause in before if not any(cause is one for one, _ in stays)]
-    appeared = [cause for cause in now if not any(cause is other for _, other in stays)]
+            found.moved.append((one, other, [change for key, change in changed.items() if key in of_both]))
+    found.gone.extend(cause for cause in before if not any(cause is one for one, _ in stays))
+    found.appeared.extend(cause for cause in now if not any(cause is other for _, other in stays))
     told = {key for cause in (*before, *now) for key in inputs_of(cause)}
-    rest = [change for key, change in changed.items() if key not in told]
-    return Changes(appeared, gone, moved, {new.label: rest} if rest else {}, [], notes), bool(both)
+    if rest := [change for key, change in changed.items() if key not in told]:
+        found.others[new.label] = rest
+    return bool(both)
 
 
 def unknown_in(column: Column, key: Key) -> bool:

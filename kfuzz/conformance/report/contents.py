@@ -53,8 +53,7 @@ class Square:
     @property
     def worst(self) -> str:
         """The letter of the worst class; that of a pass if nothing is wrong; "u" if nothing was answered."""
-        found = [letter for letter in (*_WORST_FIRST, OTHER, PASS) if self.counts.get(letter)]
-        return found[0] if found else UNSUPPORTED
+        return next((letter for letter in (*_WORST_FIRST, OTHER, PASS) if self.counts.get(letter)), UNSUPPORTED)
 
     @property
     def wrong(self) -> int:

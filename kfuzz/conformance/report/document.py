@@ -171,11 +171,9 @@ def _testee_json(testee: Column) -> dict[str, Any]:
         "stale": list(testee.stale),
         "notes": notes_of(testee),
     }
-    if testee.library:
-        shown["of"] = testee.of
-    if testee.own:
-        shown["own"] = list(testee.own)
-    return shown | {name: why for name in ("broken", "stopped") if (why := getattr(testee, name))}
+    more = {"of": testee.of if testee.library else "", "own": list(testee.own)}
+    more |= {"broken": testee.broken, "stopped": testee.stopped}
+    return shown | {name: value for name, value in more.items() if value}
 
 
 def cause_json(cause: Cause) -> dict[str, Any]:

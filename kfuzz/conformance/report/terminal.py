@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.conformance.judge.causes import Cause
@@ -42,46 +43,47 @@ def to_terminal(run: Run, *, causes_shown: int, only_new: bool = False) -> Itera
 
 
 def _totals_table(run: Run) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     outcomes = [outcome for outcome in OUTCOMES if any(outcome in testee.totals() for testee in run.testees)]
-    table = Table(box=box.SIMPLE_HEAD, title=counted(len(run.cases), "question"), title_justify="left", pad_edge=False)
-    table.add_column("testee")
-    for outcome in outcomes:
-        table.add_column(outcome, justify="right")
-    table.add_column("unexpected", justify="right")
-    for testee, heading in _by_kind(run):
-        if heading:
-            table.add_row(Text(heading, style="dim"))
-        totals = testee.totals()
-        counts = [str(totals.get(outcome, "·")) for outcome in outcomes]
-        unexpected = len(testee.unexpected) + len(testee.stale)
+
+    def counts(testee: Column) -> list[str]:
+        totals, unexpected = testee.totals(), len(testee.unexpected) + len(testee.stale)
         last = "broken" if testee.broken else str(unexpected)
-        table.add_row(Text(printable(testee.label)), *counts, last, style="bold" if testee.failed else "")
-    return table
+        return [*(str(totals.get(outcome, "·")) for outcome in outcomes), last]
+
+    return _table(run, counted(len(run.cases), "question"), [*outcomes, "unexpected"], counts, bold=True)
 
 
 def _harm_table(run: Run) -> RenderableType:
+    found = {testee.label: Counter[str]() for testee in run.testees}
+    for cause in run.causes:
+        for label in cause.implementations:
+            found[label][cause.harm_in(label)] += 1
+    names = [harm.name for harm in HARMS]
+
+    def counts(testee: Column) -> list[str]:
+        own = found[testee.label]
+        return [str(own[name] or "·") for name in names] if own else []
+
+    return _table(run, "Causes by class of harm", names, counts)
+
+
+def _table(
+    run: Run, title: str, columns: Sequence[str], counts: Callable[[Column], list[str]], *, bold: bool = False
+) -> RenderableType:
+    """A row of ``counts`` for each testee that has any; with ``bold``, those that fail the run are bold."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    counts = {testee.label: dict.fromkeys((harm.name for harm in HARMS), 0) for testee in run.testees}
-    for cause in run.causes:
-        for label in cause.implementations:
-            counts[label][cause.harm_in(label)] += 1
-    table = Table(box=box.SIMPLE_HEAD, title="Causes by class of harm", title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     table.add_column("testee")
-    for harm in HARMS:
-        table.add_column(harm.name, justify="right")
+    for name in columns:
+        table.add_column(name, justify="right")
     for testee, heading in _by_kind(run):
-        found = counts[testee.label]
         if heading:
             table.add_row(Text(heading, style="dim"))
-        if any(found.values()):
-            table.add_row(Text(printable(testee.label)), *(str(count or "·") for count in found.values()))
+        if row := counts(testee):
+            table.add_row(Text(printable(testee.label)), *row, style="bold" if bold and testee.failed else "")
     return table
 
 

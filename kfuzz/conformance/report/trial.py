@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-import psutil
-
-from kfuzz.conformance.protocol.processes import Family
+from kfuzz.conformance.protocol.processes import Family, ended_with, use_of
 from kfuzz.conformance.protocol.session import MIB
 
 __all__ = ["Trial", "tried"]
@@ -52,7 +49,18 @@ def tried(
                 start_new_session=True,
             )
             family.begin(process.pid)
-            end = _end(process, time.monotonic() + timeout_s, timeout_s, memory_bytes, output, family)
+            end = ""
+            until_s = time.monotonic() + timeout_s
+            while not end:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    end = ended_with(process.wait(POLL_S))
+                    break
+                if time.monotonic() > until_s:
+                    end = f"did not end within {timeout_s:g} s"
+                elif use_of(family.members())[1] > memory_bytes:
+                    end = f"took more than {memory_bytes // MIB} MiB of memory"
+                elif os.fstat(output.fileno()).st_size > PRINTED_BYTES_MAX:
+                    end = f"printed more than {PRINTED_BYTES_MAX // MIB} MiB"
         except OSError as error:
             return Trial(f"could not be started: {error.strerror}", "")
         finally:
@@ -60,35 +68,3 @@ def tried(
         process.wait()
         output.seek(0)
         return Trial(end, output.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace").strip())
-
-
-def _end(
-    process: subprocess.Popen[bytes],
-    until_s: float,
-    timeout_s: float,
-    memory_bytes: int,
-    output: IO[bytes],
-    family: Family,
-) -> str:
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(POLL_S)
-            if status >= 0:
-                return f"ended with status {status}"
-            with contextlib.suppress(ValueError):
-                return f"died of {signal.Signals(-status).name}"
-            return f"died of signal {-status}"
-        if time.monotonic() > until_s:
-            return f"did not end within {timeout_s:g} s"
-        if _resident_bytes(family) > memory_bytes:
-            return f"took more than {memory_bytes // MIB} MiB of memory"
-        if os.fstat(output.fileno()).st_size > PRINTED_BYTES_MAX:
-            return f"printed more than {PRINTED_BYTES_MAX // MIB} MiB"
-
-
-def _resident_bytes(family: Family) -> int:
-    total = 0
-    for one in family.members():
-        with contextlib.suppress(psutil.Error):
-            total += one.memory_info().rss
-    return total
