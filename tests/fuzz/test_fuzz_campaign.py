@@ -694,7 +694,8 @@ def test_memory_of_the_process_that_starts_the_fuzzer_is_not_blamed_on_the_input
     """On Linux a process inherits the peak of the process that starts it."""
     usage = SimpleNamespace(ru_maxrss=peak_mib * 1024)
     monkeypatch.setattr(running.resource, "getrusage", lambda who: usage)
-    assert f"-rss_limit_mb={limit_mib}" in running.flags("none", tmp_path, seed=1)
+    made = Build(tmp_path, "none", native=True)
+    assert f"-rss_limit_mb={limit_mib}" in running.command_of(made, TARGETS["canary"], tmp_path)
 
 
 def test_jobs_that_wait_for_their_turn_do_not_begin_after_an_interrupt(
