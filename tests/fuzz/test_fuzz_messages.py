@@ -148,7 +148,7 @@ def first_then(other: bytes) -> Callable[[Any], Any]:
     return lambda real: lambda *arguments: real(*arguments) if next(calls) == 0 else other
 
 
-# What the writer makes of objects, which are written before dicts.
+# The bytes that the writer makes of objects, which are written before dicts.
 ONCE = iter([b"other"])
 OTHER_OBJECTS = schema(FETCH, 17).decode_objects(TAGGED[SELECTOR_SIZE:])
 FAULTS: dict[str, list[Fault]] = {

@@ -76,7 +76,7 @@ FAULTS: dict[str, list[Fault]] = {
         (records, "check", lambda real: lambda data, limits, profile="kafka": real(data, limits=limits), DEVIANT,
          "profile strict has a finding that is not fatal"),
         (records, "check", strict_finds_less, DEVIANT, "profile kafka finds"),
-        # What is written.
+        # The encoder.
         (records, "encode", encoding(without_headers), PLAIN, r"batch\[0\].records\[0\]: "),
         *((records, "encode", encoding(lambda batch, name=name: replace(batch, **{name: 123456})), PLAIN,
            rf"batch\[0\].{name}: ") for name in ("base_sequence", "partition_leader_epoch", "max_timestamp")),

@@ -67,7 +67,7 @@ def corpus(tmp_path: Path, *inputs: bytes) -> Path:
 
 
 def asked(tmp_path: Path, testee: Testee, name: str, *inputs: bytes, sample: bytes = b"") -> tuple[Truth, Differential]:
-    """What the testee said of the inputs in a corpus, and of one in the sample."""
+    """The answers of the testee about the inputs in a corpus, and of one in the sample."""
     truth = Truth(testee, TARGETS[name], corpus(tmp_path, *inputs))
     truth.start(tmp_path / "samples")
     if sample:
