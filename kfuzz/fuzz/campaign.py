@@ -17,7 +17,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -33,7 +33,7 @@ from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
 from kfuzz.fuzz.forked import cpu_seconds
-from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, flags
+from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, command_of
 from kfuzz.fuzz.other_reader import Truth, harm_of
 from kfuzz.fuzz.peer_building import build_peer, sanitizer_of
 from kfuzz.fuzz.peers import Peer
@@ -444,33 +444,39 @@ class _Campaign:
             settings[SAMPLES] = str(self._samples)
             if is_counted:
                 settings[SAMPLES_WAIT] = "1"
-        fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=left_s, environment=settings, held=self._held)
+        totals, ended = self._follow(job, command, log, left_s, settings)
+        self._count(totals, ended.cpu_seconds + cpu_seconds(Path(settings[FINDS])))
+        return totals, ended
+
+    def _follow(
+        self, job: int, command: list[str], log: IO[bytes], seconds: float, settings: Mapping[str, str]
+    ) -> tuple[Totals, Ended]:
+        """Run one process to its end. Meanwhile it can be stopped."""
+        fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=seconds, environment=settings, held=self._held)
         with self._mutex:
             self._running[job] = fuzzer
             # An interrupt may have come between.
             if self._stopping:
                 fuzzer.stop()
         try:
-            ended = fuzzer.run()
+            return fuzzer.totals, fuzzer.run()
         finally:
             with self._mutex:
                 del self._running[job]
-        self._count(fuzzer.totals, ended.cpu_seconds + cpu_seconds(Path(settings[FINDS])))
-        return fuzzer.totals, ended
 
     def _command(self, job: int, restarts: int, left_s: float, runs: int | None) -> list[str]:
-        artifacts = self._folder_for("artifacts")
-        result = self.result
-        seed = 1 + (result.seed - 1 + job * JOB_STEP + restarts * RESTART_STEP) % SEED_MAX
-        chosen = flags(result.sanitizer, artifacts, seed=seed, length_max=self.target.length_max)
-        chosen.append(f"-max_total_time={max(1, round(left_s))}")
+        seed = 1 + (self.result.seed - 1 + job * JOB_STEP + restarts * RESTART_STEP) % SEED_MAX
         # Reloading the corpus lets jobs share it, and makes runs depend on the clock.
-        chosen.append(f"-reload={int(result.jobs > 1)}")
+        chosen = [f"-max_total_time={max(1, round(left_s))}", f"-reload={int(self.result.jobs > 1)}"]
         if runs is not None:
             chosen.append(f"-runs={runs}")
         if words := dictionary(self.target):
             chosen.append(f"-dict={words}")
-        return [str(self._build.executable(self.target)), *chosen, str(self._corpus)]
+        return self._libfuzzer(seed, *chosen, self._corpus)
+
+    def _libfuzzer(self, seed: int, *more: str | Path) -> list[str]:
+        artifacts = self._folder_for("artifacts")
+        return command_of(self._build, self.target, artifacts, *more, seed=seed, length_max=self.target.length_max)
 
     def _count(self, totals: Totals, cpu_s: float) -> None:
         result = self.result
@@ -585,35 +591,11 @@ class _Campaign:
         if self.result.corpus_after == self.result.corpus_before:
             return
         self._state = "merging"
-        smaller, artifacts = self._folder_for("smaller"), self._folder_for("artifacts")
-        chosen = flags(self.result.sanitizer, artifacts, seed=self.result.seed, length_max=self.target.length_max)
-        command = [
-            str(self._build.executable(self.target)),
-            *chosen,
-            f"-merge_control_file={self._work / 'merge'}",
-            "-merge=1",
-            str(smaller),
-            str(self._corpus),
-        ]
-        failed = self._work / "finds-merge"
+        smaller, failed = self._folder_for("smaller"), self._work / "finds-merge"
+        control = f"-merge_control_file={self._work / 'merge'}"
+        command = self._libfuzzer(self.result.seed, control, "-merge=1", smaller, self._corpus)
         with open_whole(self._folder / "merge.txt") as log:
-            merger = Fuzzer(
-                command,
-                cwd=self._folder,
-                log=log,
-                seconds=MERGE_S,
-                environment={FINDS: str(failed)},
-                held=self._held,
-            )
-            with self._mutex:
-                self._running[-1] = merger
-                if self._stopping:
-                    merger.stop()
-            try:
-                ended = merger.run()
-            finally:
-                with self._mutex:
-                    del self._running[-1]
+            _, ended = self._follow(-1, command, log, MERGE_S, {FINDS: str(failed)})
         self.result.merge_cpu_seconds = ended.cpu_seconds + cpu_seconds(failed)
         if self._stopping:
             return

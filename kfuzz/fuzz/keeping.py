@@ -7,7 +7,7 @@ written if they contradict one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -240,11 +240,9 @@ def _expected(body: Body) -> tuple[Json, Finding | None]:
     finding = None
     for role in ROLES:
         made = verdict(body.data, role)
-        reason = made.fatal or next(iter(made.findings), None)
+        expected, reason = _judged(made.fatal, made.findings)
         if role == "consumer":
             finding = reason
-        expected: Json = {"verdict": _verdict(made.fatal, reason)}
-        expected |= {} if reason is None else {"finding": reason.code}
         if made.fatal is None:
             expected |= {"batches": made.batches, "consumed": made.consumed}
             if role == "consumer" and records.check(body.data).partial_tail:
@@ -264,18 +262,18 @@ def _expected_of_message(body: Body) -> tuple[Json, Finding | None]:
     assert body.message is not None
     definition, version = body.message
     reading = read(definition, version, body.data)
-    reason = reading.fatal or next(iter(reading.findings), None)
-    expected: Json = {"verdict": _verdict(reading.fatal, reason)}
-    expected |= {} if reason is None else {"finding": reason.code}
+    expected, reason = _judged(reading.fatal, reading.findings)
     if reading.message is not None:
         expected |= {"message": to_json(definition, version, reading.message), "consumed": reading.consumed}
     return {READER: expected}, reason
 
 
-def _verdict(fatal: Finding | None, reason: Finding | None) -> str:
-    if fatal is not None:
-        return "invalid"
-    return "valid" if reason is None else "acceptable"
+def _judged(fatal: Finding | None, findings: Iterable[Finding]) -> tuple[Json, Finding | None]:
+    """The expected verdict, and the finding that it is about."""
+    reason = fatal or next(iter(findings), None)
+    if reason is None:
+        return {"verdict": "valid"}, None
+    return {"verdict": "acceptable" if fatal is None else "invalid", "finding": reason.code}, reason
 
 
 def _own_words(role: str, expected: Mapping[str, Any]) -> str:

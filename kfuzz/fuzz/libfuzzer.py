@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, cast
 
-from kfuzz.fuzz.building import Sanitizer
+from kfuzz.fuzz.building import Build, Sanitizer
+from kfuzz.fuzz.targets import Target
 from kfuzz.text import FOREIGN_BYTES_MAX, foreign_text
 
-__all__ = ["INPUT_TIMEOUT_S", "Ended", "Fuzzer", "Totals", "flags", "kill_group"]
+__all__ = ["INPUT_TIMEOUT_S", "Ended", "Fuzzer", "Totals", "command_of", "kill_group"]
 
 RSS_LIMIT_MIB: Final[Mapping[Sanitizer, int]] = {"none": 1024, "undefined": 1024, "address": 2048}
 # Wall time. An input takes milliseconds, and a suspect is run again alone.
@@ -100,20 +101,28 @@ class Ended:
     data: bytes | None = None
 
 
-def flags(
-    sanitizer: Sanitizer, artifacts: Path, *, seed: int, length_max: int = 0, timeout_s: int = INPUT_TIMEOUT_S
+def command_of(
+    made: Build,
+    target: Target,
+    artifacts: Path,
+    *more: str | Path,
+    seed: int = 1,
+    length_max: int = 0,
+    timeout_s: int = INPUT_TIMEOUT_S,
 ) -> list[str]:
-    """The flags that all runs of libFuzzer have. An input that ends a run goes to ``artifacts``.
+    """The command that runs libFuzzer on a target, with the flags of all runs, and ``more``.
 
-    Inputs are cut at ``length_max`` bytes; 0 means that they are not.
+    An input that ends a run goes to ``artifacts``. Inputs are cut at ``length_max`` bytes; 0 means that they are not.
     """
     return [
+        str(made.executable(target)),
         f"-seed={seed}",
         f"-max_len={length_max}",
         f"-timeout={timeout_s}",
-        f"-rss_limit_mb={_rss_limit_mib(sanitizer)}",
+        f"-rss_limit_mb={_rss_limit_mib(made.sanitizer)}",
         f"-artifact_prefix={artifacts}/",
         "-print_final_stats=1",
+        *map(str, more),
     ]
 
 

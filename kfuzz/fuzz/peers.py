@@ -15,16 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
 from kfuzz.fuzz.oracle import Undeclared, exact_bytes
-from kfuzz.fuzz.targets import BATCHES, Target
+from kfuzz.fuzz.targets import Target
 
 __all__ = ["Peer", "find", "in_folder", "reader"]
-
-SEEDS_OF: Final = "record-batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,7 @@ class Peer:
             self.name,
             f"{self.label} reads record batches, in the steps of its testee.",
             partial(_run, self.folder, self.package),
-            batches=True,
-            vectors=BATCHES,
-            dictionary=SEEDS_OF,
-            seeds_of=SEEDS_OF,
+            seeds_of="record-batch",
             implementation=self.label,
             package=self.package,
         )

@@ -191,10 +191,7 @@ def answer(find_in: Callable[[bytes], Find | None], lines: Iterable[bytes], say:
     say("ready")
     for line in lines:
         found = find_in(bytes.fromhex(line.decode()))
-        if found is None:
-            say("null")
-        else:
-            say(json.dumps(fields_of(found)))
+        say(json.dumps(None if found is None else fields_of(found)))
 
 
 def fields_of(find: Find) -> dict[str, str]:

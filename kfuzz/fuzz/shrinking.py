@@ -17,7 +17,7 @@ from kfuzz.fuzz.causes import Causes, cause_of
 from kfuzz.fuzz.decoded_bytes import body_of, killing_fields_of
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
-from kfuzz.fuzz.trial import CannotTry, Trier
+from kfuzz.fuzz.trial import Trier
 
 __all__ = ["killing_fields_again", "shrink_causes"]
 
@@ -104,10 +104,9 @@ def _smaller(trier: Trier, target: Target, cause: Cause) -> Find | None:
             of_body = body.input_of
             data = of_body(shrink(body.data, lambda some: find_first([*map(of_body, some)]), message=body.message))
         return best.get(shrink(data, find_first))
-    except CannotTry:
-        return None
     except Exception:
-        # The input may break the code that takes it apart. The campaign continues with the input as it was.
+        # The process may not start, or the input may break the code that takes it apart. The campaign continues with
+        # the input as it was.
         return None
 
 
@@ -123,8 +122,6 @@ def _killing(trier: Trier, target: Target, cause: Cause, data: bytes) -> tuple[K
 
     try:
         return killing_fields_of(target, data, breaks)
-    except CannotTry:
-        return ()
     except Exception:
-        # The input may break the code that takes it apart. The campaign continues without the fields.
+        # As above. The campaign continues without the fields.
         return ()

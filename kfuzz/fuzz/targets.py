@@ -72,7 +72,7 @@ class Target:
 
     - ``run`` takes one input: it is the full oracle.
     - ``first`` makes the first tier (:mod:`kfuzz.fuzz.tiers`), which all inputs meet. Without it they meet ``run``.
-    - ``batches``: inputs are record batches, which the native mutator changes by their structure.
+    - ``batches``: inputs are record batches, as those of most targets are; the native mutator changes their structure.
     - ``compresses``: the target compresses the payloads of its inputs, so the mutator leaves them uncompressed.
     - ``flat_schema_of``: inputs are messages; their first bytes select the schema by which the mutator changes them.
     - ``vectors``: the kinds of vectors that are seeds.
@@ -85,9 +85,9 @@ class Target:
     name: str
     about: str
     run: Callable[[bytes], None]
-    batches: bool
-    vectors: tuple[str, ...]
-    dictionary: str
+    batches: bool = True
+    vectors: tuple[str, ...] = BATCHES
+    dictionary: str = "record-batch"
     compresses: bool = False
     length_max: int = 4096
     flat_schema_of: Callable[[bytes], bytes | None] | None = None
@@ -436,46 +436,32 @@ TARGETS: dict[str, Target] = {
             "Any bytes, every magic: read, check, write, read again. Checks the promises of kfuzz.records.",
             fuzz_record_batch,
             first=Records,
-            batches=True,
-            vectors=BATCHES,
-            dictionary="record-batch",
         ),
         Target(
             "compressed-batch",
             "Like record-batch, inside compressed payloads and wrappers; compresses them after the mutation.",
             fuzz_compressed_batch,
             first=partial(Packed, pack),
-            batches=True,
             compresses=True,
             vectors=(),
-            dictionary="record-batch",
         ),
         Target(
             "columns",
             "Records as Arrow columns: valid, the same as the objects, written again. Needs pyarrow.",
             fuzz_columns,
             first=Records,
-            batches=True,
-            vectors=BATCHES,
-            dictionary="record-batch",
         ),
         Target(
             "broker",
             "A Produce request and a segment: reading in the roles broker and log, and what a broker stores.",
             fuzz_broker,
             first=partial(Records, "broker"),
-            batches=True,
-            vectors=BATCHES,
-            dictionary="record-batch",
         ),
         Target(
             "log-tools",
             "Conversion, compaction, streams, control records: a kfuzz error, or a result that reads back.",
             fuzz_log_tools,
             first=partial(Records, "log"),
-            batches=True,
-            vectors=BATCHES,
-            dictionary="record-batch",
         ),
         Target(
             "compression",
@@ -499,10 +485,8 @@ TARGETS: dict[str, Target] = {
             "canary",
             "A planted bug that the fuzzer must find. It tests the fuzzer itself.",
             fuzz_canary,
-            batches=True,
             # Vectors as seeds would change how hard the canary is to find.
             vectors=(),
-            dictionary="record-batch",
         ),
     )
 }

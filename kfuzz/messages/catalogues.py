@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,7 +22,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages.language import definition_of, parse_definition, parse_versions
-from kfuzz.messages.model import Definition, Field, Struct, Versions
+from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.text import Node, parse
 
 __all__ = [
@@ -356,67 +357,62 @@ def _compact(value: Any) -> str:
 def message_of(definition: Definition) -> dict[str, Any]:
     """The definition as JSON in the definition language, without default values and prose."""
     inline = _inline(definition)
-    made: dict[str, Any] = {"name": definition.name, "type": definition.kind}
-    if definition.api_key is not None:
-        made["apiKey"] = definition.api_key
-    made["validVersions"] = str(definition.valid_versions)
-    if definition.deprecated_versions:
-        made["deprecatedVersions"] = str(definition.deprecated_versions)
-    made["flexibleVersions"] = str(definition.flexible_versions)
-    if definition.latest_version_unstable:
-        made["latestVersionUnstable"] = True
-    if definition.listeners:
-        made["listeners"] = list(definition.listeners)
-    made["fields"] = [_field_of(field, definition, inline) for field in definition.fields]
+
+    def fields_of(fields: Iterable[Field]) -> list[dict[str, Any]]:
+        return [_field_of(field, definition, inline) for field in fields]
+
     common = [struct for name, struct in definition.structs.items() if name not in inline]
-    if common:
-        made["commonStructs"] = [
-            {
-                "name": struct.name,
-                "versions": str(struct.versions),
-                "fields": [_field_of(field, definition, inline) for field in struct.fields],
-            }
+    return _given(
+        name=definition.name,
+        type=definition.kind,
+        apiKey=definition.api_key,
+        validVersions=str(definition.valid_versions),
+        deprecatedVersions=_some(definition.deprecated_versions),
+        flexibleVersions=str(definition.flexible_versions),
+        latestVersionUnstable=definition.latest_version_unstable or None,
+        listeners=list(definition.listeners) or None,
+        fields=fields_of(definition.fields),
+        commonStructs=[
+            {"name": struct.name, "versions": str(struct.versions), "fields": fields_of(struct.fields)}
             for struct in common
         ]
-    return made
+        or None,
+    )
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    """The members of an object that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _some(versions: Versions) -> str | None:
+    return str(versions) if versions else None
 
 
 def _inline(definition: Definition) -> set[str]:
     """The structs that a field defines inline, because only that field uses them."""
-    uses: dict[str, list[Field]] = {}
-
-    def visit(fields: Iterable[Field]) -> None:
-        for field in fields:
-            if field.type.struct is not None:
-                uses.setdefault(field.type.struct, []).append(field)
-
-    visit(definition.fields)
-    for struct in definition.structs.values():
-        visit(struct.fields)
-    return {name for name, fields in uses.items() if len(fields) == 1 and not definition.structs[name].common}
+    groups = [definition.fields, *(struct.fields for struct in definition.structs.values())]
+    uses = Counter(field.type.struct for fields in groups for field in fields)
+    return {name for name, struct in definition.structs.items() if uses[name] == 1 and not struct.common}
 
 
 def _field_of(field: Field, definition: Definition, inline: set[str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
-    if field.nullable:
-        made["nullableVersions"] = str(field.nullable)
-    if field.tag is not None:
-        made["tag"] = field.tag
-        made["taggedVersions"] = str(field.tagged)
-    default = _default_of(field)
-    if default is not None:
-        made["default"] = default
-    for key, value in (("ignorable", field.ignorable), ("mapKey", field.map_key), ("zeroCopy", field.zero_copy)):
-        if value:
-            made[key] = True
-    if field.entity_type is not None:
-        made["entityType"] = field.entity_type
-    if field.flexible is not None:
-        made["flexibleVersions"] = str(field.flexible)
-    if field.type.struct in inline:
-        struct: Struct = definition.structs[str(field.type.struct)]
-        made["fields"] = [_field_of(inner, definition, inline) for inner in struct.fields]
-    return made
+    own = definition.fields_of(field.type) if field.type.struct in inline else None
+    return _given(
+        name=field.name,
+        type=str(field.type),
+        versions=str(field.versions),
+        nullableVersions=_some(field.nullable),
+        tag=field.tag,
+        taggedVersions=None if field.tag is None else str(field.tagged),
+        default=_default_of(field),
+        ignorable=field.ignorable or None,
+        mapKey=field.map_key or None,
+        zeroCopy=field.zero_copy or None,
+        entityType=field.entity_type,
+        flexibleVersions=None if field.flexible is None else str(field.flexible),
+        fields=None if own is None else [_field_of(inner, definition, inline) for inner in own],
+    )
 
 
 def _default_of(field: Field) -> str | None:

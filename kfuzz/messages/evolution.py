@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 from kfuzz.messages.model import Definition, Field, Struct, Versions
@@ -119,7 +120,7 @@ def compare(old: Definition, new: Definition, *, latest_version_unstable: bool |
     ['TxnOffsetCommitRequest.GenerationId: field-renamed: its name is now GenerationIdOrMemberEpoch']
     """
     unstable = old.latest_version_unstable if latest_version_unstable is None else latest_version_unstable
-    return sorted(_Comparison(old, new, unstable).changes())
+    return sorted(Change(old.name, *found) for found in _Comparison(old, new, unstable).changes())
 
 
 def _released(definition: Definition, latest_version_unstable: bool) -> Versions:
@@ -128,147 +129,121 @@ def _released(definition: Definition, latest_version_unstable: bool) -> Versions
     return valid & Versions(0, valid.highest - 1) if latest_version_unstable else valid
 
 
+# A change of the message that is compared: its path, code and text.
+_Found = tuple[str, Code, str]
+
+
 class _Comparison:
     def __init__(self, old: Definition, new: Definition, latest_version_unstable: bool) -> None:
         self.old = old
         self.new = new
         self.released = _released(old, latest_version_unstable)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[_Found]:
         old, new = self.old, self.new
         if old.name != new.name:
-            yield self.change("", "message-renamed", f"its name is now {new.name}")
+            yield "", "message-renamed", f"its name is now {new.name}"
         if (old.kind, old.api_key) != (new.kind, new.api_key):
-            yield self.change(
-                "", "api-key-changed", f"{old.kind} {_number(old.api_key)} is now {new.kind} {_number(new.api_key)}"
-            )
+            was, now = (f"{one.kind} {_number(one.api_key)}" for one in (old, new))
+            yield "", "api-key-changed", f"{was} is now {now}"
         if self.released and not new.valid_versions:
-            yield self.change("", "message-lost", f"versions {self.released} were released")
+            yield "", "message-lost", f"versions {self.released} were released"
             return
-        lost = [version for version in self.released if version not in new.valid_versions]
-        if lost:
-            yield self.change(
-                "", "version-lost", f"versions {self.released} were released, but now {new.valid_versions} are valid"
-            )
+        if not self.released <= new.valid_versions:
+            text = f"versions {self.released} were released, but now {new.valid_versions} are valid"
+            yield "", "version-lost", text
         scope = self.released & new.valid_versions
-        changed = [v for v in scope if (v in old.flexible_versions) != (v in new.flexible_versions)]
-        if changed:
-            yield self.change(
-                "", "released-version-changed",
-                f"flexibleVersions were {old.flexible_versions}, and are now {new.flexible_versions}",
-            )  # fmt: skip
+        if any((v in old.flexible_versions) != (v in new.flexible_versions) for v in scope):
+            text = f"flexibleVersions were {old.flexible_versions}, and are now {new.flexible_versions}"
+            yield "", "released-version-changed", text
         yield from self.fields(old.fields, new.fields, scope, "", frozenset())
-
-    def change(self, path: str, code: Code, text: str) -> Change:
-        return Change(self.old.name, path, code, text)
 
     # -- the fields of a message or a struct
 
     def fields(
         self, old: Sequence[Field], new: Sequence[Field], scope: Versions, path: str, inside: frozenset[str]
-    ) -> Iterator[Change]:
+    ) -> Iterator[_Found]:
         pairs = _pairs(old, new, scope)
         yield from self.order([field for field in old if field.versions & scope], new, pairs, path)
         yield from self.tags(old, new, pairs, path)
         for before in old:
-            here = f"{path}.{before.name}".removeprefix(".")
+            here = _within(path, before)
             if before.name not in pairs:
                 yield from self.lost(before, scope, here)
                 continue
             after = pairs[before.name]
             if after.name != before.name and before.tag is not None:
-                yield self.change(
-                    here, "tag-renamed",
-                    f"tag {after.tag} is now called {after.name}; a field with another meaning needs a tag of its own",
-                )  # fmt: skip
+                advice = "a field with another meaning needs a tag of its own"
+                yield here, "tag-renamed", f"tag {after.tag} is now called {after.name}; {advice}"
             elif after.name != before.name:
-                yield self.change(here, "field-renamed", f"its name is now {after.name}")
+                yield here, "field-renamed", f"its name is now {after.name}"
             yield from self.field(before, after, scope, here, inside)
         paired = {field.name for field in pairs.values()}
         for after in new:
             if after.name not in paired and after.versions & scope and not _only_tagged(after, scope):
-                yield self.change(
-                    f"{path}.{after.name}".removeprefix("."), "released-version-changed",
-                    f"it is new in versions {after.versions & scope}, which were released without it",
-                )  # fmt: skip
+                text = f"it is new in versions {after.versions & scope}, which were released without it"
+                yield _within(path, after), "released-version-changed", text
 
-    def lost(self, field: Field, scope: Versions, path: str) -> Iterator[Change]:
+    def lost(self, field: Field, scope: Versions, path: str) -> Iterator[_Found]:
         if field.tagged & scope:
-            yield self.change(
-                path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone; {_KEEP_TAG}"
-            )
+            yield path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone; {_KEEP_TAG}"
         elif field.versions & scope:
-            yield self.change(path, "released-version-changed", f"it is gone from versions {field.versions & scope}")
+            yield path, "released-version-changed", f"it is gone from versions {field.versions & scope}"
 
     def order(
         self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
-    ) -> Iterator[Change]:
+    ) -> Iterator[_Found]:
         """Compare the order of fields without a tag. Tagged fields are sent in the order of their tags."""
         place = {field.name: i for i, field in enumerate(new)}
-        before: Field | None = None
-        for field in old:
-            if field.name not in pairs or field.tag is not None:
-                continue
-            if before is not None and place[pairs[field.name].name] < place[pairs[before.name].name]:
-                yield self.change(
-                    f"{path}.{field.name}".removeprefix("."), "fields-reordered",
-                    f"it came after {before.name}, and now comes before it",
-                )  # fmt: skip
-            before = field
+        there = [field for field in old if field.name in pairs and field.tag is None]
+        for before, field in pairwise(there):
+            if place[pairs[field.name].name] < place[pairs[before.name].name]:
+                text = f"it came after {before.name}, and now comes before it"
+                yield _within(path, field), "fields-reordered", text
 
     def tags(
         self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
-    ) -> Iterator[Change]:
+    ) -> Iterator[_Found]:
         owners = {field.tag: field for field in old if field.tagged & self.released}
         next_tag = 0
         for after in sorted((field for field in new if field.tag is not None), key=lambda field: field.tag or 0):
-            here = f"{path}.{after.name}".removeprefix(".")
+            here = _within(path, after)
             if not after.tagged.open:
-                yield self.change(
-                    here, "tags-refused", f"tag {after.tag} ends with version {after.tagged.highest}; {_KEEP_TAG}"
-                )
+                yield here, "tags-refused", f"tag {after.tag} ends with version {after.tagged.highest}; {_KEEP_TAG}"
             if after.tag != next_tag:
-                yield self.change(
-                    here, "tags-refused",
-                    f"there is a tag {after.tag} but no tag {next_tag}; if a release had one, {_KEEP_TAG}",
-                )  # fmt: skip
+                text = f"there is a tag {after.tag} but no tag {next_tag}; if a release had one, {_KEEP_TAG}"
+                yield here, "tags-refused", text
             next_tag = (after.tag or 0) + 1
         for after in new:
             owner = owners.get(after.tag) if after.tag is not None else None
             if owner is not None and pairs.get(owner.name) != after:
-                yield self.change(
-                    f"{path}.{after.name}".removeprefix("."), "tag-reused",
-                    f"tag {after.tag} belongs to {owner.name}; take one that was never used",
-                )  # fmt: skip
+                text = f"tag {after.tag} belongs to {owner.name}; take one that was never used"
+                yield _within(path, after), "tag-reused", text
 
-    def field(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[Change]:
+    def field(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[_Found]:
         for what, before, after in (
             ("present in", old.versions & scope, new.versions & scope),
             ("nullable in", old.nullable & scope, new.nullable & scope),
         ):
             if before != after:
-                yield self.change(
-                    path, "released-version-changed", f"it was {what} versions {before}, and is now {what} {after}"
-                )
+                text = f"it was {what} versions {before}, and is now {what} {after}"
+                yield path, "released-version-changed", text
         if old.tag is not None and new.tag is not None and old.tag != new.tag:
-            yield self.change(path, "tag-changed", f"its tag was {old.tag}, and is now {new.tag}")
+            yield path, "tag-changed", f"its tag was {old.tag}, and is now {new.tag}"
         elif old.tagged & scope != new.tagged & scope:
             code: Code = "tag-lost" if old.tagged and not old.tagged <= new.tagged else "released-version-changed"
             text = f"it was tagged in versions {old.tagged & scope}, and is now tagged in {new.tagged & scope}"
-            yield self.change(path, code, f"{text}; {_KEEP_TAG}" if code == "tag-lost" else text)
-        compact = [
-            v for v in scope & old.versions & new.versions
-            if old.is_flexible(v, self.old.flexible_versions) != new.is_flexible(v, self.new.flexible_versions)
-        ]  # fmt: skip
-        if compact and (old.flexible, new.flexible) != (None, None):
-            yield self.change(
-                path,
-                "released-version-changed",
-                f"its own flexibleVersions were {old.flexible}, and are now {new.flexible}",
-            )
+            yield path, code, f"{text}; {_KEEP_TAG}" if code == "tag-lost" else text
+        is_other = any(
+            old.is_flexible(v, self.old.flexible_versions) != new.is_flexible(v, self.new.flexible_versions)
+            for v in scope & old.versions & new.versions
+        )
+        if is_other and (old.flexible, new.flexible) != (None, None):
+            text = f"its own flexibleVersions were {old.flexible}, and are now {new.flexible}"
+            yield path, "released-version-changed", text
         yield from self.type(old, new, scope & old.versions, path, inside)
 
-    def type(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[Change]:
+    def type(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[_Found]:
         before, after = old.type, new.type
         if not scope:
             return
@@ -276,20 +251,22 @@ class _Comparison:
             struct = self.new.structs[after.struct]
             # In a flexible version each struct ends with the number of its tagged fields, so the bytes differ.
             if not scope & self.new.flexible_versions and _boxes(struct, before.name, scope):
-                yield self.change(
-                    path, "array-of-structs", f"{before} is now {after}, with {struct.fields[0].name} in it"
-                )
+                yield path, "array-of-structs", f"{before} is now {after}, with {struct.fields[0].name} in it"
                 return
         if before.array != after.array or (before.struct is None) != (after.struct is None) or (
             before.struct is None and before.name != after.name
         ):  # fmt: skip
-            yield self.change(path, "type-changed", f"it was {before}, and is now {after}")
+            yield path, "type-changed", f"it was {before}, and is now {after}"
         elif before.struct is not None and after.struct is not None and before.struct not in inside:
             # A struct may hold itself, so it is not compared again inside itself.
             old_struct, new_struct = self.old.structs[before.struct], self.new.structs[after.struct]
             yield from self.fields(old_struct.fields, new_struct.fields, scope, path, inside | {before.struct})
         if (old.default, old.null_default) != (new.default, new.null_default) and before == after:
-            yield self.change(path, "default-changed", f"its default was {_default(old)}, and is now {_default(new)}")
+            yield path, "default-changed", f"its default was {_default(old)}, and is now {_default(new)}"
+
+
+def _within(path: str, field: Field) -> str:
+    return f"{path}.{field.name}".removeprefix(".")
 
 
 def _pairs(old: Sequence[Field], new: Sequence[Field], scope: Versions) -> dict[str, Field]:

@@ -118,17 +118,36 @@ def definition_of(root: Node, file: str, *, tags_may_end: bool = False) -> Defin
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """A JSON object of a definition: its members by name, its line, and its path for errors."""
+    """A JSON object of a definition: its members by name, its file and line, and its path for errors."""
 
     members: Mapping[str, Node]
+    file: str
     line: int
     path: str
 
     def get(self, key: str, missing: Any = None) -> Any:
         return self.members[key].value if key in self.members else missing
 
-    def line_of(self, key: str) -> int:
-        return self.members[key].line if key in self.members else self.line
+    def required(self, key: str, what: str) -> Any:
+        if key not in self.members:
+            self.fail(key, f'"{key}" is missing; {what}')
+        return self.get(key)
+
+    def versions(self, key: str, missing: Versions = NONE) -> Versions:
+        if key not in self.members:
+            return missing
+        try:
+            return parse_versions(self.get(key))
+        except ValueError as error:
+            self.fail(key, f"{key} {error}")
+
+    def fail(self, key: str, what: str) -> NoReturn:
+        """Refuse the member ``key``; without it, the whole object."""
+        _fail(self.file, self.members.get(key, self).line, self.path, what)
+
+
+def _fail(file: str, line: int, path: str, what: str) -> NoReturn:
+    raise UsageError(f"{file}:{line}: {f'{path}: ' if path else ''}{what}")
 
 
 class _Reader:
@@ -137,73 +156,52 @@ class _Reader:
         self.tags_may_end = tags_may_end
         self.structs: dict[str, Struct] = {}
         self.common: set[str] = set()
-        # Structs that fields use before their definition: name, line and path.
-        self.named: list[tuple[str, int, str]] = []
+        # Structs that fields use before their definition, each with the field.
+        self.named: list[tuple[str, _Object]] = []
         self.flexible = NONE
 
     def fail(self, line: int, path: str, what: str) -> NoReturn:
-        raise UsageError(f"{self.file}:{line}: {f'{path}: ' if path else ''}{what}")
-
-    # -- objects and their members
+        _fail(self.file, line, path, what)
 
     def object(self, node: Node, keys: Mapping[str, type | None], path: str) -> _Object:
         """``node`` as an object. It may have only the members of ``keys``, each of its type."""
         if not isinstance(node.value, dict):
             self.fail(node.line, path, f"expected an object in braces, found {_name_of(node.value)}")
+        given = _Object(node.value, self.file, node.line, path)
         for key, member in node.value.items():
             if key not in keys:
                 near = difflib.get_close_matches(key, keys, 1, 0.6)
                 hint = f'did you mean "{near[0]}"' if near else f"take one of {', '.join(keys)}"
-                self.fail(member.line, path, f'"{key}" is not known here; {hint}')
+                given.fail(key, f'"{key}" is not known here; {hint}')
             wanted = keys[key]
             if wanted is not None and type(member.value) is not wanted:
-                self.fail(member.line, path, f'"{key}" is {_name_of(member.value)}; it must be {_WORDS[wanted]}')
-        return _Object(node.value, node.line, path)
-
-    def required(self, given: _Object, key: str, what: str) -> Any:
-        if key not in given.members:
-            self.fail(given.line, given.path, f'"{key}" is missing; {what}')
-        return given.get(key)
-
-    def versions(self, given: _Object, key: str, missing: Versions = NONE) -> Versions:
-        if key not in given.members:
-            return missing
-        try:
-            return parse_versions(given.get(key))
-        except ValueError as error:
-            self.fail(given.line_of(key), given.path, f"{key} {error}")
+                given.fail(key, f'"{key}" is {_name_of(member.value)}; it must be {_WORDS[wanted]}')
+        return given
 
     # -- the message
 
     def message(self, root: Node) -> Definition:
         given = self.object(root, _MESSAGE_KEYS, "")
-        name = self.required(given, "name", 'add "name", such as "FetchRequest"')
+        name = given.required("name", 'add "name", such as "FetchRequest"')
         if not _STRUCT_NAME.fullmatch(name):
-            self.fail(
-                given.line_of("name"), "", f'the name "{name}" must be a capital letter and then letters and digits'
-            )
+            given.fail("name", f'the name "{name}" must be a capital letter and then letters and digits')
         given = replace(given, path=name)
-        kind = self.required(given, "type", f'add "type": one of {", ".join(KINDS)}')
+        kind = given.required("type", f'add "type": one of {", ".join(KINDS)}')
         if kind not in KINDS:
-            self.fail(given.line_of("type"), name, f'type "{kind}" does not exist; take one of {", ".join(KINDS)}')
+            given.fail("type", f'type "{kind}" does not exist; take one of {", ".join(KINDS)}')
         for suffix in ("Request", "Response"):
             if kind == suffix.lower() and not name.endswith(suffix):
-                self.fail(
-                    given.line_of("name"), name, f'the name of a {kind} ends with "{suffix}"; call it {name}{suffix}'
-                )
+                given.fail("name", f'the name of a {kind} ends with "{suffix}"; call it {name}{suffix}')
         valid = self.valid_versions(given)
         key = self.api_key(given, kind)
         self.flexible = self.flexible_versions(given, valid)
         for node in given.get("commonStructs", []):
             self.common_struct(node)
         fields = self.fields(given, name, valid, required=bool(valid))
-        for struct_name, line, path in self.named:
+        for struct_name, user in self.named:
             if struct_name not in self.structs:
-                self.fail(
-                    line,
-                    path,
-                    f'there is no struct "{struct_name}"; give the field "fields", or define it in commonStructs',
-                )
+                what = f'there is no struct "{struct_name}"'
+                user.fail("type", f'{what}; give the field "fields", or define it in commonStructs')
         if len(self.structs) > _MOST_STRUCTS:
             self.fail(given.line, name, f"there are {len(self.structs)} structs; at most {_MOST_STRUCTS} are allowed")
         self.refuse_endless_structs(given)
@@ -221,55 +219,47 @@ class _Reader:
         )
 
     def valid_versions(self, given: _Object) -> Versions:
-        self.required(given, "validVersions", 'add "validVersions", such as "0-3"; "none" for a removed message')
-        valid = self.versions(given, "validVersions")
+        given.required("validVersions", 'add "validVersions", such as "0-3"; "none" for a removed message')
+        valid = given.versions("validVersions")
         if valid.open:
             such = f"{valid.lowest}-{valid.lowest + 1}"
-            self.fail(
-                given.line_of("validVersions"), given.path,
-                f'validVersions "{valid}" has no end; name the highest version, such as "{such}"',
-            )  # fmt: skip
+            given.fail(
+                "validVersions", f'validVersions "{valid}" has no end; name the highest version, such as "{such}"'
+            )
         return valid
 
     def api_key(self, given: _Object, kind: str) -> int | None:
         if kind not in KEYED:
             if "apiKey" in given.members:
-                self.fail(given.line_of("apiKey"), given.path, f"a message of type {kind} has no apiKey; take it out")
+                given.fail("apiKey", f"a message of type {kind} has no apiKey; take it out")
             return None
-        key = int(self.required(given, "apiKey", f'a {kind} needs a number; add "apiKey"'))
+        key = int(given.required("apiKey", f'a {kind} needs a number; add "apiKey"'))
         if not 0 <= key <= LAST_VERSION:
-            self.fail(given.line_of("apiKey"), given.path, f"apiKey is {key}; it must be from 0 to {LAST_VERSION}")
+            given.fail("apiKey", f"apiKey is {key}; it must be from 0 to {LAST_VERSION}")
         return key
 
     def flexible_versions(self, given: _Object, valid: Versions) -> Versions:
         if not valid and "flexibleVersions" not in given.members:
             return NONE
-        self.required(
-            given, "flexibleVersions", 'add "flexibleVersions": "0+" for a new message, "none" for an old one'
-        )
-        flexible = self.versions(given, "flexibleVersions")
+        given.required("flexibleVersions", 'add "flexibleVersions": "0+" for a new message, "none" for an old one')
+        flexible = given.versions("flexibleVersions")
         self.require_open(given, "flexibleVersions", flexible, "because flexible versions stay flexible")
         return flexible
 
     def require_open(self, given: _Object, key: str, versions: Versions, why: str) -> None:
         if versions and not versions.open:
-            self.fail(
-                given.line_of(key), given.path,
-                f'{key} "{versions}" ends; write "{versions.lowest}+", {why}',
-            )  # fmt: skip
+            given.fail(key, f'{key} "{versions}" ends; write "{versions.lowest}+", {why}')
 
     def deprecated(self, given: _Object, valid: Versions) -> Versions:
-        deprecated = self.versions(given, "deprecatedVersions")
-        if not deprecated <= valid:
-            self.fail(
-                given.line_of("deprecatedVersions"), given.path,
-                f'deprecatedVersions "{deprecated}" go beyond validVersions "{valid}"; shorten them',
-            )  # fmt: skip
-        return deprecated
+        found = given.versions("deprecatedVersions")
+        if not found <= valid:
+            what = f'deprecatedVersions "{found}" go beyond validVersions "{valid}"; shorten them'
+            given.fail("deprecatedVersions", what)
+        return found
 
     def only_for(self, given: _Object, key: str, kind: str, *, missing: Any) -> Any:
         if kind != "request" and given.get(key, missing) != missing:
-            self.fail(given.line_of(key), given.path, f'only requests have "{key}"; take it out of this {kind}')
+            given.fail(key, f'only requests have "{key}"; take it out of this {kind}')
         return given.get(key, missing)
 
     def listeners(self, given: _Object, kind: str) -> tuple[str, ...]:
@@ -285,13 +275,13 @@ class _Reader:
 
     def common_struct(self, node: Node) -> None:
         given = self.object(node, _STRUCT_KEYS, "commonStructs")
-        name = self.required(given, "name", "a common struct needs a name; add it")
+        name = given.required("name", "a common struct needs a name; add it")
         self.require_struct_name(given, name)
-        if name in self.structs:
-            self.fail(given.line_of("name"), name, "the common struct is defined twice; keep one of them")
         given = replace(given, path=name)
-        self.required(given, "versions", 'add "versions", such as "0+"')
-        versions = self.versions(given, "versions")
+        if name in self.structs:
+            given.fail("name", "the common struct is defined twice; keep one of them")
+        given.required("versions", 'add "versions", such as "0+"')
+        versions = given.versions("versions")
         # The name is registered before the fields are read, because the fields may refer to it.
         self.structs[name] = Struct(name, versions, (), common=True)
         self.common.add(name)
@@ -300,10 +290,8 @@ class _Reader:
 
     def require_struct_name(self, given: _Object, name: str) -> None:
         if not _STRUCT_NAME.fullmatch(name) or name.lower() in PRIMITIVES:
-            self.fail(
-                given.line_of("name"), given.path,
-                f'"{name}" cannot name a struct; use a capital letter, then letters and digits; primitives are taken',
-            )  # fmt: skip
+            rule = "use a capital letter, then letters and digits; primitives are taken"
+            given.fail("name", f'"{name}" cannot name a struct; {rule}')
 
     def refuse_endless_structs(self, given: _Object) -> None:
         """Refuse structs whose default value would be endless or huge.
@@ -334,28 +322,25 @@ class _Reader:
     # -- fields
 
     def fields(self, given: _Object, path: str, versions: Versions, *, required: bool) -> tuple[Field, ...]:
-        if "fields" not in given.members and required:
-            self.fail(given.line, given.path, '"fields" is missing; add the list of fields, empty if there are none')
+        if required:
+            given.required("fields", "add the list of fields, empty if there are none")
         made: list[Field] = []
         for node in given.get("fields", []):
             field = self.field(node, path, versions)
+            here = f"{path}.{field.name}"
             for other in made:
                 if key_of(other.name) == key_of(field.name):
-                    self.fail(
-                        field.line,
-                        f"{path}.{field.name}",
-                        f"the field of line {other.line} has the same name; rename one",
-                    )
+                    self.fail(field.line, here, f"the field of line {other.line} has the same name; rename one")
                 if field.tag is not None and other.tag == field.tag:
-                    self.fail(
-                        field.line,
-                        f"{path}.{field.name}",
-                        f"tag {field.tag} belongs to {other.name}; take one that was never used",
-                    )
+                    what = f"tag {field.tag} belongs to {other.name}; take one that was never used"
+                    self.fail(field.line, here, what)
             made.append(field)
         if not self.tags_may_end:
             self.require_tags_in_a_row(made, path)
-        self.require_one_use(made, path)
+        for field in made:
+            if field.map_key and field.tag is not None:
+                what = 'a tagged field cannot be a map key; take out "tag" or "mapKey"'
+                self.fail(field.line, f"{path}.{field.name}", what)
         return tuple(made)
 
     def require_tags_in_a_row(self, fields: Iterable[Field], path: str) -> None:
@@ -370,32 +355,20 @@ class _Reader:
                     "otherwise number the tags from 0 without gaps",
                 )
 
-    def require_one_use(self, fields: list[Field], path: str) -> None:
-        """Refuse fields that are both tagged and a map key."""
-        for field in fields:
-            if field.map_key and field.tag is not None:
-                self.fail(
-                    field.line, f"{path}.{field.name}", 'a tagged field cannot be a map key; take out "tag" or "mapKey"'
-                )
-
     def field(self, node: Node, path: str, parent: Versions) -> Field:
         known = node.value.get("name") if isinstance(node.value, dict) else None
         called = f"{path}.{known.value}" if known is not None and isinstance(known.value, str) else path
         given = self.object(node, _FIELD_KEYS, called)
-        name = self.required(given, "name", "a field needs a name; add it")
+        name = given.required("name", "a field needs a name; add it")
         if not _FIELD_NAME.fullmatch(name):
-            self.fail(
-                given.line_of("name"),
-                path,
-                f'"{name}" cannot name a field; use a letter, then letters and digits',
-            )
-        given = replace(given, path=f"{path}.{name}")
+            rule = "use a letter, then letters and digits"
+            replace(given, path=path).fail("name", f'"{name}" cannot name a field; {rule}')
         type_ = self.type(given)
         # A tagged field without ``versions`` exists in its tagged versions.
-        tagged = self.versions(given, "taggedVersions")
+        tagged = given.versions("taggedVersions")
         if not tagged:
-            self.required(given, "versions", 'add "versions", such as "0+"')
-        versions = self.versions(given, "versions", tagged)
+            given.required("versions", 'add "versions", such as "0+"')
+        versions = given.versions("versions", tagged)
         nullable = self.nullable(given, type_, versions)
         tag, tagged = self.tag(given, versions, nullable)
         self.inner_struct(given, type_, versions & parent)
@@ -419,133 +392,109 @@ class _Reader:
         )
 
     def type(self, given: _Object) -> Type:
-        text = self.required(given, "type", f'add "type": {", ".join(PRIMITIVES)}, a struct, or an array of one')
-        line = given.line_of("type")
+        text = given.required("type", f'add "type": {", ".join(PRIMITIVES)}, a struct, or an array of one')
         name = text.removeprefix("[]")
         type_ = Type(name, text.startswith("[]"))
         if name.startswith("[]"):
-            self.fail(line, given.path, f'type "{text}" is an array of arrays; put a struct in between')
+            given.fail("type", f'type "{text}" is an array of arrays; put a struct in between')
         if name == "records" and type_.array:
-            self.fail(line, given.path, 'type "[]records" does not exist; put the records into a struct')
+            given.fail("type", 'type "[]records" does not exist; put the records into a struct')
         if type_.struct is not None and not _STRUCT_NAME.fullmatch(name):
             near = difflib.get_close_matches(name.lower(), PRIMITIVES, 1, 0.5)
             hint = f'did you mean "{text.replace(name, near[0])}"' if near else "structs begin with a capital letter"
-            self.fail(line, given.path, f'type "{text}" does not exist; {hint}')
+            given.fail("type", f'type "{text}" does not exist; {hint}')
         return type_
 
     def inner_struct(self, given: _Object, type_: Type, versions: Versions) -> None:
         """Register the struct that a field defines, if it defines one."""
-        fields = "fields" in given.members
-        line = given.line_of("fields")
-        if type_.struct is None:
+        name = type_.struct
+        if name is None:
             if given.get("fields"):
-                self.fail(
-                    line,
-                    given.path,
-                    f'a field of type "{type_}" has no fields; take them out, or name a struct as its type',
-                )
-        elif type_.struct in self.common:
+                remedy = "take them out, or name a struct as its type"
+                given.fail("fields", f'a field of type "{type_}" has no fields; {remedy}')
+        elif name in self.common:
             if given.get("fields"):
-                self.fail(line, given.path, f"the fields of {type_.struct} are in commonStructs; take them out here")
-        elif not fields:
-            self.named.append((type_.struct, given.line_of("type"), given.path))
-        elif type_.struct in self.structs:
-            self.fail(
-                line, given.path, f"the struct {type_.struct} is defined twice; move it to commonStructs, or rename one"
-            )
+                given.fail("fields", f"the fields of {name} are in commonStructs; take them out here")
+        elif "fields" not in given.members:
+            self.named.append((name, given))
+        elif name in self.structs:
+            given.fail("fields", f"the struct {name} is defined twice; move it to commonStructs, or rename one")
         else:
-            self.require_struct_name(given, type_.struct)
-            self.structs[type_.struct] = Struct(type_.struct, versions, ())
+            self.require_struct_name(given, name)
+            self.structs[name] = Struct(name, versions, ())
             made = self.fields(given, given.path, versions, required=True)
-            self.structs[type_.struct] = Struct(type_.struct, versions, made)
+            self.structs[name] = Struct(name, versions, made)
 
     def nullable(self, given: _Object, type_: Type, versions: Versions) -> Versions:
-        nullable = self.versions(given, "nullableVersions")
+        nullable = given.versions("nullableVersions")
         if nullable and not type_.nullable:
-            self.fail(
-                given.line_of("nullableVersions"), given.path,
-                f'a field of type "{type_}" cannot be null; take out "nullableVersions"',
-            )  # fmt: skip
+            what = f'a field of type "{type_}" cannot be null; take out "nullableVersions"'
+            given.fail("nullableVersions", what)
         return nullable & versions if versions else nullable
 
     def tag(self, given: _Object, versions: Versions, nullable: Versions) -> tuple[int | None, Versions]:
-        tagged = self.versions(given, "taggedVersions")
+        tagged = given.versions("taggedVersions")
         tag = given.get("tag")
-        line = given.line_of("tag" if "tag" in given.members else "taggedVersions")
+        key = "tag" if "tag" in given.members else "taggedVersions"
         if tag is None:
             if tagged:
-                self.fail(line, given.path, f'taggedVersions "{tagged}" need a tag; add "tag", or take them out')
+                given.fail(key, f'taggedVersions "{tagged}" need a tag; add "tag", or take them out')
             return None, NONE
         # One definition of Kafka 3.9 gives its tag as a string, and Kafka's own parser accepts it.
         if isinstance(tag, str) and tag.isdecimal() and len(tag) <= _LONGEST_TAG:
             tag = int(tag)
         if type(tag) is not int:
-            self.fail(line, given.path, f'"tag" is {_name_of(tag)}; it must be a whole number')
+            given.fail(key, f'"tag" is {_name_of(tag)}; it must be a whole number')
         if not 0 <= tag < 1 << 31:
-            self.fail(line, given.path, f"tag {tag} is out of range; take the lowest that was never used, from 0 on")
+            given.fail(key, f"tag {tag} is out of range; take the lowest that was never used, from 0 on")
         if not tagged:
-            self.fail(line, given.path, f'tag {tag} needs versions; add "taggedVersions", such as "{versions}"')
+            given.fail(key, f'tag {tag} needs versions; add "taggedVersions", such as "{versions}"')
         if not self.tags_may_end:
             self.require_open(given, "taggedVersions", tagged, "and leave the field unset in versions without it")
-        line = given.line_of("taggedVersions")
+        said = f'taggedVersions "{tagged}"'
         if not tagged <= versions:
-            self.fail(line, given.path, f'taggedVersions "{tagged}" go beyond versions "{versions}"; shorten them')
+            given.fail("taggedVersions", f'{said} go beyond versions "{versions}"; shorten them')
         if not tagged <= self.flexible:
-            self.fail(
-                line,
-                given.path,
-                f'taggedVersions "{tagged}" are not all flexible; keep them within flexibleVersions "{self.flexible}"',
-            )
+            remedy = f'keep them within flexibleVersions "{self.flexible}"'
+            given.fail("taggedVersions", f"{said} are not all flexible; {remedy}")
         if nullable & tagged and not tagged <= nullable:
-            self.fail(
-                line,
-                given.path,
-                f'nullableVersions "{nullable}" are a part of taggedVersions "{tagged}"; make all nullable, or none',
-            )
+            what = f'nullableVersions "{nullable}" are a part of {said}; make all nullable, or none'
+            given.fail("taggedVersions", what)
         return tag, tagged
 
     def map_key(self, given: _Object, type_: Type) -> bool:
         if not given.get("mapKey", False):
             return False
         if type_.array or type_.struct is not None or type_.name in ("records", "float64"):
-            self.fail(
-                given.line_of("mapKey"),
-                given.path,
-                f'a "{type_}" cannot be a map key; take a number, string, uuid, bool or bytes',
-            )
+            given.fail("mapKey", f'a "{type_}" cannot be a map key; take a number, string, uuid, bool or bytes')
         return True
 
     def entity_type(self, given: _Object, type_: Type) -> str | None:
         entity = given.get("entityType")
         if entity is None:
             return None
-        line = given.line_of("entityType")
-        if entity not in ENTITY_TYPES:
-            self.fail(line, given.path, f'entityType "{entity}" does not exist; take one of {", ".join(ENTITY_TYPES)}')
-        if type_.name != ENTITY_TYPES[entity]:
-            self.fail(
-                line,
-                given.path,
-                f'a {entity} is of type {ENTITY_TYPES[entity]}, but this field is a "{type_}"; change one of the two',
-            )
+        wanted = ENTITY_TYPES.get(entity)
+        if wanted is None:
+            what = f'entityType "{entity}" does not exist; take one of {", ".join(ENTITY_TYPES)}'
+            given.fail("entityType", what)
+        if type_.name != wanted:
+            what = f'a {entity} is of type {wanted}, but this field is a "{type_}"; change one of the two'
+            given.fail("entityType", what)
         return str(entity)
 
     def own_flexible(self, given: _Object, type_: Type) -> Versions | None:
         if "flexibleVersions" not in given.members:
             return None
         if type_.array or type_.name not in ("string", "bytes"):
-            self.fail(
-                given.line_of("flexibleVersions"), given.path,
-                f'only strings and bytes have flexibleVersions of their own, but this is "{type_}"; take them out',
-            )  # fmt: skip
-        return self.versions(given, "flexibleVersions")
+            what = f'only strings and bytes have flexibleVersions of their own, but this is "{type_}"; take them out'
+            given.fail("flexibleVersions", what)
+        return given.versions("flexibleVersions")
 
     def zero_copy(self, given: _Object, type_: Type) -> bool:
-        if given.get("zeroCopy", False) and (type_.array or type_.name != "bytes"):
-            self.fail(
-                given.line_of("zeroCopy"), given.path, f'zeroCopy is only for bytes, but this is "{type_}"; take it out'
-            )
-        return bool(given.get("zeroCopy", False))
+        found = bool(given.get("zeroCopy", False))
+        if found and (type_.array or type_.name != "bytes"):
+            given.fail("zeroCopy", f'zeroCopy is only for bytes, but this is "{type_}"; take it out')
+        return found
 
     # -- defaults
 
@@ -554,20 +503,13 @@ class _Reader:
         # Two of Kafka's definitions have a bare null. Kafka's parser treats it as if it were not there.
         text = given.get("default", "")
         text = "" if text is None else text
-        line = given.line_of("default")
         if isinstance(text, list | dict):
-            self.fail(
-                line,
-                given.path,
-                f'"default" is {_name_of(text)}; write a number, a string or a bool, and "null" for null',
-            )
+            rule = 'write a number, a string or a bool, and "null" for null'
+            given.fail("default", f'"default" is {_name_of(text)}; {rule}')
         if text == "null" and type_.nullable:
             if not versions <= nullable:
-                self.fail(
-                    line,
-                    given.path,
-                    f'the default is null, but null is not allowed in all versions; make nullableVersions "{versions}"',
-                )
+                what = "the default is null, but null is not allowed in all versions"
+                given.fail("default", f'{what}; make nullableVersions "{versions}"')
             return None, True
         if not type_.array:
             if type_.name in INT_RANGES:
@@ -578,43 +520,40 @@ class _Reader:
                 return self.default_float(given, text), False
             if type_.name == "string":
                 if not isinstance(text, str):
-                    self.fail(
-                        line, given.path, f"the default of a string is {_name_of(text)}; put it in quotation marks"
-                    )
+                    what = f"the default of a string is {_name_of(text)}; put it in quotation marks"
+                    given.fail("default", what)
                 return text, False
         if text != "" and not (type_.name == "uuid" and not type_.array):
-            self.fail(line, given.path, f'a field of type "{type_}" can have no default but null; take out "default"')
+            given.fail("default", f'a field of type "{type_}" can have no default but null; take out "default"')
         if type_.name == "uuid" and text:
-            self.fail(line, given.path, 'the default of a uuid is all zeros; take out "default"')
+            given.fail("default", 'the default of a uuid is all zeros; take out "default"')
         # Records without a default are null, because empty bytes are not a record batch.
         return None, type_.name == "records" and not type_.array
 
     def default_integer(self, given: _Object, name: str, text: Any) -> int:
-        line = given.line_of("default")
         least, most = INT_RANGES[name]
         value = text
         if isinstance(text, str):
             found = _INTEGER.fullmatch(text or "0")
             if found is None:
-                self.fail(line, given.path, f'the default "{text}" is not a whole number; write 12, 0xc or 014')
+                given.fail("default", f'the default "{text}" is not a whole number; write 12, 0xc or 014')
             digits, base = next((found[i], base) for i, base in ((2, 16), (3, 8), (4, 10)) if found[i])
             try:
                 value = int(found[1] + digits, base)
             except ValueError:
-                self.fail(
-                    line, given.path, f"the default has {len(digits)} digits; an {name} has {len(str(most))} at most"
-                )
+                what = f"the default has {len(digits)} digits; an {name} has {len(str(most))} at most"
+                given.fail("default", what)
         if type(value) is not int:
-            self.fail(line, given.path, f"the default is {_name_of(value)}; it must be a whole number")
+            given.fail("default", f"the default is {_name_of(value)}; it must be a whole number")
         if not least <= value <= most:
-            self.fail(line, given.path, f"the default {text} does not fit an {name}; take one from {least} to {most}")
+            given.fail("default", f"the default {text} does not fit an {name}; take one from {least} to {most}")
         return value
 
     def default_flag(self, given: _Object, text: Any) -> bool:
         if isinstance(text, bool):
             return text
         if not isinstance(text, str) or text.lower() not in ("", "true", "false"):
-            self.fail(given.line_of("default"), given.path, f'the default is {text!r}; it must be "true" or "false"')
+            given.fail("default", f'the default is {text!r}; it must be "true" or "false"')
         return text.lower() == "true"
 
     def default_float(self, given: _Object, text: Any) -> float:
@@ -623,9 +562,7 @@ class _Reader:
         except (TypeError, ValueError):
             value = math.inf
         if isinstance(text, bool) or not math.isfinite(value):
-            self.fail(
-                given.line_of("default"), given.path, f'the default {text!r} is not a number; write one such as "0.5"'
-            )
+            given.fail("default", f'the default {text!r} is not a number; write one such as "0.5"')
         return value
 
 

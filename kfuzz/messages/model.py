@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 __all__ = [
     "ALL",
@@ -28,15 +28,7 @@ __all__ = [
 ]
 
 Kind = Literal["request", "response", "header", "data", "metadata", "coordinator-key", "coordinator-value"]
-KINDS: Final[tuple[Kind, ...]] = (
-    "request",
-    "response",
-    "header",
-    "data",
-    "metadata",
-    "coordinator-key",
-    "coordinator-value",
-)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # The integer types, each with its smallest and its largest value.
 INT_RANGES: Final[Mapping[str, tuple[int, int]]] = {

@@ -304,22 +304,11 @@ static int kfuzz_pack(kfuzz_text *packed, int codec, int magic, kfuzz_dice *dice
     /* Blocks have headers: four bytes for 32 KiB, or for each repeat of 32 bytes. */
     if (!kfuzz_reserve(packed, kfuzz_squeezed_most(n) + n / 8 + 64))
         return 0; /* unreachable: only if memory runs out */
-    switch (codec) {
-    case KFUZZ_GZIP:
-        packed->n = kfuzz_write_gzip(p, n, packed->p, is_stored);
-        return 1;
-    case KFUZZ_SNAPPY:
-        packed->n = kfuzz_write_snappy(p, n, packed->p, is_stored, is_odd);
-        return 1;
-    case KFUZZ_LZ4:
-        packed->n = kfuzz_write_lz4(p, n, packed->p, is_stored, magic == 0 && !is_odd);
-        return 1;
-    case KFUZZ_ZSTD:
-        packed->n = kfuzz_write_zstd(p, n, packed->p, is_stored);
-        return 1;
-    default:
-        return 0; /* unreachable: the caller knows the codec */
-    }
+    packed->n = codec == KFUZZ_GZIP ? kfuzz_write_gzip(p, n, packed->p, is_stored)
+        : codec == KFUZZ_SNAPPY     ? kfuzz_write_snappy(p, n, packed->p, is_stored, is_odd)
+        : codec == KFUZZ_LZ4        ? kfuzz_write_lz4(p, n, packed->p, is_stored, magic == 0 && !is_odd)
+                                    : kfuzz_write_zstd(p, n, packed->p, is_stored);
+    return 1;
 }
 
 #endif

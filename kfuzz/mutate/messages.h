@@ -55,6 +55,8 @@ static const struct {
 typedef struct {
     kfuzz_mutator *m;
     kfuzz_places *places;
+    /* Where the message begins, also in the other input. */
+    int64_t from;
     /* The edited bytes, as they were. */
     int64_t first;
     int64_t last;
@@ -90,37 +92,35 @@ static int kfuzz_edit_number(kfuzz_edit *edit, const kfuzz_place *place, int64_t
     return kfuzz_edit_bytes(edit, place->at, place->size, bytes, end - bytes);
 }
 
-static int kfuzz_is_of(const kfuzz_place *place, uint32_t parts)
+static int kfuzz_is_of(const kfuzz_place *place, uint32_t parts, int32_t owner)
 {
-    return parts >> place->part & 1;
+    return (parts >> place->part & 1) && (owner < 0 || place->owner == owner);
 }
 
-/* Any place of one of these parts (a bit for each), from place `first` on; -1 if there is none. */
-static int32_t kfuzz_any_place(kfuzz_mutator *m, const kfuzz_places *places, uint32_t parts)
+/* Any place of one of these parts (a bit for each) with this owner (-1 for any); -1 if there is none. */
+static int32_t kfuzz_any_owned(kfuzz_mutator *m, const kfuzz_places *places, uint32_t parts, int32_t owner)
 {
+    const kfuzz_place *made = places->made;
     int32_t i, found = 0;
-    for (i = 0; i < places->count; i++)
-        found += kfuzz_is_of(&places->made[i], parts);
+    for (i = owner + 1; i < places->count && (owner < 0 || made[i].at < made[owner].end); i++)
+        found += kfuzz_is_of(&made[i], parts, owner);
     if (found == 0)
         return -1;
     found = (int32_t) kfuzz_below(&m->dice, found);
-    for (i = 0; !kfuzz_is_of(&places->made[i], parts) || found--; i++)
+    for (i = owner + 1; !kfuzz_is_of(&made[i], parts, owner) || found--; i++)
         ;
     return i;
+}
+
+static int32_t kfuzz_any_place(const kfuzz_edit *edit, uint32_t parts)
+{
+    return kfuzz_any_owned(edit->m, edit->places, parts, -1);
 }
 
 /* Any element that the count at place `count` counts; -1 if it has none. */
 static int32_t kfuzz_any_element(kfuzz_mutator *m, const kfuzz_places *places, int32_t count)
 {
-    int32_t i, found = 0;
-    for (i = count + 1; i < places->count && places->made[i].at < places->made[count].end; i++)
-        found += places->made[i].part == KFUZZ_P_ELEMENT && places->made[i].owner == count;
-    if (found == 0)
-        return -1;
-    found = (int32_t) kfuzz_below(&m->dice, found);
-    for (i = count + 1; places->made[i].part != KFUZZ_P_ELEMENT || places->made[i].owner != count || found--; i++)
-        ;
-    return i;
+    return kfuzz_any_owned(m, places, 1u << KFUZZ_P_ELEMENT, count);
 }
 
 #define KFUZZ_COUNTS (1u << KFUZZ_P_COUNT | 1u << KFUZZ_P_TAG_COUNT)
@@ -131,7 +131,7 @@ static int32_t kfuzz_any_element(kfuzz_mutator *m, const kfuzz_places *places, i
 static int kfuzz_other_number(kfuzz_edit *edit)
 {
     kfuzz_dice *dice = &edit->m->dice;
-    const int32_t i = kfuzz_any_place(edit->m, edit->places, KFUZZ_NUMBERS);
+    const int32_t i = kfuzz_any_place(edit, KFUZZ_NUMBERS);
     int64_t value;
     if (i < 0)
         return 0;
@@ -144,10 +144,11 @@ static int kfuzz_other_number(kfuzz_edit *edit)
 static int kfuzz_other_value(kfuzz_edit *edit)
 {
     kfuzz_dice *dice = &edit->m->dice;
-    const int32_t i = kfuzz_any_place(edit->m, edit->places, 1u << KFUZZ_P_VALUE | 1u << KFUZZ_P_CONTENT);
+    const int32_t i = kfuzz_any_place(edit, 1u << KFUZZ_P_VALUE | 1u << KFUZZ_P_CONTENT);
     const kfuzz_place *place;
     uint8_t bytes[16];
     int64_t k;
+    int width;
     if (i < 0)
         return 0;
     place = &edit->places->made[i];
@@ -186,9 +187,8 @@ static int kfuzz_other_value(kfuzz_edit *edit)
         break;
     default:
         memcpy(bytes, edit->m->text.p + place->at, (size_t) place->size);
-        kfuzz_put_big(bytes, place->size > 8 ? 8 : (int) place->size,
-                      (uint64_t) kfuzz_number(dice, (int64_t) kfuzz_big(bytes, place->size > 8 ? 8 : (int) place->size),
-                                              place->size > 8 ? 8 : (int) place->size));
+        width = place->size > 8 ? 8 : (int) place->size;
+        kfuzz_put_big(bytes, width, (uint64_t) kfuzz_number(dice, (int64_t) kfuzz_big(bytes, width), width));
     }
     return kfuzz_edit_bytes(edit, place->at, place->size, bytes, place->size);
 }
@@ -196,7 +196,7 @@ static int kfuzz_other_value(kfuzz_edit *edit)
 /* Make a string or bytes field longer, shorter, or null, with a matching length. */
 static int kfuzz_other_size(kfuzz_edit *edit)
 {
-    const int32_t i = kfuzz_any_place(edit->m, edit->places, 1u << KFUZZ_P_LENGTH);
+    const int32_t i = kfuzz_any_place(edit, 1u << KFUZZ_P_LENGTH);
     const int64_t size = KFUZZ_PICK(&edit->m->dice, kfuzz_message_sizes);
     uint8_t bytes[KFUZZ_INSERTED_MAX];
     const kfuzz_place *place;
@@ -217,7 +217,7 @@ static int kfuzz_other_elements(kfuzz_edit *edit)
 {
     kfuzz_dice *dice = &edit->m->dice;
     kfuzz_text *text = &edit->m->text;
-    const int32_t count = kfuzz_any_place(edit->m, edit->places, KFUZZ_COUNTS);
+    const int32_t count = kfuzz_any_place(edit, KFUZZ_COUNTS);
     const int32_t i = count < 0 ? -1 : kfuzz_any_element(edit->m, edit->places, count);
     const kfuzz_place *element, *made = edit->places->made;
     int64_t times, size;
@@ -254,7 +254,7 @@ static int kfuzz_one_more_tag(kfuzz_edit *edit)
 {
     static const uint8_t sizes[] = {0, 1, 2, 127, 128};
     kfuzz_dice *dice = &edit->m->dice;
-    const int32_t i = kfuzz_any_place(edit->m, edit->places, 1u << KFUZZ_P_TAG_COUNT);
+    const int32_t i = kfuzz_any_place(edit, 1u << KFUZZ_P_TAG_COUNT);
     const int64_t size = KFUZZ_PICK(dice, sizes);
     uint8_t bytes[KFUZZ_INSERTED_MAX], *end;
     const kfuzz_place *place;
@@ -271,18 +271,18 @@ static int kfuzz_one_more_tag(kfuzz_edit *edit)
 }
 
 /* Insert an element or a tagged field of the other message, which has the same schema. */
-static int kfuzz_splice_element(kfuzz_edit *edit, int64_t from)
+static int kfuzz_splice_element(kfuzz_edit *edit)
 {
     kfuzz_mutator *m = edit->m;
     kfuzz_places *others = &m->other_places;
-    const int32_t count = kfuzz_any_place(m, edit->places, KFUZZ_COUNTS);
+    const int32_t count = kfuzz_any_place(edit, KFUZZ_COUNTS);
     const kfuzz_place *place;
     int64_t empty;
     int32_t i, element;
     if (count < 0)
         return 0;
     place = &edit->places->made[count];
-    kfuzz_find_places(others, &m->other, edit->places->schema, from);
+    kfuzz_find_places(others, &m->other, edit->places->schema, edit->from);
     /* An array of the same field; tagged fields may come from any struct. */
     for (i = 0; i < others->count; i++)
         if (others->made[i].part == place->part && others->made[i].field == place->field
@@ -314,36 +314,23 @@ static void kfuzz_mend_sizes(kfuzz_edit *edit)
 /* Apply one change of this kind to the message that begins at `from` in m->text. 0 if the message has no part for it. */
 static int kfuzz_apply_to_message(kfuzz_mutator *m, int kind, const kfuzz_flat_schema *schema, int64_t from)
 {
-    kfuzz_edit edit = {m, &m->places, INT64_MAX, 0, 0};
-    int is_done;
-    if (kind != KFUZZ_M_SCRAMBLE)
-        kfuzz_find_places(&m->places, &m->text, schema, from);
-    switch (kind) {
-    case KFUZZ_M_NUMBER:
-        is_done = kfuzz_other_number(&edit);
-        break;
-    case KFUZZ_M_VALUE:
-        is_done = kfuzz_other_value(&edit);
-        break;
-    case KFUZZ_M_SIZE:
-        is_done = kfuzz_other_size(&edit);
-        break;
-    case KFUZZ_M_ELEMENTS:
-        is_done = kfuzz_other_elements(&edit);
-        break;
-    case KFUZZ_M_TAG:
-        is_done = kfuzz_one_more_tag(&edit);
-        break;
-    case KFUZZ_M_SPLICE:
-        is_done = kfuzz_splice_element(&edit, from);
-        break;
-    default:
+    /* In the order of the kinds; scrambling, the last one, needs no places. */
+    static int (*const changes[])(kfuzz_edit *) = {
+        kfuzz_other_number,   kfuzz_other_value,  kfuzz_other_size,
+        kfuzz_other_elements, kfuzz_one_more_tag, kfuzz_splice_element,
+    };
+    _Static_assert(sizeof(changes) / sizeof(changes[0]) == KFUZZ_M_SCRAMBLE, "each kind has its change");
+    kfuzz_edit edit = {m, &m->places, from, INT64_MAX, 0, 0};
+    if (kind == KFUZZ_M_SCRAMBLE) {
         kfuzz_scramble(&m->text, from < m->text.n ? from : m->text.n, m->text.n, &m->dice);
         return 1;
     }
-    if (is_done && edit.grown && kfuzz_mends(m))
+    kfuzz_find_places(&m->places, &m->text, schema, from);
+    if (!changes[kind](&edit))
+        return 0;
+    if (edit.grown && kfuzz_mends(m))
         kfuzz_mend_sizes(&edit);
-    return is_done;
+    return 1;
 }
 
 /* One to three changes of any kind. */

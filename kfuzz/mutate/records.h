@@ -82,22 +82,17 @@ typedef struct {
     uint64_t kinds[KFUZZ_KIND_COUNT];
 } kfuzz_mutator;
 
-static uint32_t kfuzz_crc32c_table[256];
+/* For processors without CRC-32C. */
+static kfuzz_crc_tables kfuzz_crc32c_tables;
 
 /* Call once before anything else. */
 static void kfuzz_mutator_init(const char *zlib, const char *zstd)
 {
-    int i, bit;
     kfuzz_open_libraries(zlib, zstd);
     kfuzz_crc32_init();
     if (KFUZZ_CRC_THERE)
         kfuzz_crc_init();
-    for (i = 0; i < 256; i++) {
-        uint32_t crc = (uint32_t) i;
-        for (bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? KFUZZ_CRC_POLYNOMIAL : 0);
-        kfuzz_crc32c_table[i] = crc;
-    }
+    kfuzz_crc_fill_tables(kfuzz_crc32c_tables, KFUZZ_CRC_POLYNOMIAL);
 }
 
 static void kfuzz_mutator_free(kfuzz_mutator *m)
@@ -119,12 +114,9 @@ static inline int kfuzz_mends(kfuzz_mutator *m)
 
 static uint32_t kfuzz_checksum32c(const uint8_t *p, size_t n)
 {
-    uint32_t crc = ~0u;
     if (KFUZZ_CRC_THERE)
         return kfuzz_crc32c(0, p, n);
-    while (n--) /* unreachable: for processors without CRC-32C */
-        crc = crc >> 8 ^ kfuzz_crc32c_table[(crc ^ *p++) & 0xff]; /* unreachable: for processors without CRC-32C */
-    return ~crc; /* unreachable: for processors without CRC-32C */
+    return ~kfuzz_crc_by_tables(kfuzz_crc32c_tables, ~0u, p, n); /* unreachable: for processors without CRC-32C */
 }
 
 static uint32_t kfuzz_checksum32(const uint8_t *p, size_t n)

@@ -7,7 +7,7 @@ producer compressed it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.findings.records import from_note
@@ -34,6 +34,8 @@ from kfuzz.wire.walk.record_list import renumbered
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.wire.records.record_batch import Header
+
 __all__ = [
     "Appended",
     "append",
@@ -47,24 +49,6 @@ __all__ = [
 AT: Final = {name: (at, width) for name, at, width in HEADER_LAYOUT}
 # The attribute bits that Kafka knows. It clears all others when it rewrites the attributes.
 KNOWN_BITS: Final = 0x7F
-
-
-class _Header(NamedTuple):
-    """The fields of a batch of magic 2, in the order of ``HEADER_LAYOUT``."""
-
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +212,7 @@ def recompress(batch: bytes, compression: Codec, *, limits: Limits = DEFAULT_LIM
     ).data
 
 
-def _rebuilt(header: _Header, records: list[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
+def _rebuilt(header: Header, records: list[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
     """The batch as LogValidator rebuilds it, and its max timestamp. Raises ``RecordsError`` if that is impossible."""
     try:
         rebuilt = rebuild(
@@ -255,10 +239,10 @@ def _refused(code: str, found: int, allowed: int, topic: Topic, detail: str = ""
     return RecordsError(from_note((code, "", 0, -1, -1, found, allowed, 1), "batch[0]", "kafka", "broker", detail))
 
 
-def _header(batch: bytes) -> _Header:
+def _header(batch: bytes) -> Header:
     if len(batch) < BATCH_HEADER_SIZE or batch[MAGIC_AT] != 2:
         raise UsageError("these are not the bytes of a batch of magic 2; read them first")
-    return _Header(*parse_header(batch, 0))
+    return parse_header(batch, 0)
 
 
 def _with_fields(batch: bytes, **values: int) -> bytes:

@@ -14,7 +14,7 @@ from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_o
 from kfuzz.kafka import CODECS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
-from kfuzz.wire.walk.search import find_batch, has_batch
+from kfuzz.wire.walk.search import Search, find_batch
 
 
 def batch(offset: int, count: int = 2, **options: object) -> bytes:
@@ -159,7 +159,7 @@ def test_the_search_finds_the_first_batch_with_a_right_crc(magic: int) -> None:
     assert find_batch(data, at + 1, len(data)) == at + len(one)
     assert find_batch(data, 0, at) is None
     assert find_batch(data, at + 1, at + len(one)) is None
-    assert [place for place in range(len(data)) if has_batch(data, place)] == [at, at + len(one)]
+    assert [place for place in range(len(data)) if Search(data).holds(place)] == [at, at + len(one)]
     for start, end in ((-1, 5), (0, len(data) + 1)):
         with pytest.raises(IndexError):
             find_batch(data, start, end)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faults import Fault, as_if, having, raising, require_seen
 
 from kfuzz.errors import EncodeError, MessageError
 from kfuzz.findings import messages as message_findings
@@ -39,22 +40,18 @@ REFUSED = DEVIANT[:-1] + b"\7"
 SAID_BY_DEFAULT = PLAIN[:-1] + b"\1\0\1\0"
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, change: Callable[..., Any], data: bytes) -> str:
-    """The oracle's sentence once ``place.name`` is replaced; it must be content before that."""
-    RUN(data)
-    monkeypatch.setattr(place, name, change)
-    with pytest.raises(OracleFailure) as failure:
-        RUN(data)
-    return str(failure.value)
+def program_with(name: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The compiled program of FetchRequest, with a change of what its method ``name`` returns."""
 
+    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
+        program = real(FETCH, 17)
+        parts = {
+            one: getattr(program, one) for one in ("name", "check", "decode", "decode_objects", "encode", "places")
+        }
+        fake = SimpleNamespace(**parts | {name: as_if(change)(parts[name])})
+        return lambda definition, version: fake
 
-def broken_program(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any], data: bytes) -> str:
-    """The same of a method of the compiled program, whose answer is changed."""
-    program = schema(FETCH, 17)
-    parts = {one: getattr(program, one) for one in ("name", "check", "decode", "decode_objects", "encode", "places")}
-    real = parts[name]
-    fake = SimpleNamespace(**parts | {name: lambda body: change(real(body))})
-    return broken(monkeypatch, messages, "schema", lambda definition, version: fake, data)
+    return changed
 
 
 # ------------------------------------------------------------------------------------------------- which message
@@ -138,178 +135,112 @@ def test_mutants_break_no_promise(hooks: list[Mutate]) -> None:
         RUN(hooks[0](data, 4096, i))
 
 
-# ------------------------------------------------------------------------------------------------- the walks
+# ------------------------------------------------------------------------------------------------- broken promises
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "sentence"),
-    [
-        ("check", lambda said: (said[0] + 1, said[1]), "check says "),
-        ("check", lambda said: (said[0], ()), "check says "),
-        ("decode", lambda said: (said[0], (), said[2]), "decode says "),
-        ("decode", lambda said: (*said[:2], None), "but decode returns None"),
-        ("places", lambda said: (*said[:2], said[2][1:]), "should begin at 0"),
-        ("places", lambda said: (*said[:2], [*said[2][:3], *said[2][4:]]), "should begin at "),
-        ("places", lambda said: (*said[:2], said[2][:-1]), "the message at "),
-        ("decode", lambda said: bytes(100_000) and said, "bytes of memory for a message of "),
-    ],
-)
-def test_walks_that_differ_leave_gaps_or_allocate_are_a_crash(
-    monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any], sentence: str
-) -> None:
-    assert sentence in broken_program(monkeypatch, name, change, DEVIANT)
+def refuses_the_first(*arguments: Any) -> Any:
+    raise MessageError(codec.read(*arguments).findings[0])
 
 
-def test_places_that_end_long_before_a_refusal_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    change = broken_program(monkeypatch, "places", lambda said: (*said[:2], said[2][:4]), REFUSED)
-    assert "the message is refused with " in change
-
-
-def test_objects_that_differ_from_dicts_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = schema(FETCH, 17).decode_objects(TAGGED[SELECTOR_SIZE:])
-    said = broken_program(monkeypatch, "decode_objects", lambda _: other, PLAIN)
-    assert said.startswith("as objects, FetchRequest has ")
-
-
-def test_objects_that_are_written_otherwise_than_dicts_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def first_then(other: bytes) -> Callable[[Any], Any]:
+    """A writer that writes something else after the first time."""
     calls = count()
-    said = broken_program(monkeypatch, "encode", lambda data: data if next(calls) else b"other", PLAIN)
-    assert said.startswith("objects are written as b'other', but dicts as ")
+    return lambda real: lambda *arguments: real(*arguments) if next(calls) == 0 else other
 
 
-# ------------------------------------------------------------------------------------------------- findings
-
-
-def test_profiles_that_differ_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = codec.check
-
-    def check(*arguments: Any, profile: Any) -> Any:
-        return replace(real(*arguments, profile=profile), findings=[])
-
-    assert broken(monkeypatch, codec, "check", check, DEVIANT).startswith("profile kafka finds ")
-
-
-def test_a_strict_profile_that_refuses_as_little_as_kafka_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = codec.check
-    lax = broken(monkeypatch, codec, "check", lambda *arguments, profile: real(*arguments), DEVIANT)
-    assert lax.startswith("profile strict says ")
-
-
-def test_a_strict_profile_that_refuses_unknown_tags_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "tag-unknown" in broken(monkeypatch, message_findings, "_NEVER_REFUSED", frozenset(), TAGGED)
-
-
-def test_a_finding_outside_of_the_message_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = codec.from_message_note
-
-    def finding(*arguments: Any) -> Any:
-        return replace(real(*arguments), at=len(DEVIANT) - SELECTOR_SIZE + 1)
-
-    assert "lies outside the " in broken(monkeypatch, codec, "from_message_note", finding, DEVIANT)
-
-
-def test_a_decoder_that_takes_what_is_refused_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "decode does not" in broken(monkeypatch, codec, "decode", lambda *arguments: {}, REFUSED)
-
-
-def test_a_decoder_that_refuses_something_else_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def decode(*arguments: Any) -> Any:
-        raise MessageError(codec.read(*arguments).findings[0])
-
-    assert broken(monkeypatch, codec, "decode", decode, REFUSED).startswith("read refuses ")
+# The bytes that the writer makes of objects, which are written before dicts.
+ONCE = iter([b"other"])
+OTHER_OBJECTS = schema(FETCH, 17).decode_objects(TAGGED[SELECTOR_SIZE:])
+FAULTS: dict[str, list[Fault]] = {
+    "walks that differ, leave gaps or allocate": [
+        (messages, "schema", program_with(name, change), DEVIANT, sentence)
+        for name, change, sentence in (
+            ("check", lambda said: (said[0] + 1, said[1]), "check says "),
+            ("check", lambda said: (said[0], ()), "check says "),
+            ("decode", lambda said: (said[0], (), said[2]), "decode says "),
+            ("decode", lambda said: (*said[:2], None), ".*but decode returns None"),
+            ("places", lambda said: (*said[:2], said[2][1:]), ".*should begin at 0"),
+            ("places", lambda said: (*said[:2], [*said[2][:3], *said[2][4:]]), ".*should begin at "),
+            ("places", lambda said: (*said[:2], said[2][:-1]), ".*the message at "),
+            ("decode", lambda said: bytes(100_000) and said, ".*bytes of memory for a message of "),
+        )
+    ],
+    "places that end long before a refusal": [
+        (messages, "schema", program_with("places", lambda said: (*said[:2], said[2][:4])), REFUSED,
+         ".*the message is refused with "),
+    ],
+    "objects that differ from dicts, or are written otherwise": [
+        (messages, "schema", program_with("decode_objects", lambda _: OTHER_OBJECTS), PLAIN,
+         "as objects, FetchRequest has "),
+        (messages, "schema", program_with("encode", lambda data: next(ONCE, data)), PLAIN,
+         "objects are written as b'other', but dicts as "),
+    ],
+    "profiles": [
+        (codec, "check", having(findings=[]), DEVIANT, "profile kafka finds "),
+        (codec, "check", lambda real: lambda *arguments, profile: real(*arguments), DEVIANT, "profile strict says "),
+        (message_findings, "_NEVER_REFUSED", lambda real: frozenset(), TAGGED, ".*tag-unknown"),
+    ],
+    "findings": [
+        (codec, "from_message_note", having(at=len(DEVIANT) - SELECTOR_SIZE + 1), DEVIANT, ".*lies outside the "),
+        (codec, "decode", lambda real: lambda *arguments: {}, REFUSED, ".*decode does not"),
+        (codec, "decode", lambda real: refuses_the_first, REFUSED, "read refuses "),
+    ],
+    "a dump that leaves something out": [
+        (messages, "annotate", as_if(lambda made: replace(made, parts=made.parts[:-1])), TAGGED, "annotate shows "),
+        (messages, "annotate", having(findings=[]), TAGGED, r".*annotate \[\]"),
+    ],
+    "values that are others after they were JSON": [
+        (messages, "from_json", as_if(lambda values, change=change: values | change), PLAIN, f"after JSON, {sentence}")
+        for change, sentence in (
+            ({"rackId": "s"}, "FetchRequest.rackId: 'r' becomes 's'"),
+            ({"sessionId": False}, "FetchRequest.sessionId: 0 becomes False"),
+            ({"topics": []}, "FetchRequest.topics has 1 elements before, and 0 after"),
+            ({"more": 1}, "FetchRequest has "),
+        )
+    ],
+    "an encoder": [
+        (codec, "encode", lambda real: raising(EncodeError("no room")), PLAIN,
+         "encode refuses values that read returned: no room$"),
+        (codec, "size", lambda real: lambda *arguments: 7, PLAIN, "size says 7, "),
+        (codec, "encode", first_then(b"other"), PLAIN, "a second write differs "),
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda made: replace(made, parts=made.parts[:-1]), "annotate shows "),
-        (lambda made: replace(made, findings=[]), "annotate []"),
-    ],
+    "fault",
+    [pytest.param(fault, id=f"{what} {i}") for what, faults in FAULTS.items() for i, fault in enumerate(faults)],
 )
-def test_a_dump_that_leaves_something_out_is_a_crash(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any], sentence: str
-) -> None:
-    real = messages.annotate
-    assert sentence in broken(monkeypatch, messages, "annotate", lambda *rest: change(real(*rest)), TAGGED)
+def test_a_broken_promise_is_a_crash(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    require_seen(monkeypatch, RUN, fault)
 
 
 def test_an_exception_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*arguments: Any) -> Any:
-        raise IndexError("out of range")
-
-    monkeypatch.setattr(codec, "read", read)
+    monkeypatch.setattr(codec, "read", raising(IndexError("out of range")))
     with pytest.raises(IndexError):
         RUN(PLAIN)
 
 
-# ------------------------------------------------------------------------------------------------- written again
-
-
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("data", "written", "sentence"),
     [
-        ({"rackId": "s"}, "FetchRequest.rackId: 'r' becomes 's'"),
-        ({"sessionId": False}, "FetchRequest.sessionId: 0 becomes False"),
-        ({"topics": []}, "FetchRequest.topics has 1 elements before, and 0 after"),
-        ({"more": 1}, "FetchRequest has "),
-    ],
-)
-def test_values_that_are_others_after_they_were_json_are_a_crash(
-    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], sentence: str
-) -> None:
-    real = messages.from_json
-    changed = broken(monkeypatch, messages, "from_json", lambda *rest: real(*rest) | change, PLAIN)
-    assert changed.startswith(f"after JSON, {sentence}")
-
-
-def test_an_encoder_that_refuses_what_was_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def encode(*arguments: Any) -> bytes:
-        raise EncodeError("no room")
-
-    assert broken(monkeypatch, codec, "encode", encode, PLAIN) == "encode refuses values that read returned: no room"
-
-
-def test_a_size_that_is_not_that_of_the_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert broken(monkeypatch, codec, "size", lambda *arguments: 7, PLAIN).startswith("size says 7, ")
-
-
-@pytest.mark.parametrize(
-    ("written", "sentence"),
-    [
-        (PLAIN, "after writing and reading, FetchRequest has "),
-        (TAGGED + b"!", "the written bytes have a finding: "),
-        (TAGGED[:-1], "the written bytes have a finding: "),
+        (TAGGED, PLAIN, "after writing and reading, FetchRequest has "),
+        (TAGGED, TAGGED + b"!", "the written bytes have a finding: "),
+        (TAGGED, TAGGED[:-1], "the written bytes have a finding: "),
+        # Bytes that a reader may be given, but no writer makes.
+        (PLAIN, SAID_BY_DEFAULT, "canonical bytes change: "),
     ],
 )
 def test_an_encoder_that_writes_other_values_or_amiss_is_a_crash(
-    monkeypatch: pytest.MonkeyPatch, written: bytes, sentence: str
+    monkeypatch: pytest.MonkeyPatch, data: bytes, written: bytes, sentence: str
 ) -> None:
     encoded = written[SELECTOR_SIZE:]
-    RUN(TAGGED)
-    monkeypatch.setattr(codec, "size", lambda *arguments: len(encoded))
-    monkeypatch.setattr(codec, "encode", lambda *arguments: encoded)
-    with pytest.raises(OracleFailure, match=sentence):
-        RUN(TAGGED)
+    monkeypatch.setattr(codec, "size", lambda *arguments: len(codec.encode(*arguments)))
+    require_seen(monkeypatch, RUN, (codec, "encode", lambda real: lambda *arguments: encoded, data, sentence))
 
 
-def test_an_encoder_that_writes_otherwise_the_second_time_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = codec.encode, count()
-
-    def encode(*arguments: Any) -> bytes:
-        return real(*arguments) if next(calls) == 0 else b"other"
-
-    assert broken(monkeypatch, codec, "encode", encode, PLAIN).startswith("a second write differs ")
-
-
-def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Bytes that a reader may be given, but no writer makes.
+def test_a_tagged_field_with_its_default_is_no_fault() -> None:
     RUN(SAID_BY_DEFAULT)
-    encoded = SAID_BY_DEFAULT[SELECTOR_SIZE:]
-    RUN(PLAIN)
-    monkeypatch.setattr(codec, "size", lambda *arguments: len(encoded))
-    monkeypatch.setattr(codec, "encode", lambda *arguments: encoded)
-    with pytest.raises(OracleFailure, match="canonical bytes change: "):
-        RUN(PLAIN)
 
 
 # ------------------------------------------------------------------------------------------------- not to be written

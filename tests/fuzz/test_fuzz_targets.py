@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from faults import Fault, as_if, having, raising, require_seen
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
@@ -15,9 +16,9 @@ from kfuzz.fuzz import targets
 from kfuzz.fuzz.decoded_bytes import skipped
 from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.seeding import CORPUS, read_hex, regressions, seeds, shapes
-from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
-from kfuzz.records import Reading, Record, RecordBatch, Verdict
-from kfuzz.records.codecs import Decompressed
+from kfuzz.fuzz.targets import TARGETS, PlantedBug
+from kfuzz.records import Record, RecordBatch, Verdict
+from kfuzz.records.codecs import Decompressed, compress
 from kfuzz.wire.io.checksum import crc32c
 
 PLAIN = records.encode_batch(
@@ -25,27 +26,129 @@ PLAIN = records.encode_batch(
 )
 # A deviation: attribute bit 15 is unused.
 DEVIANT = PLAIN[:17] + crc32c(b"\x80\0" + PLAIN[23:]).to_bytes(4, "big") + b"\x80\0" + PLAIN[23:]
-RUN = TARGETS["record-batch"].run
+REFUSED = PLAIN[:-1] + b"!"
+# Two records from offset 0 on, as a producer sends them.
+PRODUCED = records.encode_batch(RecordBatch(0, 1, [Record(0, 1000, b"k", b"v"), Record(1, 1001, None, b"w")]))
+MARKER = records.encode_batch(
+    RecordBatch(0, 0, [Record(0, 1, b"\0\0\0\1", b"\0\0\0\0\0\7")], control=True, transactional=True)
+)
+GZIP = b"\0" + compress("gzip", b"plain")
 
 
-def breaks(monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[..., Any], data: bytes = PLAIN) -> str:
-    """The oracle's sentence once ``records.<name>`` is replaced; it must be content before that."""
-    RUN(data)
-    monkeypatch.setattr(records, name, broken)
-    with pytest.raises(OracleFailure) as failure:
-        RUN(data)
-    return str(failure.value)
+def of(data: bytes) -> Callable[..., Any]:
+    """A function that gets other bytes than those that it should get."""
+    return lambda real: lambda given, *arguments, **options: real(data, *arguments, **options)
 
 
-def changed_check(change: Callable[[Verdict], None]) -> Callable[..., Verdict]:
-    real = records.check
-
-    def check(data: Any, **options: Any) -> Verdict:
-        reading = real(data, **options)
-        change(reading)
-        return reading
+def strict_finds_less(real: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    def check(data: Any, limits: records.Limits, profile: records.Profile = "kafka") -> Verdict:
+        reading = real(data, limits=limits, profile=profile)
+        return replace(reading, findings=[]) if profile == "strict" else reading
 
     return check
+
+
+def without_headers(batch: RecordBatch) -> RecordBatch:
+    return replace(batch, records=[Record(r.offset, r.timestamp, r.key, r.value) for r in batch.records])
+
+
+def encoding(change: Callable[[RecordBatch], RecordBatch]) -> Callable[..., Any]:
+    return lambda real: lambda batches: real([change(batch) for batch in batches])
+
+
+def column(name: str, values: list[Any]) -> Callable[..., Any]:
+    def changed(made: Any) -> Any:
+        at = made.schema.get_field_index(name)
+        field = made.schema.field(at)
+        return made.set_column(at, field, pytest.importorskip("pyarrow").array(values, field.type))
+
+    return as_if(changed)
+
+
+FAULTS: dict[str, list[Fault]] = {
+    "record-batch": [
+        # The verdict and the objects, and the two profiles.
+        (records, "check", having(findings=[]), DEVIANT, "findings: "),
+        (records, "check", having(batch_count=7), DEVIANT, "batch_count: "),
+        (records, "check", having(record_count=7), DEVIANT, "record_count: "),
+        (records, "check", having(consumed=7), DEVIANT, "consumed: "),
+        (records, "check", having(partial_tail=True), DEVIANT, "partial_tail: "),
+        (records, "check", lambda real: lambda data, limits, profile="kafka": real(data, limits=limits), DEVIANT,
+         "profile strict has a finding that is not fatal"),
+        (records, "check", strict_finds_less, DEVIANT, "profile kafka finds"),
+        # The encoder.
+        (records, "encode", encoding(without_headers), PLAIN, r"batch\[0\].records\[0\]: "),
+        *((records, "encode", encoding(lambda batch, name=name: replace(batch, **{name: 123456})), PLAIN,
+           rf"batch\[0\].{name}: ") for name in ("base_sequence", "partition_leader_epoch", "max_timestamp")),
+        (records, "encode", lambda real: lambda batches: real(batches[1:]), PLAIN + PLAIN, "2 batches become 1"),
+        (records, "encode", lambda real: raising(EncodeError("no room")), PLAIN,
+         "encode refuses batches that read accepts: no room$"),
+        (records, "encode", lambda real: lambda batches: DEVIANT, PLAIN, ".* adds findings: attributes-unused-bits$"),
+        (records, "encode", as_if(lambda data: data + b"\0"), PLAIN, "canonical bytes change"),
+        # Batches that are read one by one.
+        (records, "batches", as_if(lambda batches: list(batches) * 2), PLAIN,
+         "read and batches differ: 1 batches become 2"),
+        (records, "batches", lambda real: lambda data, limits: [], REFUSED, "read refuses "),
+    ],
+    "columns": [
+        (records, "columns", column("batch", [1, 0]), PLAIN, ".*becomes the row"),
+        (records, "columns", column("offset", [3, 5]), PLAIN, ".*becomes the row"),
+        (records, "columns", column("timestamp", [1000, None]), PLAIN, ".*becomes the row"),
+        (records, "columns", column("key", [b"k", b""]), PLAIN, ".*becomes the row"),
+        (records, "columns", column("value", [b"v", None]), PLAIN, ".*becomes the row"),
+        (records, "columns", as_if(lambda made: made.slice(1)), PLAIN, "2 records become 1 rows"),
+        (records, "columns", of(REFUSED), PLAIN, "read refuses None, but columns "),
+        (records, "columns", of(PLAIN), REFUSED, "read refuses .*, but columns do not"),
+    ],
+    "broker": [
+        (targets, "append", having(last_offset=7), PRODUCED, ".*append said 7"),
+        (targets, "append", as_if(lambda made: replace(made, data=made.data * 2)), PRODUCED,
+         "append does not store one whole batch"),
+        (targets, "append", as_if(lambda made: replace(made, data=made.data[:-1])), PRODUCED,
+         "append does not store one whole batch"),
+        (targets, "append", of(PRODUCED), PRODUCED[:-1] + b"!", ".*append does not"),
+    ],
+    "log-tools": [
+        (targets, "convert", as_if(lambda made: replace(made, data=records.encode(made.batches[1:]))), PLAIN,
+         "conversion to magic 0 loses records"),
+        (targets, "convert", of(PLAIN), REFUSED, r"bytes that read refuses \(.*\) are converted to magic 0"),
+        (targets, "convert", as_if(lambda made: replace(made, data=made.data[:-1])), PLAIN,
+         "bytes that were converted to magic 0 cannot be read"),
+        (targets, "compact", lambda real: lambda data, retain, **rest: real(data, lambda batch, record: True, **rest),
+         PLAIN, r"compaction should keep \[None\]"),
+        (targets, "encode_control", lambda real: lambda record: (bytes(4), b"\0\0\0\0\0\7"), MARKER,
+         "the control record "),
+    ],
+    "compression": [
+        (targets, "decompress", as_if(lambda out: Decompressed(bytes(70_000), 1, "limit")), GZIP,
+         ".*the limit is 65536"),
+        (targets, "decompress", as_if(lambda out: Decompressed(b"x", 9_999, "whole")), GZIP, ".*consumed 9999"),
+        (targets, "decompress", as_if(lambda out: Decompressed(b"x", 1, "whole")), GZIP,
+         ".*with a limit one byte too small, decompress ended whole"),
+        (targets, "compress", lambda real: lambda codec, plain, magic: real(codec, plain + b"!", magic=magic), GZIP,
+         ".*compressed again"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [
+        pytest.param(target, fault, id=f"{target}-{fault[1]}-{i}")
+        for target, faults in FAULTS.items()
+        for i, fault in enumerate(faults)
+    ],
+)
+def test_a_broken_promise_is_a_crash(monkeypatch: pytest.MonkeyPatch, target: str, fault: Fault) -> None:
+    if target == "columns":
+        pytest.importorskip("pyarrow")
+    require_seen(monkeypatch, TARGETS[target].run, fault)
+
+
+def test_an_exception_from_the_reader_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "read", raising(IndexError("out of range")))
+    with pytest.raises(IndexError):
+        TARGETS["record-batch"].run(PLAIN)
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.full)], ids=["a-third", "all"])
@@ -83,212 +186,6 @@ def test_regressions_of_record_batch_are_found() -> None:
     assert regressions(TARGETS["record-batch"])
 
 
-def test_an_exception_from_the_reader_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(data: Any, **options: Any) -> Reading:
-        raise IndexError("out of range")
-
-    monkeypatch.setattr(records, "read", read)
-    with pytest.raises(IndexError):
-        RUN(PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("findings", []), ("batch_count", 7), ("record_count", 7), ("consumed", 7), ("partial_tail", True)],
-)
-def test_a_verdict_that_differs_from_the_objects_is_a_crash(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: object
-) -> None:
-    check = changed_check(lambda reading: setattr(reading, name, value))
-    assert breaks(monkeypatch, "check", check, DEVIANT).startswith(f"{name}: ")
-
-
-def test_a_strict_profile_that_lets_a_deviation_pass_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.check
-    broken = breaks(monkeypatch, "check", lambda data, limits, profile="kafka": real(data, limits=limits), DEVIANT)
-    assert "strict has a finding that is not fatal" in broken
-
-
-def test_a_strict_profile_that_finds_less_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.check
-
-    def check(data: Any, limits: records.Limits, profile: records.Profile = "kafka") -> Verdict:
-        reading = real(data, limits=limits, profile=profile)
-        return replace(reading, findings=[]) if profile == "strict" else reading
-
-    assert breaks(monkeypatch, "check", check, DEVIANT).startswith("profile kafka finds")
-
-
-def test_an_encoder_that_loses_headers_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.encode
-
-    def encode(batches: list[RecordBatch]) -> bytes:
-        return real(
-            [replace(b, records=[Record(r.offset, r.timestamp, r.key, r.value) for r in b.records]) for b in batches]
-        )
-
-    assert breaks(monkeypatch, "encode", encode).startswith("batch[0].records[0]: ")
-
-
-@pytest.mark.parametrize("name", ["base_sequence", "partition_leader_epoch", "max_timestamp"])
-def test_an_encoder_that_changes_a_batch_field_is_a_crash(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    real = records.encode
-
-    def encode(batches: list[RecordBatch]) -> bytes:
-        return real([replace(batch, **{name: 123456}) for batch in batches])
-
-    assert breaks(monkeypatch, "encode", encode).startswith(f"batch[0].{name}: ")
-
-
-def test_an_encoder_that_drops_a_batch_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.encode
-    broken = breaks(monkeypatch, "encode", lambda batches: real(batches[1:]), PLAIN + PLAIN)
-    assert broken.startswith("2 batches become 1")
-
-
-def test_an_encoder_that_refuses_what_was_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def encode(batches: list[RecordBatch]) -> bytes:
-        raise EncodeError("no room")
-
-    assert breaks(monkeypatch, "encode", encode) == "encode refuses batches that read accepts: no room"
-
-
-def test_an_encoder_that_adds_a_finding_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert breaks(monkeypatch, "encode", lambda batches: DEVIANT).endswith("adds findings: attributes-unused-bits")
-
-
-def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.encode
-    assert breaks(monkeypatch, "encode", lambda batches: real(batches) + b"\0").startswith("canonical bytes change")
-
-
-def broken_target(monkeypatch: pytest.MonkeyPatch, name: str, target: str, broken: Callable[..., Any]) -> str:
-    """The sentence of the oracle of ``target`` once the function ``name`` that it calls is replaced."""
-    TARGETS[target].run(PLAIN)
-    monkeypatch.setattr(targets, name, broken)
-    with pytest.raises(OracleFailure) as failure:
-        TARGETS[target].run(PLAIN)
-    return str(failure.value)
-
-
-def test_batches_that_differ_from_what_is_read_at_once_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = records.batches
-    broken = breaks(monkeypatch, "batches", lambda data, limits: list(real(data, limits=limits)) * 2)
-    assert broken.startswith("read and batches differ: 1 batches become 2")
-
-
-def test_a_refusal_that_only_reading_at_once_knows_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert breaks(monkeypatch, "batches", lambda data, limits: [], PLAIN[:-1] + b"!").startswith("read refuses ")
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("batch", [1, 0]), ("offset", [3, 5]), ("timestamp", [1000, None]), ("key", [b"k", b""]), ("value", [b"v", None])],
-)
-def test_a_column_that_differs_from_the_objects_is_a_crash(
-    monkeypatch: pytest.MonkeyPatch, column: str, value: list[Any]
-) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    real = records.columns
-
-    def columns(data: Any, limits: records.Limits) -> Any:
-        made = real(data, limits=limits)
-        at = made.schema.get_field_index(column)
-        return made.set_column(at, made.schema.field(at), pyarrow.array(value, made.schema.field(at).type))
-
-    TARGETS["columns"].run(PLAIN)
-    monkeypatch.setattr(records, "columns", columns)
-    with pytest.raises(OracleFailure, match="becomes the row"):
-        TARGETS["columns"].run(PLAIN)
-
-
-def test_columns_that_lack_a_record_or_refuse_what_is_read_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow")
-    real = records.columns
-    monkeypatch.setattr(records, "columns", lambda data, limits: real(data, limits=limits).slice(1))
-    with pytest.raises(OracleFailure, match="2 records become 1 rows"):
-        TARGETS["columns"].run(PLAIN)
-    monkeypatch.setattr(records, "columns", lambda data, limits: real(PLAIN[:-1] + b"!", limits=limits))
-    with pytest.raises(OracleFailure, match="read refuses None, but columns "):
-        TARGETS["columns"].run(PLAIN)
-    monkeypatch.setattr(records, "columns", lambda data, limits: real(PLAIN, limits=limits))
-    with pytest.raises(OracleFailure, match=r"read refuses .*, but columns do not"):
-        TARGETS["columns"].run(PLAIN[:-1] + b"!")
-
-
-# One record at offset 0, as a producer sends it.
-PRODUCED = records.encode_batch(RecordBatch(0, 1, [Record(0, 1000, b"k", b"v"), Record(1, 1001, None, b"w")]))
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda appended: replace(appended, last_offset=7), "append said 7"),
-        (lambda appended: replace(appended, data=appended.data * 2), "does not store one whole batch"),
-        (lambda appended: replace(appended, data=appended.data[:-1]), "does not store one whole batch"),
-    ],
-)
-def test_a_broker_that_stores_something_else_is_a_crash(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any], sentence: str
-) -> None:
-    TARGETS["broker"].run(PRODUCED)
-    real = targets.append
-    monkeypatch.setattr(targets, "append", lambda data, topic, limits: change(real(data, topic, limits=limits)))
-    with pytest.raises(OracleFailure, match=sentence):
-        TARGETS["broker"].run(PRODUCED)
-
-
-def test_a_broker_that_takes_what_its_check_refuses_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = targets.append
-    monkeypatch.setattr(targets, "append", lambda data, topic, limits: real(PRODUCED, topic, limits=limits))
-    with pytest.raises(OracleFailure, match="append does not"):
-        TARGETS["broker"].run(PRODUCED[:-1] + b"!")
-
-
-def test_a_conversion_that_loses_a_record_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = targets.convert
-
-    def convert(data: Any, magic: int, **options: Any) -> Any:
-        made = real(data, magic, **options)
-        return replace(made, data=records.encode(made.batches[1:]))
-
-    assert "conversion to magic 0 loses records" in broken_target(monkeypatch, "convert", "log-tools", convert)
-
-
-def test_a_conversion_of_what_is_refused_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = targets.convert
-    monkeypatch.setattr(targets, "convert", lambda data, magic, **options: real(PLAIN, magic, **options))
-    with pytest.raises(OracleFailure, match=r"bytes that read refuses \(.*\) are converted to magic 0"):
-        TARGETS["log-tools"].run(PLAIN[:-1] + b"!")
-
-
-def test_a_conversion_that_nobody_can_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = targets.convert
-
-    def convert(data: Any, magic: int, **options: Any) -> Any:
-        made = real(data, magic, **options)
-        return replace(made, data=made.data[:-1])
-
-    assert "converted to magic 0 cannot be read" in broken_target(monkeypatch, "convert", "log-tools", convert)
-
-
-def test_a_compaction_that_keeps_too_much_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = targets.compact
-    broken = broken_target(
-        monkeypatch, "compact", "log-tools", lambda data, retain, **rest: real(data, lambda batch, record: True, **rest)
-    )
-    assert broken.startswith("compaction should keep [None]")
-
-
-def test_a_control_record_that_is_written_as_another_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    marker = [Record(0, 1, bytes.fromhex("00000001"), bytes.fromhex("000000000007"))]
-    data = records.encode_batch(RecordBatch(0, 0, marker, control=True, transactional=True))
-    TARGETS["log-tools"].run(data)
-    monkeypatch.setattr(targets, "encode_control", lambda record: (bytes(4), marker[0].value))
-    with pytest.raises(OracleFailure, match="the control record "):
-        TARGETS["log-tools"].run(data)
-
-
 @pytest.mark.parametrize("data", shapes(TARGETS["compressed-batch"]), ids=lambda data: data[:24].hex())
 def test_packing_makes_batches_that_are_read(data: bytes) -> None:
     packed = pack(data)
@@ -304,31 +201,6 @@ def test_packing_leaves_alone_what_has_no_codec() -> None:
     # Five codecs have names; the attributes have room for eight.
     for codec in (5, 6, 7):
         assert pack(PLAIN[:22] + bytes([codec]) + PLAIN[23:]) is None
-
-
-@pytest.mark.parametrize(
-    ("out", "sentence"),
-    [
-        (Decompressed(bytes(70_000), 1, "limit"), "the limit is 65536"),
-        (Decompressed(b"x", 9_999, "whole"), "consumed 9999"),
-        (Decompressed(b"x", 1, "whole"), "with a limit one byte too small, decompress ended whole"),
-    ],
-)
-def test_a_decompressor_that_breaks_its_bounds_is_a_crash(
-    monkeypatch: pytest.MonkeyPatch, out: Decompressed, sentence: str
-) -> None:
-    monkeypatch.setattr(targets, "decompress", lambda *arguments, **options: out)
-    with pytest.raises(OracleFailure, match=sentence):
-        TARGETS["compression"].run(b"\0payload")
-
-
-def test_a_compressor_that_changes_the_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = targets.compress
-    data = b"\0" + real("gzip", b"plain")
-    TARGETS["compression"].run(data)
-    monkeypatch.setattr(targets, "compress", lambda codec, plain, magic: real(codec, plain + b"!", magic=magic))
-    with pytest.raises(OracleFailure, match="compressed again"):
-        TARGETS["compression"].run(data)
 
 
 def test_the_buffer_that_the_decoder_gets_has_no_byte_to_spare() -> None:

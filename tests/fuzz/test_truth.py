@@ -66,6 +66,17 @@ def corpus(tmp_path: Path, *inputs: bytes) -> Path:
     return folder
 
 
+def asked(tmp_path: Path, testee: Testee, name: str, *inputs: bytes, sample: bytes = b"") -> tuple[Truth, Differential]:
+    """The answers of the testee about the inputs in a corpus, and of one in the sample."""
+    truth = Truth(testee, TARGETS[name], corpus(tmp_path, *inputs))
+    truth.start(tmp_path / "samples")
+    if sample:
+        Sampler(str(tmp_path / "samples"), waits=True)(sample)
+    found = truth.finish()
+    assert found is not None
+    return truth, found
+
+
 @pytest.mark.parametrize("name", ["record-batch", "columns", "broker", "log-tools"])
 def test_a_reader_that_agrees_gives_no_cause_and_inputs_that_come_later_are_asked(tmp_path: Path, name: str) -> None:
     folder = corpus(tmp_path, GOOD, GOOD[:-1])
@@ -78,10 +89,7 @@ def test_a_reader_that_agrees_gives_no_cause_and_inputs_that_come_later_are_aske
 
 
 def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, liar: Testee) -> None:
-    truth = Truth(liar, TARGETS["record-batch"], corpus(tmp_path, GOOD, GOOD + GOOD, b"rubbish" * 9))
-    truth.start(tmp_path / "samples")
-    found = truth.finish()
-    assert found is not None
+    truth, found = asked(tmp_path, liar, "record-batch", GOOD, GOOD + GOOD, b"rubbish" * 9)
     [cause] = found.causes
     item = cause.smallest
     # If the other reader is right, kfuzz accepts what it must refuse.
@@ -106,23 +114,12 @@ def test_other_contents_are_reported_as_the_reader_s() -> None:
 
 
 def test_a_sample_of_the_inputs_is_asked_too(tmp_path: Path, liar: Testee) -> None:
-    truth = Truth(liar, TARGETS["record-batch"], corpus(tmp_path))
-    truth.start(tmp_path / "samples")
-    Sampler(str(tmp_path / "samples"), waits=True)(GOOD)
-    found = truth.finish()
-    assert found is not None
-    [cause] = found.causes
-    item = cause.smallest
-    assert (cause.count, item.data) == (1, GOOD)
+    [cause] = asked(tmp_path, liar, "record-batch", sample=GOOD)[1].causes
+    assert (cause.count, cause.smallest.data) == (1, GOOD)
 
 
 def test_messages_are_asked_as_the_message_that_they_select(tmp_path: Path, liar: Testee) -> None:
-    definition = catalogue().messages["HeartbeatRequest"]
-    data = selector(definition, 4) + schema(definition, 4).encode({})
-    truth = Truth(liar, TARGETS["messages"], corpus(tmp_path, data, b"\xff\xff\xff none"))
-    truth.start(tmp_path / "samples")
-    found = truth.finish()
-    assert found is not None
+    _, found = asked(tmp_path, liar, "messages", MESSAGE, b"\xff\xff\xff none")
     # Read, and written again.
     assert [(item.request["operation"], item.request["message"]) for item in found.deviations] == [
         ("decode-message", "HeartbeatRequest"),
@@ -144,14 +141,10 @@ COMPRESSED = shapes(TARGETS["compressed-batch"])
     ],
 )
 def test_the_input_of_a_cause_is_one_of_its_target(tmp_path: Path, liar: Testee, name: str, data: bytes) -> None:
-    target = TARGETS[name]
-    truth = Truth(liar, target, corpus(tmp_path, data))
-    truth.start(tmp_path / "samples")
-    found = truth.finish()
-    assert found is not None
+    truth, found = asked(tmp_path, liar, name, data)
     assert found.deviations
     # Data that is compressed again has right lengths and checksums, so it may be another input with the same bytes.
-    change = pack if target.compresses else bytes
+    change = pack if TARGETS[name].compresses else bytes
     assert {change(truth.input_of(item)) for item in found.deviations} == {change(data)}
 
 

@@ -325,62 +325,51 @@ def changed_topics(topics: Any) -> Any:
 BAD_TEXT = Told("ApiVersionsRequest", 3, {}, b"\x06\xff\xfe\xfdab\x021\0")
 
 
+def paths_of(told: Told) -> Iterator[Path]:
+    name, version, data, given = told.name, told.version, told.data, always(told)
+    called = f"{name} {version}"
+    definition = catalogue().find(name)
+    program = schema(definition, version)
+
+    def decoded(objects: bool = False) -> Any:
+        return codec.decode(name, version, data, objects=objects)
+
+    fresh = partial(fresh_programs, told)
+    yield Path(f"compile {called}", lambda t: codec.check(name, version, data), fresh)
+    yield Path(f"compile objects of {called}", lambda t: decoded(objects=True), fresh)
+    yield Path(f"decode with defaults {called}", lambda t: codec.decode(name, version, data, defaults=True), given)
+    yield Path(f"check {called}", lambda t: codec.check(name, version, t.data), given)
+    yield Path(f"check more than {called}", lambda t: codec.check(name, version, t.data + b"!"), given)
+    yield Path(f"check a part of {called}", lambda t: codec.check(name, version, t.data[:-7]), given)
+    yield Path(f"read {called}", lambda t: codec.read(name, version, t.data), given)
+    yield Path(f"size {called}", lambda t: codec.size(name, version, t.values), given)
+    for kind, objects in OBJECTS.items():
+        yield Path(f"decode {kind} of {called}", lambda t, objects=objects: decoded(objects), given)
+        values = always(decoded(objects))
+        yield Path(f"encode {kind} of {called}", lambda values: codec.encode(name, version, values), values)
+        if name == "MetadataResponse":
+            other = f"encode {kind} of another version of {called}"
+            yield Path(other, lambda values: codec.encode(name, version - 1, values), values)
+        if objects:
+            pair = always((decoded(objects), decoded(objects)))
+            yield Path(f"{kind} of {called} as dicts", lambda value: value.to_dict(), values)
+            yield Path(f"{kind} of {called} compared", lambda pair: pair[0] == pair[1], pair)
+    yield Path(f"places of {called}", lambda data: program.places(data), always(data))
+    yield Path(f"annotate {called}", lambda t: message_annotate.annotate(name, version, t.data), given)
+    form = jsonform.to_json(definition, version, told.values)
+    yield Path(f"to_json {called}", lambda t: jsonform.to_json(definition, version, t.values), given)
+    yield Path(f"from_json {called}", lambda form: jsonform.from_json(definition, version, form), always(form))
+    mutator = lambda: MessageMutator(program)  # noqa: E731
+    yield Path(f"mutate {called}", lambda t: [mutator().mutate(data, Dice(i), other=data) for i in range(6)], given)
+
+
 def message_paths() -> Iterator[Path]:
     bad = always(BAD_TEXT)
     yield Path("check text that is no UTF-8", lambda t: codec.check(t.name, t.version, t.data), bad)
     yield Path("read text that is no UTF-8", lambda t: codec.read(t.name, t.version, t.data), bad)
     yield Path("decode text that is no UTF-8", lambda t: codec.decode(t.name, t.version, t.data), bad)
     for told in MESSAGES:
-        given = always(told)
-        called = f"{told.name} {told.version}"
-        yield Path(f"compile {called}", lambda t: codec.check(t.name, t.version, t.data), partial(fresh_programs, told))
-        yield Path(
-            f"compile objects of {called}",
-            lambda t: codec.decode(t.name, t.version, t.data, objects=True),
-            partial(fresh_programs, told),
-        )
-        yield Path(
-            f"decode with defaults {called}", lambda t: codec.decode(t.name, t.version, t.data, defaults=True), given
-        )
-        yield Path(f"check {called}", lambda t: codec.check(t.name, t.version, t.data), given)
-        yield Path(f"check more than {called}", lambda t: codec.check(t.name, t.version, t.data + b"!"), given)
-        yield Path(f"check a part of {called}", lambda t: codec.check(t.name, t.version, t.data[:-7]), given)
-        yield Path(f"read {called}", lambda t: codec.read(t.name, t.version, t.data), given)
-        yield Path(f"size {called}", lambda t: codec.size(t.name, t.version, t.values), given)
-        for kind, objects in OBJECTS.items():
-            decoded = partial(lambda objects, t: codec.decode(t.name, t.version, t.data, objects=objects), objects)
-            yield Path(f"decode {kind} of {called}", decoded, given)
-            values = decoded(told)
-            encoded = partial(lambda told, values: codec.encode(told.name, told.version, values), told)
-            yield Path(f"encode {kind} of {called}", encoded, always(values))
-            other = partial(lambda told, values: codec.encode(told.name, told.version - 1, values), told)
-            if told.name == "MetadataResponse":
-                yield Path(f"encode {kind} of another version of {called}", other, always(values))
-            if objects:
-                yield Path(f"{kind} of {called} as dicts", lambda v: v.to_dict(), always(values))
-                yield Path(
-                    f"{kind} of {called} compared",
-                    lambda pair: pair[0] == pair[1],
-                    partial(lambda a, b: (a, b), values, decoded(told)),
-                )
-        definition = catalogue().find(told.name)
-        program = schema(definition, told.version)
-        yield Path(f"places of {called}", lambda pair: pair[0].places(pair[1]), always((program, told.data)))
-        yield Path(f"annotate {called}", lambda t: message_annotate.annotate(t.name, t.version, t.data), given)
-        form = jsonform.to_json(definition, told.version, told.values)
-        yield Path(
-            f"to_json {called}", partial(lambda d, t: jsonform.to_json(d, t.version, t.values), definition), given
-        )
-        yield Path(
-            f"from_json {called}",
-            partial(lambda d, v, form: jsonform.from_json(d, v, form), definition, told.version),
-            always(form),
-        )
-        yield Path(
-            f"mutate {called}",
-            partial(lambda p, t: [MessageMutator(p).mutate(t.data, Dice(i), other=t.data) for i in range(6)], program),
-            given,
-        )
+        yield from paths_of(told)
     struct = codec.decode("FetchResponse", 12, MESSAGES[0].data, objects=True).responses[0].partitions[0].divergingEpoch
     yield Path("an object as text", lambda value: repr(value), lambda: struct)
     yield Path("check UTF-8", lambda data: codec.check("ApiVersionsRequest", 3, data), lambda: b"\x03\xc3\xa9\x021\x00")

@@ -99,21 +99,6 @@ def test_a_topic_in_json_that_does_not_fit_is_refused_in_a_sentence(given: dict[
 # --- a Produce request ----------------------------------------------------------------------------------------------
 
 
-def test_a_topic_without_settings_takes_a_batch_of_1_mib_and_a_request_of_100() -> None:
-    def of_size(size: int) -> bytes:
-        # The record's length and that of its value take two bytes more than in an empty one, each.
-        value = bytes(size - len(batch(Record(0, 5, None, b""))) - 4)
-        return batch(Record(0, 5, None, value))
-
-    # Kafka counts the 12 bytes in front of a batch's length on top.
-    largest = of_size(1024 * 1024 + 12)
-    assert len(largest) == 1024 * 1024 + 12
-    assert produced(largest) == []
-    assert produced(of_size(len(largest) + 1)) == ["batch-too-large"]
-    # The next test shows what the limit of a request does.
-    assert Topic().max_request_bytes == 100 * 1024 * 1024
-
-
 def test_a_request_holds_one_batch_and_no_byte_more_than_the_limit() -> None:
     data = batch()
     assert produced(data, Topic(max_request_bytes=len(data))) == []
@@ -134,7 +119,8 @@ def sized(size: int) -> bytes:
 
 
 def test_the_limits_are_kafkas_by_default() -> None:
-    # 1 MiB and the twelve bytes in front of a batch's leader epoch; 100 MiB.
+    # 1 MiB and the twelve bytes in front of a batch's leader epoch; 100 MiB. The test above shows what the limit of a
+    # request does.
     assert (DEFAULT_TOPIC.max_message_bytes, DEFAULT_TOPIC.max_request_bytes) == (1_048_588, 104_857_600)
     assert produced(sized(1_048_588)) == []
     assert produced(sized(1_048_589)) == ["batch-too-large"]

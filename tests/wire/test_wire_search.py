@@ -10,7 +10,7 @@ import pytest
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.io.checksum import crc32, crc32_joined
-from kfuzz.wire.walk.search import Search, find_batch, has_batch
+from kfuzz.wire.walk.search import Search, find_batch
 
 
 def batch(offset: int, value: bytes = b"value", magic: int = 2) -> bytes:
@@ -55,8 +55,8 @@ def test_the_search_finds_what_looking_at_each_place_finds() -> None:
                 made[source.randrange(len(made))] ^= 1 << source.randrange(8)
             pieces += [bytes(made), source.choice([b"", bytes(70), source.randbytes(source.randrange(200))])]
         data = b"".join(pieces)
-        places = [at for at in range(len(data)) if has_batch(data, at)]
         search, found, at = Search(data), [], 0
+        places = [at for at in range(len(data)) if Search(data).holds(at)]
         while (place := search.find(at, len(data))) is not None:
             found.append(place)
             at = place + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["Broken", "Cut", "Decompressed"]
+__all__ = ["Broken", "Cut", "Decompressed", "require_memory"]
 
 
 class Decompressed(NamedTuple):
@@ -31,3 +31,9 @@ class Broken(Exception):
 
 class Cut(Broken):
     """The stream ends too early."""
+
+
+def require_memory(error: Exception, sign: str, library: str) -> None:
+    """Raise ``MemoryError`` if the library's error says so by ``sign``. Then it says nothing about the stream."""
+    if sign in str(error):
+        raise MemoryError(f"{library} does not have enough memory to decompress") from None

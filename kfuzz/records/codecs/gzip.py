@@ -7,7 +7,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from kfuzz.records.codecs.container import Broken
+from kfuzz.records.codecs.container import Broken, require_memory
 from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LIBRARY = ("zlib", zlib.ZLIB_RUNTIME_VERSION)
 # a member, Java looks for another one only if bytes remain after the buffer, or more than 26 bytes remain in it.
 GZIP_BUFFER = 8192
 GZIP_LEFTOVER = 26
-# The start of Python's error text for zlib's Z_MEM_ERROR. The stream itself may be valid.
+# In Python's error text for zlib's Z_MEM_ERROR. The stream itself may be valid.
 NO_MEMORY = "Error -4 "
 
 
@@ -98,7 +98,7 @@ def _member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: 
         try:
             piece = inflater.decompress(chunk, output.room + 1)
         except zlib.error as error:
-            _require_memory(error)
+            require_memory(error, NO_MEMORY, "zlib")
             with contextlib.suppress(Full):
                 output.add(_inflate_to_fault(data[start:], size + output.room)[size:])
             raise Broken(f"deflate: {error}") from None
@@ -128,22 +128,16 @@ def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
         try:
             out += inflater.decompress(data[at : at + GZIP_BUFFER], most_bytes - len(out) + 1)
         except zlib.error as error:
-            _require_memory(error)
+            require_memory(error, NO_MEMORY, "zlib")
             try:
                 for i in range(at, at + GZIP_BUFFER):
                     out += before.decompress(data[i : i + 1])
             except zlib.error as fault:
-                _require_memory(fault)
+                require_memory(fault, NO_MEMORY, "zlib")
             break
         if len(out) > most_bytes:
             break
     return bytes(out[:most_bytes])
-
-
-def _require_memory(error: zlib.error) -> None:
-    """Raise ``MemoryError`` if zlib ran out of memory. That says nothing about the stream."""
-    if str(error).startswith(NO_MEMORY):
-        raise MemoryError("zlib does not have enough memory to decompress") from None
 
 
 def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:

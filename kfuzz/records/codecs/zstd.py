@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from kfuzz.records.codecs.container import Broken, Cut
+from kfuzz.records.codecs.container import Broken, Cut, require_memory
 from kfuzz.wire.io.output import Full, Output
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _rest(data: memoryview, output: Output) -> None:
             while piece := reader.read(ZSTD_LARGEST_BLOCK):
                 output.add(piece)
     except zstandard.ZstdError as error:
-        _require_memory(error)
+        require_memory(error, NO_MEMORY, "zstd")
         raise Broken(f"zstd: {error}") from None
 
 
@@ -225,18 +225,12 @@ def _frame(frame: memoryview, content: int | None, most: int, window: int, outpu
     try:
         piece = _contexts.decompressor_of(window).decompress(lean, max_output_size=max(room, 1))
     except zstandard.ZstdError as error:
-        _require_memory(error)
+        require_memory(error, NO_MEMORY, "zstd")
         # The frame is whole, so this error means that the output buffer is too small.
         if room < most and ("too small" in str(error) or "full frame" in str(error)):
             raise Full from None
         raise Broken(f"zstd: {error}") from None
     output.add(piece)
-
-
-def _require_memory(error: zstandard.ZstdError) -> None:
-    """Raise ``MemoryError`` if zstd ran out of memory. That says nothing about the frame."""
-    if NO_MEMORY in str(error):
-        raise MemoryError("zstd does not have enough memory to decompress") from None
 
 
 def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:

@@ -116,22 +116,16 @@ cdef uint32_t plain_crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
 
 
 def zlib_kernel(data not None, uint32_t value=0):
-    """The CRC-32 kernel by itself, for tests. None if it is off or this machine lacks its instructions."""
     cdef HeldBuffer held = hold(data)
     return kfuzz_crc32(value, held.p, <size_t> held.n) if zlib_there else None
 
 
 def zlib_tables(data not None, uint32_t value=0):
-    """The CRC-32 tables by themselves, for tests; they do the work on machines without those instructions."""
     cdef HeldBuffer held = hold(data)
     return kfuzz_crc32_plain(value, held.p, <size_t> held.n)
 
 
 def kernel(data not None, uint32_t value=0, int bits=64):
-    """A CRC-32C kernel by itself, for tests: the one that takes 64 or 256 bits at a time.
-
-    None if it is off or this machine lacks its instructions.
-    """
     cdef HeldBuffer held = hold(data)
     cdef size_t n = <size_t> held.n
     if bits == 64:

@@ -14,26 +14,26 @@
 /* In the bit order of the CRC register: the lowest bit is the highest power, x^31. The bit of x^32 is implied. */
 #define KFUZZ_CRC32_POLYNOMIAL 0xedb88320u
 
-/* Table i has the register after a byte and i zero bytes. */
-static uint32_t kfuzz_crc32_tables[8][256];
-static void kfuzz_crc32_tabulate(void)
+/* For any polynomial: table i has the register after a byte and i zero bytes. */
+typedef uint32_t kfuzz_crc_tables[8][256];
+static kfuzz_crc_tables kfuzz_crc32_tables;
+
+static void kfuzz_crc_fill_tables(kfuzz_crc_tables tables, uint32_t polynomial)
 {
     int byte, i;
     for (byte = 0; byte < 256; byte++) {
         uint32_t crc = (uint32_t) byte;
         for (i = 0; i < 8; i++)
-            crc = crc >> 1 ^ (crc & 1 ? KFUZZ_CRC32_POLYNOMIAL : 0);
-        kfuzz_crc32_tables[0][byte] = crc;
+            crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+        tables[0][byte] = crc;
     }
     for (i = 1; i < 8; i++)
-        for (byte = 0; byte < 256; byte++) {
-            const uint32_t before = kfuzz_crc32_tables[i - 1][byte];
-            kfuzz_crc32_tables[i][byte] = before >> 8 ^ kfuzz_crc32_tables[0][before & 0xff];
-        }
+        for (byte = 0; byte < 256; byte++)
+            tables[i][byte] = tables[i - 1][byte] >> 8 ^ tables[0][tables[i - 1][byte] & 0xff];
 }
 
 /* By tables: eight bytes at a time, then single bytes. `crc` is the raw register, without the usual inversion. */
-static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n)
+static inline uint32_t kfuzz_crc_by_tables(kfuzz_crc_tables tables, uint32_t crc, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8) {
         uint64_t word;
@@ -42,20 +42,20 @@ static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, siz
         word = __builtin_bswap64(word);
 #endif
         word ^= crc;
-        crc = kfuzz_crc32_tables[7][word & 0xff] ^ kfuzz_crc32_tables[6][word >> 8 & 0xff]
-            ^ kfuzz_crc32_tables[5][word >> 16 & 0xff] ^ kfuzz_crc32_tables[4][word >> 24 & 0xff]
-            ^ kfuzz_crc32_tables[3][word >> 32 & 0xff] ^ kfuzz_crc32_tables[2][word >> 40 & 0xff]
-            ^ kfuzz_crc32_tables[1][word >> 48 & 0xff] ^ kfuzz_crc32_tables[0][word >> 56];
+        crc = tables[7][word & 0xff] ^ tables[6][word >> 8 & 0xff]
+            ^ tables[5][word >> 16 & 0xff] ^ tables[4][word >> 24 & 0xff]
+            ^ tables[3][word >> 32 & 0xff] ^ tables[2][word >> 40 & 0xff]
+            ^ tables[1][word >> 48 & 0xff] ^ tables[0][word >> 56];
     }
     while (n--)
-        crc = crc >> 8 ^ kfuzz_crc32_tables[0][(crc ^ *p++) & 0xff];
+        crc = crc >> 8 ^ tables[0][(crc ^ *p++) & 0xff];
     return crc;
 }
 
 /* The same, with the usual inversion of `crc` and of the result. */
 static uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n)
 {
-    return ~kfuzz_crc32_by_tables(~crc, p, n);
+    return ~kfuzz_crc_by_tables(kfuzz_crc32_tables, ~crc, p, n);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -82,7 +82,7 @@ static void kfuzz_crc32_init(void)
 {
     uint32_t left = 0x80000000;
     int i;
-    kfuzz_crc32_tabulate();
+    kfuzz_crc_fill_tables(kfuzz_crc32_tables, KFUZZ_CRC32_POLYNOMIAL);
     kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_far, 8 * 64);
     kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_near, 8 * 16);
     kfuzz_crc32_last = kfuzz_crc_power(KFUZZ_CRC32_POLYNOMIAL, 64);
@@ -130,7 +130,7 @@ static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
 {
     __m128i near, value;
     if (n < 16)
-        return ~kfuzz_crc32_by_tables(~crc, p, n);
+        return kfuzz_crc32_plain(crc, p, n);
     near = _mm_set_epi64x((long long) kfuzz_crc32_near[1], (long long) kfuzz_crc32_near[0]);
     /* The CRC of the preceding bytes is added to the first 32 bits. */
     value = _mm_xor_si128(kfuzz_crc32_load(p), _mm_cvtsi32_si128((int) ~crc));
@@ -173,7 +173,7 @@ static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
 
 static void kfuzz_crc32_init(void)
 {
-    kfuzz_crc32_tabulate();
+    kfuzz_crc_fill_tables(kfuzz_crc32_tables, KFUZZ_CRC32_POLYNOMIAL);
 }
 
 #endif

@@ -109,7 +109,6 @@ cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
 
 
 def uvarint_in_front(data not None):
-    """The unsigned varint of at most five bytes at the start of a buffer; -1 if it is cut off, -2 if it is longer."""
     cdef HeldBuffer held = hold(data)
     cdef uint64_t raw
     cdef int size = find_uvarint(held.p, held.n, VARINT, &raw)
@@ -117,11 +116,6 @@ def uvarint_in_front(data not None):
 
 
 def uvarint_of(data not None, int longest):
-    """``(number, size)`` of the unsigned varint of at most ``longest`` bytes at the start of a buffer.
-
-    The size is in bytes: -1 if the varint is cut off, -2 if it is longer. Bits above the 64th are dropped.
-    ``ValueError`` unless ``longest`` is 1 to 10.
-    """
     cdef HeldBuffer held
     cdef uint64_t raw
     cdef int size
@@ -133,6 +127,5 @@ def uvarint_of(data not None, int longest):
 
 
 def uvarint(uint64_t number):
-    """Encode an unsigned varint: seven bits a byte, the lowest first, no spare bytes."""
     cdef uint8_t made[VARLONG]
     return PyBytes_FromStringAndSize(<const char *> made, put_uvarint(made, number) - made)

@@ -239,11 +239,6 @@ cdef int put_records(out_t *out, list records, int64_t base_offset, object base_
 
 
 def encode_records(list records not None, int64_t base_offset, base_timestamp):
-    """Return ``(payload, base timestamp, largest timestamp)``, timestamps in ms.
-
-    With ``base_timestamp`` None, the base is the first record's timestamp. A missing timestamp is written as -1.
-    ``EncodeError`` if a value does not fit its field.
-    """
     cdef Scratch payload = Scratch.__new__(Scratch)
     cdef int64_t base
     cdef int64_t largest
@@ -285,10 +280,6 @@ cdef int put_batch(out_t *out, list records, header_t *h, object base_timestamp,
 
 
 def encode_payload(tuple fields not None, list parts not None):
-    """Build a whole batch from header fields and the parts of its payload; length and CRC are computed.
-
-    ``EncodeError`` if the payload is too long for a batch.
-    """
     cdef header_t h = to_header(fields)
     return put_payload(&h, parts)
 

@@ -56,11 +56,6 @@ cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, r
 
 
 def next_frame(data not None, int64_t at):
-    """Return ``(size, magic, notes)`` of the batch that begins at ``at``.
-
-    ``size`` counts from ``at``. It is 0 for a partial tail, which is no error, and -1 for a frame that is refused, with
-    its notes.
-    """
     cdef HeldBuffer held = hold(data)
     cdef int64_t size
     cdef int magic
@@ -73,11 +68,6 @@ def next_frame(data not None, int64_t at):
 
 
 def frames(data not None, int64_t at=0, *, bint any_magic=False):
-    """Yield ``(at, size_bytes, magic)`` of each whole batch or message from byte ``at`` on.
-
-    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; ``next_frame`` says which.
-    ``any_magic`` makes it follow only the lengths.
-    """
     cdef HeldBuffer held = hold(data)
     cdef int64_t n = held.n
     cdef int64_t size

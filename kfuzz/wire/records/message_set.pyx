@@ -319,8 +319,6 @@ cdef object to_message(const uint8_t *base, int64_t start, int64_t end, const me
 
 
 def parse_message(data not None, int64_t at, int64_t size):
-    """Parse the message of ``size`` bytes at ``at``, a frame that ``next_frame`` found: ``(message or None, notes)``.
-    """
     cdef report_t report
     cdef message_t m
     cdef HeldBuffer held = hold(data)
@@ -334,8 +332,6 @@ def parse_message(data not None, int64_t at, int64_t size):
 
 
 def parse_messages(payload not None, int64_t most=0):
-    """The messages in a wrapper's decompressed value, up to the first refused one; how many they are, and their end.
-    """
     cdef HeldBuffer held = hold(payload)
     cdef int64_t at = 0
     cdef int64_t count = 0
@@ -355,7 +351,6 @@ def parse_messages(payload not None, int64_t most=0):
 
 
 def first_and_last(payload not None):
-    """The offset fields of the first and last message in a wrapper, unchecked. None if Kafka reads no message."""
     cdef HeldBuffer held = hold(payload)
     cdef int64_t at = 0
     cdef int64_t last = 0

@@ -38,7 +38,7 @@ class Place(NamedTuple):
 LIMIT_BYTES: int
 
 def parse_header(data: Buffer, at: int) -> Header:
-    """The header; ``IndexError`` unless there are 61 bytes at ``at``."""
+    """The header; call ``next_frame`` first to see that it is whole. ``IndexError`` unless 61 bytes are at ``at``."""
 
 def parse_places(payload: Buffer, at: int, header: Header, skim: bool = False) -> tuple[bool, list[Place], list[Note]]:
     """Find the records of ``header`` in an uncompressed payload, from byte ``at`` on: ``(ok, places, notes)``.

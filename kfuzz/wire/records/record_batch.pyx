@@ -484,10 +484,6 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil:
 
 
 def parse_header(data not None, int64_t at):
-    """The header's fields in the order of ``HEADER_LAYOUT``; call ``next_frame`` first to see that the frame is whole.
-
-    ``IndexError`` unless there are 61 bytes at ``at``.
-    """
     cdef HeldBuffer held = hold(data)
     cdef header_t h
     if at < 0 or held.n < HEADER_SIZE or at > held.n - HEADER_SIZE:
@@ -499,10 +495,6 @@ def parse_header(data not None, int64_t at):
 
 
 def parse_places(payload not None, int64_t at, header not None, bint skim=False):
-    """Find the records of ``header`` in an uncompressed payload, from byte ``at`` on: ``(ok, places, notes)``.
-
-    Offsets in notes and places count from the start of ``payload``. ``ok`` is False if the records are refused.
-    """
     ok, places, notes, _, _ = places_in(payload, at, header, skim, 0, 0)
     return ok, places, notes
 

@@ -30,8 +30,5 @@ class Search:
         them is the place. Otherwise it is the next batch that :meth:`find` finds, or ``end``.
         """
 
-def has_batch(data: Buffer, at: int) -> bool:
-    """One call of :meth:`Search.holds`."""
-
 def find_batch(data: Buffer, start: int, end: int) -> int | None:
     """One call of :meth:`Search.find`."""

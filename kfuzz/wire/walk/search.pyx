@@ -200,9 +200,5 @@ cdef bint is_ordinary(const uint8_t *p, int64_t size, int magic) noexcept nogil:
     return value_length >= -1 and key_at + LENGTHS_BYTES + max(key_length, 0) + max(value_length, 0) == size
 
 
-def has_batch(data not None, int64_t at):
-    return Search(data).holds(at)
-
-
 def find_batch(data not None, int64_t start, int64_t end):
     return Search(data).find(start, end)
