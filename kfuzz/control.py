@@ -236,7 +236,7 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
         name = ControlRecordType(type_).name
         raise _refused("control-value-invalid", "value", 0, f"the value is null; a record of type {name} has one")
     kind = _KINDS[type_]
-    definition = _definition(kind)
+    definition = _definition(_name(kind))
     newest = definition.valid_versions.highest
     # A value too short for a version is refused below, like every truncated value.
     version = int.from_bytes(value[:2], "big", signed=True) if len(value) > 1 else 0
@@ -272,7 +272,7 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes | None]:
         raise EncodeError(
             f"a control record of type {record.key.type} cannot have a value of class {type(record.value).__name__}"
         )
-    definition, version = _definition(kind), record.value.version
+    definition, version = _definition(_name(kind)), record.value.version
     newest = definition.valid_versions.highest
     if version < 0 or (version > newest and kind is not EndTransactionMarker):
         raise EncodeError(f"value.version is {version}; {type(record.value).__name__} has versions 0 to {newest}")
@@ -302,7 +302,7 @@ def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any]
     if value is None or record.value is None or isinstance(record.value, bytes):
         return shown, None if value is None else {"hex": value.hex()}
     kind = type(record.value)
-    definition = _found(kind)
+    definition = catalogue().find(_name(kind))
     version = min(record.value.version, definition.valid_versions.highest)
     # Kafka writes a marker's version in front of the message; the other values have it as their first field.
     values = decode(definition, version, value[MARKER_VERSION_BYTES:] if kind is EndTransactionMarker else value)
@@ -320,17 +320,17 @@ def _refused(code: str, path: str, at: int, message: str) -> RecordsError:
 # ------------------------------------------------------------------------------------------------- definitions
 
 
-def _found(kind: type[ControlValue]) -> Definition:
-    """The catalogue's definition, whose name is that of the class but for markers."""
-    return catalogue().find("EndTxnMarker" if kind is EndTransactionMarker else kind.__name__)
+def _name(kind: type[ControlValue]) -> str:
+    """The name that the catalogue has for a class."""
+    return "EndTxnMarker" if kind is EndTransactionMarker else kind.__name__
 
 
 @cache
-def _definition(kind: type[ControlValue]) -> Definition:
-    """The same with the Python names of its fields; paths begin with ``value``."""
-    found = _found(kind)
+def _definition(name: str) -> Definition:
+    """The catalogue's definition of a value with the Python names of its fields; paths begin with ``value``."""
+    found = catalogue().find(name)
     inside = tuple(_snake_cased(field) for field in found.fields)
-    if kind is EndTransactionMarker:
+    if name == _name(EndTransactionMarker):
         # Kafka writes a marker's version in front of the message; the other values have it as their first field.
         inside = (Field("version", Type("int16"), ALL, default=0), *inside)
     structs = {
@@ -348,15 +348,19 @@ def _snake_cased(field: Field) -> Field:
 # ------------------------------------------------------------------------------------------------- values
 
 
-@cache
 def _structs_of(kind: type) -> dict[str, type]:
     """The struct's class for each field that holds a struct or a tuple of structs."""
     held = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(kind).items()}
     return {name: one for name, one in held.items() if is_dataclass(one) and isinstance(one, type)}
 
 
+_STRUCTS: Final[dict[type, dict[str, type]]] = {
+    kind: _structs_of(kind) for kind in (*_KINDS.values(), LeaderChangeVoter, Voter, Endpoint, KRaftVersionFeature)
+}
+
+
 def _from_dict(kind: type[_T], values: dict[str, Any]) -> _T:
-    structs = _structs_of(kind)
+    structs = _STRUCTS[kind]
     found: dict[str, Any] = {}
     for name, value in values.items():
         if name == UNKNOWN_TAGGED_FIELDS:
@@ -371,7 +375,7 @@ def _from_dict(kind: type[_T], values: dict[str, Any]) -> _T:
 
 
 def _to_dict(value: Any) -> dict[str, Any]:
-    structs = _structs_of(type(value))
+    structs = _STRUCTS[type(value)]
     found: dict[str, Any] = {}
     for name in (field.name for field in fields(value)):
         given = getattr(value, name)

@@ -12,7 +12,7 @@ from kfuzz.annotate.dump import Dump, dump_entry, dump_message
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.annotate.marks import findings_of
-from kfuzz.annotate.parts import Part, is_inside, scope_of
+from kfuzz.annotate.parts import Part
 from kfuzz.annotate.records import payload_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
@@ -61,7 +61,7 @@ class Page:
         """The bytes that the part is of, and the offset of the first one: those of the file or message, or the
         decompressed payload that the part is in.
         """
-        payload = _payload_of(self.parts[index])
+        payload = self.parts[index].payload
         if not payload:
             return self.data, self.at
         if payload not in self._payloads:
@@ -80,15 +80,9 @@ class Page:
 
     def part_at(self, at: int) -> int:
         """The index of the part outside payloads that holds byte ``at``."""
-        there = [i for i, part in enumerate(self.parts) if part.size and not _payload_of(part)]
+        there = [i for i, part in enumerate(self.parts) if part.size and not part.payload]
         place = bisect_right(there, at, key=lambda i: self.parts[i].at)
         return there[place - 1] if place else 0
-
-
-def _payload_of(part: Part) -> str:
-    """The path of the decompressed payload that the part is in; "" if it is in none."""
-    path = f"{part.path}.{part.field}"
-    return scope_of(path) if is_inside(path) else ""
 
 
 @dataclass(frozen=True, slots=True)
