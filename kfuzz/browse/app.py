@@ -110,7 +110,7 @@ class Browser(App[None]):
     def __init__(self, document: Document, place: str = "") -> None:
         super().__init__()
         self.document = document
-        self.page = Page((), {}, "", memoryview(b""), 0)
+        self.page = Page((), {}, memoryview(b""), 0)
         self._place = place
         self._row = -1
 
