@@ -114,15 +114,18 @@ class Rules:
         self[number].times = times
         self._by_api.clear()
 
-    def remove(self, number: int) -> None:
-        """Remove a rule, and its counts. ``UsageError`` if there is none with this number."""
+    def remove(self, number: int) -> int:
+        """Remove a rule, and its counts. Its number; ``UsageError`` if there is none with this number."""
         del self._live[self[number].number]
         self._by_api.clear()
+        return number
 
-    def clear(self) -> None:
-        """Remove all rules."""
+    def clear(self) -> int:
+        """Remove all rules. How many there were."""
+        count = len(self._live)
         self._live.clear()
         self._by_api.clear()
+        return count
 
     def _of(self, direction: Direction, exchange: Exchange) -> tuple[Live, ...]:
         # Keys come from strangers: APIs that no release has share one entry.
