@@ -291,23 +291,19 @@ def opened_with_neighbours(
     With ``better``, the first wanted entry for which it is true, if there is one.
     """
     before: Entry | None = None
-    kept: list[Entry | None] = []
-    is_open = is_best = False
+    found: tuple[Entry | None, Entry, Entry | None] | None = None
+    is_best = False
     for entry in listing:
-        if is_open and len(kept) == 2:
-            kept.append(entry)
-        if not is_open or (better and not is_best):
-            is_best = wanted(entry) and (better is None or better(entry))
-            if is_best or (not is_open and wanted(entry)):
-                kept, is_open = [before, entry], True
-        elif len(kept) == 3:
+        if found is not None and found[2] is None:
+            found = (*found[:2], entry)
+        if is_best:
             break
+        if wanted(entry):
+            is_best = better is None or better(entry)
+            if is_best or found is None:
+                found = before, entry, None
         before = entry
-    if not is_open:
-        return None
-    first, entry_, last = (*kept, None)[:3]
-    assert entry_ is not None
-    return first, entry_, last
+    return found
 
 
 # ------------------------------------------------------------------------------------------------- texts
