@@ -42,7 +42,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "kafka": (
         "tests/conformance/test_producers.py",
-        "tests/control/test_control.py",
+        "tests/test_control.py",
         "tests/records/test_append.py",
         "tests/records/test_compact.py",
         "tests/records/test_convert.py",

@@ -139,7 +139,7 @@ def dump_entry(
 def dump_message(
     definition: Definition,
     version: int,
-    data: bytes | mmap.mmap,
+    data: Buffer,
     profile: Profile,
     batches: int,
     *,

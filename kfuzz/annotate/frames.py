@@ -14,9 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.dump import PARTS_MAX, Dump, bounds_of, outcome_of
-from kfuzz.annotate.listing import shortened
-from kfuzz.annotate.messages import Annotation, annotate
-from kfuzz.annotate.parts import Part, is_inside, moved
+from kfuzz.annotate.listing import row
+from kfuzz.annotate.messages import annotate
+from kfuzz.annotate.parts import Part, moved
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import RELEASES
@@ -37,8 +37,11 @@ KEY_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
 # A broker answers the requests of a connection in their order.
 WAITING_MAX: Final = 50_000
-# A list is about as wide as this, unless a terminal has fewer columns.
-WIDTH: Final = 140
+# The lines of a list: each, and the columns that a terminal must have for it.
+FORMATS: Final = (
+    (140, "{:>8} {:>12} {:>9}  {:<32} {:>7} {:>12}  {:<24}  {}"),
+    (0, "{0:>6} {1:>11} {2:>9}  {3:<21.21} {4:>7} {5:>11}  {7}"),
+)
 # The width of the column with the number of a connection.
 CONNECTION_WIDTH: Final = 6
 
@@ -104,45 +107,41 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
     """
     view = memoryview(requests).cast("B")
     given = memoryview(b"" if responses is None else responses).cast("B")
-    answers = _split(given)
+    answers = _responses(given)
     # By correlation id, and by place.
     waiting: dict[int, deque[Frame]] = defaultdict(deque)
     order: dict[int, Frame] = {}
     first_answer = first_id = None
+
+    def taken(answer: Frame) -> Frame:
+        """The first that waits with its correlation id does so no more."""
+        del order[answer.at]
+        if (number := answer.correlation_id) is not None:
+            waiting[number].popleft()
+            if not waiting[number]:
+                del waiting[number]
+        return answer
+
     for frame in _split(view):
         if not frame.error:
             _read_request(view, frame, profile)
         for answer in itertools.islice(answers, WAITING_MAX - len(order)):
             order[answer.at] = answer
-            if answer.error or answer.size < LENGTH_BYTES + CORRELATION_BYTES:
-                answer.error = answer.error or "the frame is shorter than a response's header"
-                continue
-            answer.correlation_id = _int(given, answer.at + LENGTH_BYTES, CORRELATION_BYTES)
-            waiting[answer.correlation_id].append(answer)
+            if answer.correlation_id is not None:
+                waiting[answer.correlation_id].append(answer)
         found = None if frame.correlation_id is None else waiting.get(frame.correlation_id)
         if found:
-            frame.answer = found.popleft()
-            del order[frame.answer.at]
-            if not found:
-                del waiting[frame.answer.correlation_id or 0]
+            frame.answer = taken(found[0])
             _read_response(given, frame.answer, frame, profile)
             first_answer = min(frame.answer.at, frame.answer.at if first_answer is None else first_answer)
         elif len(order) == WAITING_MAX:
-            stray = order.pop(next(iter(order)))
-            if stray.correlation_id is not None:
-                waiting[stray.correlation_id].popleft()
-                if not waiting[stray.correlation_id]:
-                    del waiting[stray.correlation_id]
-            yield _stray(stray, first_answer, first_id)
+            yield _stray(taken(next(iter(order.values()))), first_answer, first_id)
         if first_id is None:
             first_id = frame.correlation_id
         yield frame
-    waiting.clear()
     while order:
-        yield _stray(order.pop(next(iter(order))), first_answer, first_id)
+        yield _stray(taken(next(iter(order.values()))), first_answer, first_id)
     for answer in answers:
-        if not answer.error and answer.size >= LENGTH_BYTES + CORRELATION_BYTES:
-            answer.correlation_id = _int(given, answer.at + LENGTH_BYTES, CORRELATION_BYTES)
         yield _stray(answer, first_answer, first_id)
 
 
@@ -151,9 +150,7 @@ def _stray(frame: Frame, first_answer: int | None, first_id: int | None) -> Fram
     one, and ``first_id`` the correlation id of the first request.
     """
     frame.is_stray = True
-    if not frame.error and frame.correlation_id is None:
-        frame.error = "the frame is shorter than a response's header"
-    if frame.error or frame.correlation_id is None:
+    if frame.correlation_id is None:
         return frame
     if first_answer is not None:
         frame.is_early = frame.at < first_answer
@@ -179,6 +176,16 @@ def _split(view: memoryview) -> Iterator[Frame]:
         number += 1
 
 
+def _responses(view: memoryview) -> Iterator[Frame]:
+    """The frames of responses, with their correlation ids."""
+    for frame in _split(view):
+        if not frame.error and frame.size < LENGTH_BYTES + CORRELATION_BYTES:
+            frame.error = "the frame is shorter than a response's header"
+        elif not frame.error:
+            frame.correlation_id = _int(view, frame.at + LENGTH_BYTES, CORRELATION_BYTES)
+        yield frame
+
+
 def _read_request(view: memoryview, frame: Frame, profile: Profile) -> None:
     at, end = frame.at + LENGTH_BYTES, frame.at + frame.size
     if end - at < KEY_BYTES:
@@ -193,9 +200,7 @@ def _read_request(view: memoryview, frame: Frame, profile: Profile) -> None:
         return
     frame.name = request.name
     frame.header_version = request_header_version(request, frame.version)
-    if not _read_header(view, frame, "RequestHeader", profile):
-        return
-    _read_body(view, frame, profile)
+    _read_messages(view, frame, "RequestHeader", profile)
 
 
 def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Profile) -> None:
@@ -207,12 +212,11 @@ def _read_response(view: memoryview, frame: Frame, request: Frame, profile: Prof
     data = view[frame.at + LENGTH_BYTES : frame.at + frame.size]
     frame.version = written_version(definition, request.version, data)
     frame.header_version = response_header_version(definition, frame.version)
-    if _read_header(view, frame, "ResponseHeader", profile):
-        _read_body(view, frame, profile)
+    _read_messages(view, frame, "ResponseHeader", profile)
 
 
-def _read_header(view: memoryview, frame: Frame, name: str, profile: Profile) -> bool:
-    """Read the header; False if it is refused."""
+def _read_messages(view: memoryview, frame: Frame, name: str, profile: Profile) -> None:
+    """Read the header, and the message if the header is not refused."""
     data = bytes(view[frame.at + LENGTH_BYTES : frame.at + frame.size])
     definition = newest(name, frame.header_version)
     # The message follows the header, which strict readers refuse.
@@ -221,13 +225,9 @@ def _read_header(view: memoryview, frame: Frame, name: str, profile: Profile) ->
     found = [one for one in found if one.code != "bytes-after-message"]
     frame.findings += [replace(one, at=one.at + frame.at + LENGTH_BYTES) for one in found]
     if reading.message is None:
-        return False
+        return
     frame.client_id = reading.message.get("clientId")
     frame.body_at = frame.at + LENGTH_BYTES + reading.consumed
-    return True
-
-
-def _read_body(view: memoryview, frame: Frame, profile: Profile) -> None:
     try:
         frame.definition = newest(frame.name, frame.version)
     except UsageError as error:
@@ -236,12 +236,7 @@ def _read_body(view: memoryview, frame: Frame, profile: Profile) -> None:
     data = bytes(view[frame.body_at : frame.at + frame.size])
     # Without batches there are few parts to make, and all findings.
     made = annotate(frame.definition, frame.version, data, profile=profile, batches=0, parts_most=PARTS_MAX)
-    frame.findings += _found(made, frame.body_at)
-
-
-def _found(made: Annotation, at: int) -> list[Finding]:
-    """The findings of a message that begins at byte ``at``."""
-    return [moved(one, at, one.path) for one in made.findings]
+    frame.findings += [moved(one, frame.body_at, one.path) for one in made.findings]
 
 
 def dump_frame(
@@ -263,31 +258,29 @@ def dump_frame(
     parts.append(Part(name, "length", frame.at, length, str(int.from_bytes(length, "big", signed=True))))
     findings: list[Finding] = []
     at = min(frame.at + LENGTH_BYTES, end)
+    messages: list[tuple[Definition, int, int]] = []
     if frame.name:
         kind = "RequestHeader" if frame.name.endswith("Request") else "ResponseHeader"
-        stop = frame.body_at or end
-        header = newest(kind, frame.header_version)
-        made = annotate(
-            header, frame.header_version, bytes(view[at:stop]), profile=profile, bounds=bounds, parts_most=PARTS_MAX
-        )
-        is_cut = made.is_cut
-        parts += [_moved(part, at) for part in made.parts]
-        findings += [one for one in _found(made, at) if one.code != "bytes-after-message"]
-        at = stop
+        messages.append((newest(kind, frame.header_version), frame.header_version, frame.body_at or end))
+    if frame.definition is not None:
+        messages.append((frame.definition, frame.version, end))
     outcome = f"refused: {frame.error}" if frame.error else f"refused: {frame.name} version {frame.version}"
-    if frame.definition is not None and frame.body_at:
+    for definition, version, stop in messages:
         made = annotate(
-            frame.definition,
-            frame.version,
-            bytes(view[at:end]),
+            definition,
+            version,
+            bytes(view[at:stop]),
             profile=profile,
             batches=batches,
             bounds=bounds,
             parts_most=PARTS_MAX,
         )
         is_cut = made.is_cut
-        parts += [_moved(part, at) for part in made.parts]
-        findings += _found(made, at)
+        # Offsets into a decompressed payload stay as they are.
+        parts += [part if part.payload else replace(part, at=part.at + at) for part in made.parts]
+        findings += [moved(one, at, one.path) for one in made.findings]
+        at = stop
+    if frame.definition is not None:
         outcome = outcome_of(f"{frame.name} version {frame.version}", made)
     elif at < end:
         kept, more = bounds.kept(view, at, end)
@@ -295,45 +288,21 @@ def dump_frame(
     return Dump(parts, findings, {"frame": frame.to_json()}, outcome, is_cut)
 
 
-def _moved(part: Part, at: int) -> Part:
-    """A part of a message that begins at byte ``at``. Offsets into a decompressed payload stay as they are."""
-    return part if is_inside(f"{part.path}.{part.field}") else replace(part, at=part.at + at)
-
-
 def heading(width: int | None = None) -> str:
     """The line above a list; ``width`` is that of a terminal."""
-    return _line("frame", "byte", "size", "request", "version", "correlation", "client", "answer", width)
-
-
-def _line(
-    number: object,
-    at: object,
-    size: object,
-    name: str,
-    version: str,
-    correlation: str,
-    client: str,
-    answer: str,
-    width: int | None,
-) -> str:
-    if width is None or width >= WIDTH:
-        text = f"{number:>8} {at:>12} {size:>9}  {name:<32} {version:>7} {correlation:>12}  {client:<24}  {answer}"
-        return text.rstrip()
-    text = f"{number:>6} {at:>11} {size:>9}  {name:<21.21} {version:>7} {correlation:>11}  {answer}"
-    return shortened(text.rstrip(), width)
+    return row(FORMATS, width, "frame", "byte", "size", "request", "version", "correlation", "client", "answer")
 
 
 def line_of(frame: Frame, width: int | None = None) -> list[str]:
     """The lines of a frame: one, and one more for each finding of it and of its answer. ``width`` is a terminal's."""
-    who = "" if frame.client_id is None else frame.client_id
-    shown = printable(who)
+    who = printable(frame.client_id or "")
     number = "-" if frame.correlation_id is None else str(frame.correlation_id)
     answer = f"{frame.answer.size} bytes at byte {frame.answer.at}" if frame.answer else ""
     if frame.is_early:
         answer = "answers a request before the capture"
     version = str(frame.version) if frame.name else "-"
     name = frame.name.removesuffix("Request") or "?"
-    lines = [_line(frame.number, frame.at, frame.size, name, version, number, shown, answer, width)]
+    lines = [row(FORMATS, width, frame.number, frame.at, frame.size, name, version, number, who, answer)]
     for one in (frame, frame.answer):
         if one is not None:
             what = "the frame" if one is frame else "the answer"

@@ -42,12 +42,8 @@ def mark(parts: Sequence[Part], field: KillingField) -> int | None:
     scope = scope_of(field.field)
     holding = None
     for i, part in enumerate(parts):
-        if part.at <= field.at < part.at + part.size and scope_of(f"{part.path}.{part.field}") == scope:
-            if _name(part) == field.field:
+        if part.at <= field.at < part.at + part.size and part.scope == scope:
+            if part.name == field.field:
                 return i
             holding = i
     return holding
-
-
-def _name(part: Part) -> str:
-    return f"{part.path}.{part.field}" if part.field else part.path

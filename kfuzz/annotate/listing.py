@@ -7,7 +7,7 @@ memory. ``kfuzz show`` prints it, and opens the batch that is looked for.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -37,16 +37,18 @@ __all__ = [
     "line_of",
     "next_place",
     "opened_with_neighbours",
-    "shortened",
+    "row",
     "summary",
     "time_text",
 ]
 
-# A list is as wide as this, unless a terminal has fewer columns. Below the second number it has no times.
+# The lines of a list, each with the columns that a terminal must have for it. Narrow ones have one time, or none.
 WIDTH: Final = 147
-WIDTH_WITH_TIMES: Final = 110
-# How long one time is.
-TIME: Final = len("2023-11-14T22:13:20.000Z")
+FORMATS: Final = (
+    (WIDTH, "{:>8} {:>12} {:>9}  {:<23} {:>7}  {:<41}  {:<6}  {}"),
+    (110, "{:>8} {:>12} {:>9}  {:<23} {:>7}  {:<24.24}  {:<6}  {}"),
+    (0, "{0:>6} {1:>11} {2:>9}  {3:<21} {4:>7}  {6:<6}  {7}"),
+)
 INDENT: Final = " " * 10
 # The pages of a mapped file count as memory until they are given back.
 RELEASED_BYTES: Final = 32 << 20
@@ -289,23 +291,19 @@ def opened_with_neighbours(
     With ``better``, the first wanted entry for which it is true, if there is one.
     """
     before: Entry | None = None
-    kept: list[Entry | None] = []
-    is_open = is_best = False
+    found: tuple[Entry | None, Entry, Entry | None] | None = None
+    is_best = False
     for entry in listing:
-        if is_open and len(kept) == 2:
-            kept.append(entry)
-        if not is_open or (better and not is_best):
-            is_best = wanted(entry) and (better is None or better(entry))
-            if is_best or (not is_open and wanted(entry)):
-                kept, is_open = [before, entry], True
-        elif len(kept) == 3:
+        if found is not None and found[2] is None:
+            found = (*found[:2], entry)
+        if is_best:
             break
+        if wanted(entry):
+            is_best = better is None or better(entry)
+            if is_best or found is None:
+                found = before, entry, None
         before = entry
-    if not is_open:
-        return None
-    first, entry_, last = (*kept, None)[:3]
-    assert entry_ is not None
-    return first, entry_, last
+    return found
 
 
 # ------------------------------------------------------------------------------------------------- texts
@@ -341,34 +339,16 @@ def time_text(entry: Entry) -> str:
 def heading(width: int | None = None) -> str:
     """The line above a list; ``width`` is that of a terminal."""
     time = "time" if width is None or width >= WIDTH else "first time"
-    return _line("batch", "byte", "size", "offsets", "records", time, "codec", "producer/epoch/sequence, flags", width)
+    who = "producer/epoch/sequence, flags"
+    return row(FORMATS, width, "batch", "byte", "size", "offsets", "records", time, "codec", who)
 
 
-def _line(
-    number: object,
-    at: object,
-    size: object,
-    offsets: str,
-    records: object,
-    time: str,
-    codec: str,
-    who: str,
-    width: int | None,
-) -> str:
-    """The columns of a line, as many as a terminal has room for."""
-    if width is None or width >= WIDTH:
-        return f"{number:>8} {at:>12} {size:>9}  {offsets:<23} {records:>7}  {time:<41}  {codec:<6}  {who}".rstrip()
-    if width >= WIDTH_WITH_TIMES:
-        time = time[:TIME]
-        text = f"{number:>8} {at:>12} {size:>9}  {offsets:<23} {records:>7}  {time:<{TIME}}  {codec:<6}  {who}"
-    else:
-        text = f"{number:>6} {at:>11} {size:>9}  {offsets:<21} {records:>7}  {codec:<6}  {who}"
-    return shortened(text.rstrip(), width)
-
-
-def shortened(text: str, width: int | None) -> str:
-    """The text on one line of a terminal."""
-    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+def row(formats: Sequence[tuple[int, str]], width: int | None, *columns: object) -> str:
+    """A line of a table in the first of ``formats`` for which a terminal is wide enough. Others may be cut."""
+    if width is None or width >= formats[0][0]:
+        return formats[0][1].format(*columns).rstrip()
+    text = next(line for least, line in formats if width >= least).format(*columns).rstrip()
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def line_of(entry: Entry, width: int | None = None) -> list[str]:
@@ -382,7 +362,7 @@ def line_of(entry: Entry, width: int | None = None) -> list[str]:
         flags = flags_of(entry)
         who = f"{who}{' ' if who and flags else ''}{', '.join(flags)}"
         time, codec = time_text(entry), codec_name(entry.attributes)
-        text = _line(entry.number, entry.at, entry.size, offsets, entry.records, time, codec, who, width)
+        text = row(FORMATS, width, entry.number, entry.at, entry.size, offsets, entry.records, time, codec, who)
         if not entry.findings:
             return [text]
     elif entry.kind == "unreadable":

@@ -25,7 +25,7 @@ def findings_of(parts: Sequence[Part], findings: Iterable[Finding]) -> dict[int,
     numbers: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(parts):
         if part.size or not part.heading:
-            numbers[scope_of(f"{part.path}.{part.field}")].append(i)
+            numbers[part.scope].append(i)
     found: dict[int, list[Finding]] = defaultdict(list)
     for finding in findings:
         there = numbers[scope_of(finding.path)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kfuzz.findings import Finding
 
-__all__ = ["EVERYTHING", "PREVIEW_SIZE", "Bounds", "Part", "is_inside", "moved", "preview", "scope_of", "uvarint_size"]
+__all__ = ["EVERYTHING", "PREVIEW_SIZE", "Bounds", "Part", "moved", "preview", "scope_of", "uvarint_size"]
 
 _SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
 # A dump shows at most this many characters of a string, or bytes of printable ASCII.
@@ -45,6 +45,21 @@ class Part:
     @property
     def depth(self) -> int:
         return self.path.count(".") + (not self.heading)
+
+    @property
+    def name(self) -> str:
+        """Its whole path."""
+        return f"{self.path}.{self.field}" if self.field else self.path
+
+    @property
+    def payload(self) -> str:
+        """The path of the decompressed payload that it is in, so that its offset counts from there; "" if in none."""
+        return self.scope if self.scope.endswith(".payload") else ""
+
+    @property
+    def scope(self) -> str:
+        """The scope of its path; its heading belongs to a payload too."""
+        return scope_of(f"{self.path}.{self.field}")
 
 
 @dataclass(slots=True)
@@ -89,18 +104,10 @@ def scope_of(path: str) -> str:
     return found[0] if found else ""
 
 
-def is_inside(path: str) -> bool:
-    """Whether the field is in a decompressed payload, so that its offset counts from the start of that.
-
-    >>> is_inside("batch[0].payload.records[1].key"), is_inside("batch[0].payload")
-    (True, False)
-    """
-    return scope_of(path).endswith(".payload")
-
-
 def moved(finding: Finding, by: int, path: str) -> Finding:
     """The finding with another path, and ``by`` bytes further on unless it is in a decompressed payload."""
-    return replace(finding, at=finding.at if is_inside(finding.path) else finding.at + by, path=path)
+    is_inside = scope_of(finding.path).endswith(".payload")
+    return replace(finding, at=finding.at if is_inside else finding.at + by, path=path)
 
 
 def uvarint_size(data: bytes) -> int:

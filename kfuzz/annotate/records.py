@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.listing import codec_name
@@ -76,44 +77,16 @@ def annotate(
         if index == batches:
             yield Part(path, "", at, b"", f"{len(view) - at} bytes, not shown", heading=True)
             return
+        made = _Batch(view, path, limits, records_of, bounds)
         size, magic, _ = next_frame(view, at)
         if size <= 0 or magic is None:
             what = "an incomplete batch: a partial tail" if size == 0 else "not a batch"
-            yield _part(view, bounds, path, "", at, len(view), f"{len(view) - at} bytes, {what}", heading=True)
+            yield made.part("", at, len(view), f"{len(view) - at} bytes, {what}", heading=True)
             return
         yield Part(path, "", at, b"", f"magic {magic}, {size} bytes", heading=True)
-        if magic == 2:
-            yield from _batch(view, at, size, path, limits, records_of, bounds)
-        else:
-            yield from _message(view, at, size, path, limits, bounds)
+        yield from made.batch(at, size) if magic == 2 else made.message(at, size)
         at += size
         index += 1
-
-
-# ------------------------------------------------------------------------------------------------- magic 2
-
-
-def _batch(
-    view: memoryview, at: int, size: int, path: str, limits: Limits, records_of: str | None, bounds: Bounds
-) -> Iterator[Part]:
-    header = parse_header(view, at)
-    for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
-        text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
-        if name == "base_timestamp" and header.attributes & DELETE_HORIZON:
-            text += " (the delete horizon)"
-        yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
-    start, end = at + BATCH_HEADER_SIZE, at + size
-    if start == end:
-        return
-    if header.attributes & CODEC_MASK == 0:
-        yield from _records(view[:end], start, header, path, records_of, bounds)
-        return
-    yield _part(view, bounds, path, "payload", start, end, f"{end - start} bytes, {codec_name(header.attributes)}")
-    out = opened(view[at:end], limits) if header.record_count > 0 else None
-    if out is not None:
-        text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
-        yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
-        yield from _records(out.data, 0, header, f"{path}.payload", records_of, bounds)
 
 
 def codec_number(frame: bytes | memoryview) -> int:
@@ -146,117 +119,185 @@ def payload_of(view: memoryview, at: int, limits: Limits = DEFAULT_LIMITS) -> by
     return b"" if found is None else found.data
 
 
-def _records(
-    payload: bytes | memoryview, at: int, header: Header, path: str, records_of: str | None, bounds: Bounds
-) -> Iterator[Part]:
-    places, count, last = first_places(payload, at, header, min(bounds.records, INT32_MAX), bounds.headers)
-    end = yield from _shown(payload, at, places, 0, header, path, records_of, bounds)
-    around = bounds.around
-    if around is not None and len(places) < around < count:
-        # The one before it, itself, and the one after it.
-        start = max(around - 1, len(places))
-        begins = end
-        if start > len(places):
-            begins = first_places(payload, at, header._replace(record_count=start), 1, 1)[2]
-            yield _left_out(path, "record", len(places), start - len(places), end, begins)
-        some = header._replace(record_count=min(around + 2, count) - start)
-        few = first_places(payload, begins, some, 0, bounds.headers)[0]
-        end = yield from _shown(payload, begins, few, start, header, path, records_of, bounds)
-        shown = start + len(few)
-    else:
-        shown = len(places)
-    if shown < count:
-        yield _left_out(path, "record", shown, count - shown, end, last)
-        end = last
-    if end < len(payload):
-        text = f"{len(payload) - end} bytes that are not a record"
-        yield _part(payload, bounds, path, "rest", end, len(payload), text)
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Makes the parts of a batch or a wrapper, or of its decompressed payload, which are ``data`` and ``path`` then."""
 
+    data: bytes | memoryview
+    path: str
+    limits: Limits
+    records_of: str | None
+    bounds: Bounds
 
-def _part(
-    data: bytes | memoryview,
-    bounds: Bounds,
-    path: str,
-    field: str,
-    start: int,
-    end: int,
-    text: str,
-    *,
-    heading: bool = False,
-) -> Part:
-    kept, more = bounds.kept(data, start, end)
-    return Part(path, field, start, kept, text, heading=heading, cut_bytes=more)
+    def part(self, field: str, start: int, end: int, text: str, inside: str = "", *, heading: bool = False) -> Part:
+        kept, more = self.bounds.kept(self.data, start, end)
+        return Part(self.path + inside, field, start, kept, text, heading=heading, cut_bytes=more)
 
+    def left_out(self, what: str, index: int, count: int, at: int, end: int, inside: str = "") -> Part:
+        """The part in place of records, headers or messages that are not shown, from number ``index`` on."""
+        path = f"{self.path}{inside}.{'headers' if what == 'header' else 'records'}[{index}]"
+        text = f"{count:,} more {what}{'' if count == 1 else 's'}, {end - at:,} bytes"
+        return Part(path, "", at, b"", text, heading=True, cut_bytes=end - at, left_out=count)
 
-def _left_out(path: str, what: str, index: int, count: int, at: int, end: int) -> Part:
-    """The part in place of records, headers or messages that are not shown, from number ``index`` on."""
-    field = "headers" if what == "header" else "records"
-    text = f"{count:,} more {what}{'' if count == 1 else 's'}, {end - at:,} bytes"
-    return Part(f"{path}.{field}[{index}]", "", at, b"", text, heading=True, cut_bytes=end - at, left_out=count)
+    def of_payload(self, data: bytes) -> _Batch:
+        return replace(self, data=data, path=f"{self.path}.payload")
 
+    # --------------------------------------------------------------------------------------------- magic 2
 
-def _shown(
-    payload: bytes | memoryview,
-    at: int,
-    places: list[Place],
-    first: int,
-    header: Header,
-    path: str,
-    records_of: str | None,
-    bounds: Bounds,
-) -> Generator[Part, None, int]:
-    """The parts of these records, the first of which is number ``first`` at byte ``at``; returns where they end."""
-    end = at
-    is_control = header.attributes & CONTROL != 0
-    for i, place in enumerate(places, first):
-        texts: dict[str, str] = {}
-        spans = place.key, place.value
-        # Decoded, a byte may take some hundreds.
-        if (is_control or records_of is not None) and sum(max(span[1], 0) for span in spans) <= DECODED_BYTES_MAX:
-            key, value = (None if size < 0 else bytes(payload[start : start + size]) for start, size in spans)
-            texts = _control_texts(key, value) if is_control else _internal_texts(records_of or "", key, value)
-        end = yield from _record(payload, place, f"{path}.records[{i}]", texts, bounds)
-    return end
+    def batch(self, at: int, size: int) -> Iterator[Part]:
+        header = parse_header(self.data, at)
+        for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
+            text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
+            if name == "base_timestamp" and header.attributes & DELETE_HORIZON:
+                text += " (the delete horizon)"
+            yield Part(self.path, name, at + offset, bytes(self.data[at + offset : at + offset + width]), text)
+        start, end = at + BATCH_HEADER_SIZE, at + size
+        if start == end:
+            return
+        if header.attributes & CODEC_MASK == 0:
+            yield from replace(self, data=self.data[:end]).records(start, header)
+            return
+        yield self.part("payload", start, end, f"{end - start} bytes, {codec_name(header.attributes)}")
+        out = opened(self.data[at:end], self.limits) if header.record_count > 0 else None
+        if out is not None:
+            text = f"decompressed: {len(out.data)} bytes" + (
+                f", then {out.reason or 'the limit'}" if out.reason else ""
+            )
+            yield Part(f"{self.path}.payload", "", 0, b"", text, heading=True)
+            yield from self.of_payload(out.data).records(0, header)
 
+    def records(self, at: int, header: Header) -> Iterator[Part]:
+        bounds, payload = self.bounds, self.data
+        places, count, last = first_places(payload, at, header, min(bounds.records, INT32_MAX), bounds.headers)
+        end = yield from self.shown(at, places, 0, header)
+        around = bounds.around
+        if around is not None and len(places) < around < count:
+            # The one before it, itself, and the one after it.
+            start = max(around - 1, len(places))
+            begins = end
+            if start > len(places):
+                begins = first_places(payload, at, header._replace(record_count=start), 1, 1)[2]
+                yield self.left_out("record", len(places), start - len(places), end, begins)
+            some = header._replace(record_count=min(around + 2, count) - start)
+            few = first_places(payload, begins, some, 0, bounds.headers)[0]
+            end = yield from self.shown(begins, few, start, header)
+            shown = start + len(few)
+        else:
+            shown = len(places)
+        if shown < count:
+            yield self.left_out("record", shown, count - shown, end, last)
+            end = last
+        if end < len(payload):
+            yield self.part("rest", end, len(payload), f"{len(payload) - end} bytes that are not a record")
 
-def _record(
-    payload: bytes | memoryview, place: Place, path: str, texts: dict[str, str], bounds: Bounds
-) -> Generator[Part, None, int]:
-    """The parts of one record; returns where it ends. The bytes between two spans are varints.
+    def shown(self, at: int, places: list[Place], first: int, header: Header) -> Generator[Part, None, int]:
+        """The parts of these records, the first of which is number ``first`` at byte ``at``; returns where they end."""
+        end = at
+        is_control = header.attributes & CONTROL != 0
+        for i, place in enumerate(places, first):
+            texts: dict[str, str] = {}
+            spans = place.key, place.value
+            # Decoded, a byte may take some hundreds.
+            if (is_control or self.records_of is not None) and sum(
+                max(span[1], 0) for span in spans
+            ) <= DECODED_BYTES_MAX:
+                key, value = (None if size < 0 else bytes(self.data[start : start + size]) for start, size in spans)
+                texts = _control_texts(key, value) if is_control else _internal_texts(self.records_of or "", key, value)
+            end = yield from self.record(place, f".records[{i}]", texts)
+        return end
 
-    ``texts`` holds texts to show for ``key`` and ``value`` instead of their bytes; control records have them.
-    """
-    at, length, attributes, timestamp_delta, offset_delta, key, value, headers = place
-    yield Part(path, "", at, b"", f"{length} bytes, plus their length", heading=True)
-    body = _varint_end(payload, at)
+    def record(self, place: Place, inside: str, texts: dict[str, str]) -> Generator[Part, None, int]:
+        """The parts of one record; returns where it ends. The bytes between two spans are varints.
 
-    def part(field: str, start: int, end: int, text: str, inside: str = "") -> Part:
-        return _part(payload, bounds, path + inside, field, start, end, text)
+        ``texts`` holds texts to show for ``key`` and ``value`` instead of their bytes; control records have them.
+        """
+        payload = self.data
+        at, length, attributes, timestamp_delta, offset_delta, key, value, headers = place
+        yield Part(self.path + inside, "", at, b"", f"{length} bytes, plus their length", heading=True)
+        body = _varint_end(payload, at)
+        yield self.part("length", at, body, str(length), inside)
+        yield self.part("attributes", body, body + 1, f"{attributes:#04x}", inside)
+        start = _varint_end(payload, body + 1)
+        yield self.part("timestamp_delta", body + 1, start, str(timestamp_delta), inside)
+        end = _varint_end(payload, start)
+        yield self.part("offset_delta", start, end, str(offset_delta), inside)
+        end = yield from self.pair(end, key, value, inside, texts)
+        start, end = end, _varint_end(payload, end)
+        count = _zigzag(payload, start)
+        yield self.part("header_count", start, end, str(count), inside)
+        for k, header in enumerate(headers):
+            end = yield from self.pair(end, *header, f"{inside}.headers[{k}]", {})
+        if len(headers) < count:
+            start, end = end, body + length
+            yield self.left_out("header", len(headers), count - len(headers), start, end, inside)
+        return end
 
-    yield part("length", at, body, str(length))
-    yield part("attributes", body, body + 1, f"{attributes:#04x}")
-    start = _varint_end(payload, body + 1)
-    yield part("timestamp_delta", body + 1, start, str(timestamp_delta))
-    end = _varint_end(payload, start)
-    yield part("offset_delta", start, end, str(offset_delta))
-    for name, span in (("key", key), ("value", value)):
-        yield part(f"{name}_length", end, span[0], str(span[1]))
-        end = span[0] + max(span[1], 0)
-        if span[1] > 0:
-            yield part(name, span[0], end, texts.get(name) or preview(payload, span))
-    start, end = end, _varint_end(payload, end)
-    count = _zigzag(payload, start)
-    yield part("header_count", start, end, str(count))
-    for k, (name_span, value_span) in enumerate(headers):
-        for name, span in (("key", name_span), ("value", value_span)):
-            yield part(f"{name}_length", end, span[0], str(span[1]), f".headers[{k}]")
+    def pair(self, end: int, key: Span, value: Span, inside: str, texts: dict[str, str]) -> Generator[Part, None, int]:
+        """The key and the value of a record or a header, from byte ``end`` on; returns where they end."""
+        for name, span in (("key", key), ("value", value)):
+            yield self.part(f"{name}_length", end, span[0], str(span[1]), inside)
             end = span[0] + max(span[1], 0)
             if span[1] > 0:
-                yield part(name, span[0], end, preview(payload, span), f".headers[{k}]")
-    if len(headers) < count:
-        start, end = end, body + length
-        yield _left_out(path, "header", len(headers), count - len(headers), start, end)
-    return end
+                yield self.part(name, span[0], end, texts.get(name) or preview(self.data, span), inside)
+        return end
+
+    # --------------------------------------------------------------------------------------------- magic 0 and 1
+
+    def message(self, at: int, size: int) -> Iterator[Part]:
+        view = self.data
+        message, _ = parse_message(view, at, size)
+        if message is None:
+            for name, offset, width in FRAME_LAYOUT:
+                field = bytes(view[at + offset : at + offset + width])
+                yield Part(self.path, name, at + offset, field, str(int.from_bytes(field, "big", signed=True)))
+            start, end = at + LOG_OVERHEAD, at + size
+            yield self.part("message", start, end, f"{end - start} bytes that are not a message")
+            return
+        yield from self.message_parts(message)
+        out = opened(view[at : at + size], self.limits)
+        if out is not None:
+            made = self.of_payload(out.data)
+            yield Part(made.path, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
+            end = 0
+            messages, count, last = parse_messages(out.data, self.bounds.records)
+            for i, inner in enumerate(messages):
+                inside = f".records[{i}]"
+                yield Part(made.path + inside, "", inner.extent[0], b"", f"magic {inner.magic}", heading=True)
+                yield from made.message_parts(inner, inside)
+                end = inner.extent[1]
+            if len(messages) < count:
+                yield made.left_out("message", len(messages), count - len(messages), end, last)
+                end = last
+            if end < len(out.data):
+                yield made.part("rest", end, len(out.data), f"{len(out.data) - end} bytes that are not a message")
+
+    def message_parts(self, message: Message, inside: str = "") -> Iterator[Part]:
+        view, path = self.data, self.path + inside
+        offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
+        values = {
+            "base_offset": str(offset),
+            "batch_length": str(end - start - LOG_OVERHEAD),
+            "crc": f"{crc:#010x}",
+            "magic": str(magic),
+            "attributes": _attributes(attributes & (CODEC_MASK | (LOG_APPEND_TIME if magic else 0))),
+            "timestamp": str(timestamp),
+            "key_length": str(-1 if key is None else len(key)),
+        }
+        here = start
+        for name, offset_, width in MESSAGE_LAYOUT[0 if magic == 0 else 1]:
+            here = start + offset_ + width
+            yield Part(path, name, here - width, bytes(view[here - width : here]), values[name])
+        if key:
+            yield self.part("key", here, here + len(key), preview(view, (here, len(key))), inside)
+        yield Part(path, "value_length", value_at - 4, bytes(view[value_at - 4 : value_at]), str(value_length))
+        rest = value_at + max(value_length, 0)
+        if value_length > 0:
+            yield self.part("value", value_at, rest, preview(view, (value_at, value_length)), inside)
+        if rest < end:
+            yield self.part("rest", rest, end, f"{end - rest} bytes after the message", inside)
+
+
+# ------------------------------------------------------------------------------------------------- texts
 
 
 def _control_texts(key: bytes | None, value: bytes | None) -> dict[str, str]:
@@ -301,65 +342,6 @@ def _zigzag(payload: bytes | memoryview, at: int) -> int:
     """The varint at ``at``."""
     raw, _ = uvarint_of(payload[at : _varint_end(payload, at)], VARINT_BYTES_MAX)
     return raw >> 1 ^ -(raw & 1)
-
-
-# ------------------------------------------------------------------------------------------------- magic 0 and 1
-
-
-def _message(view: memoryview, at: int, size: int, path: str, limits: Limits, bounds: Bounds) -> Iterator[Part]:
-    message, _ = parse_message(view, at, size)
-    if message is None:
-        for name, offset, width in FRAME_LAYOUT:
-            field = bytes(view[at + offset : at + offset + width])
-            yield Part(path, name, at + offset, field, str(int.from_bytes(field, "big", signed=True)))
-        start, end = at + LOG_OVERHEAD, at + size
-        yield _part(view, bounds, path, "message", start, end, f"{end - start} bytes that are not a message")
-        return
-    yield from _message_parts(view, message, path, bounds)
-    out = opened(view[at : at + size], limits)
-    if out is not None:
-        inside = f"{path}.payload"
-        yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
-        end = 0
-        messages, count, last = parse_messages(out.data, bounds.records)
-        for i, inner in enumerate(messages):
-            yield Part(f"{inside}.records[{i}]", "", inner.extent[0], b"", f"magic {inner.magic}", heading=True)
-            yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]", bounds)
-            end = inner.extent[1]
-        if len(messages) < count:
-            yield _left_out(inside, "message", len(messages), count - len(messages), end, last)
-            end = last
-        if end < len(out.data):
-            text = f"{len(out.data) - end} bytes that are not a message"
-            yield _part(out.data, bounds, inside, "rest", end, len(out.data), text)
-
-
-def _message_parts(view: memoryview, message: Message, path: str, bounds: Bounds) -> Iterator[Part]:
-    offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
-    values = {
-        "base_offset": str(offset),
-        "batch_length": str(end - start - LOG_OVERHEAD),
-        "crc": f"{crc:#010x}",
-        "magic": str(magic),
-        "attributes": _attributes(attributes & (CODEC_MASK | (LOG_APPEND_TIME if magic else 0))),
-        "timestamp": str(timestamp),
-        "key_length": str(-1 if key is None else len(key)),
-    }
-    here = start
-    for name, offset_, width in MESSAGE_LAYOUT[0 if magic == 0 else 1]:
-        here = start + offset_ + width
-        yield Part(path, name, here - width, bytes(view[here - width : here]), values[name])
-    if key:
-        yield _part(view, bounds, path, "key", here, here + len(key), preview(view, (here, len(key))))
-    yield Part(path, "value_length", value_at - 4, bytes(view[value_at - 4 : value_at]), str(value_length))
-    rest = value_at + max(value_length, 0)
-    if value_length > 0:
-        yield _part(view, bounds, path, "value", value_at, rest, preview(view, (value_at, value_length)))
-    if rest < end:
-        yield _part(view, bounds, path, "rest", rest, end, f"{end - rest} bytes after the message")
-
-
-# ------------------------------------------------------------------------------------------------- texts
 
 
 def _attributes(value: int) -> str:

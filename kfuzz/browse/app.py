@@ -110,7 +110,7 @@ class Browser(App[None]):
     def __init__(self, document: Document, place: str = "") -> None:
         super().__init__()
         self.document = document
-        self.page = Page((), {}, "", memoryview(b""), 0)
+        self.page = Page((), {}, memoryview(b""), 0)
         self._place = place
         self._row = -1
 
@@ -237,9 +237,7 @@ class Browser(App[None]):
         part = self.page.parts[event.index]
         data, first = self.page.bytes_around(event.index)
         self.query_one("#bytes", Bytes).show(data, first, (part.at, part.at + part.size))
-        self.query_one("#about", VerticalScroll).border_title = escape(
-            printable(f"{part.path}.{part.field}" if part.field else part.path)
-        )
+        self.query_one("#about", VerticalScroll).border_title = escape(printable(part.name))
         self.query_one("#meaning", Static).update(escape("\n".join(map(printable, self._about(event.index, part)))))
 
     def _about(self, index: int, part: Part) -> list[str]:

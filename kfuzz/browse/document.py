@@ -12,7 +12,7 @@ from kfuzz.annotate.dump import Dump, dump_entry, dump_message
 from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.annotate.marks import findings_of
-from kfuzz.annotate.parts import Part, is_inside, scope_of
+from kfuzz.annotate.parts import Part
 from kfuzz.annotate.records import payload_of
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
@@ -48,7 +48,6 @@ class Page:
 
     parts: Sequence[Part]
     findings: dict[int, list[Finding]]
-    outcome: str
     data: memoryview
     at: int
     killing: tuple[int, ...] = ()
@@ -61,7 +60,7 @@ class Page:
         """The bytes that the part is of, and the offset of the first one: those of the file or message, or the
         decompressed payload that the part is in.
         """
-        payload = _payload_of(self.parts[index])
+        payload = self.parts[index].payload
         if not payload:
             return self.data, self.at
         if payload not in self._payloads:
@@ -80,15 +79,9 @@ class Page:
 
     def part_at(self, at: int) -> int:
         """The index of the part outside payloads that holds byte ``at``."""
-        there = [i for i, part in enumerate(self.parts) if part.size and not _payload_of(part)]
+        there = [i for i, part in enumerate(self.parts) if part.size and not part.payload]
         place = bisect_right(there, at, key=lambda i: self.parts[i].at)
         return there[place - 1] if place else 0
-
-
-def _payload_of(part: Part) -> str:
-    """The path of the decompressed payload that the part is in; "" if it is in none."""
-    path = f"{part.path}.{part.field}"
-    return scope_of(path) if is_inside(path) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +96,21 @@ class Place:
 class Document:
     """The file or message in a browser. ``rows`` are its batches, as far as they are known; a message is one row."""
 
-    title: str
-    rows: list[Entry]
     # How many bytes follow the rows that are kept.
     bytes_left = 0
-    limits: Limits = DEFAULT_LIMITS
     # Of a crash: the fields that kill.
     kills: Sequence[KillingField] = ()
 
+    def __init__(self, title: str, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.title = title
+        self.view = memoryview(data).cast("B")
+        self.limits = limits
+        self.rows: list[Entry] = []
+
     @property
-    def is_cut(self) -> bool:
-        """Whether there are more rows than are kept."""
-        return self.bytes_left > 0
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.view)
 
     def load(self) -> Iterator[int]:
         """Find the rows. Yields how many bytes were looked at, from time to time."""
@@ -124,16 +120,11 @@ class Document:
         """The parts of one row."""
         raise NotImplementedError
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        raise NotImplementedError
-
     def _page(self, dump: Dump, data: memoryview, at: int) -> Page:
         marked = (mark(dump.parts, one) for one in self.kills)
         killing = tuple(index for index in marked if index is not None)
         found = findings_of(dump.parts, dump.findings)
-        return Page(dump.parts, found, dump.outcome, data, at, killing, dump.is_cut, self.limits)
+        return Page(dump.parts, found, data, at, killing, dump.is_cut, self.limits)
 
 
 class Message(Document):
@@ -142,28 +133,23 @@ class Message(Document):
     def __init__(
         self, title: str, data: bytes, definition: Definition, version: int, *, profile: Profile = "kafka"
     ) -> None:
-        self.title = title
-        self.data = data
+        super().__init__(title, data)
         self.definition = definition
         self.version = version
         self._profile: Profile = profile
         self.rows = [Entry("batch", 0, 0, len(data))]
 
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
     def open(self, row: int) -> Page:
         dump = dump_message(
             self.definition,
             self.version,
-            self.data,
+            self.view,
             self._profile,
             INSIDE_MAX,
             parts_max=PARTS_MAX,
             records_shown=RECORDS_MAX,
         )
-        return self._page(dump, memoryview(self.data), 0)
+        return self._page(dump, self.view, 0)
 
 
 class Batches(Document):
@@ -179,16 +165,9 @@ class Batches(Document):
         limits: Limits = DEFAULT_LIMITS,
         records_of: str | None = None,
     ) -> None:
-        self.title = title
-        self.view = memoryview(data).cast("B")
-        self.limits = limits
+        super().__init__(title, data, limits)
         self.records_of = records_of
         self.listing = Listing(self.view, profile=profile, role=role, limits=limits)
-        self.rows = []
-
-    @property
-    def size(self) -> int:
-        return len(self.view)
 
     def load(self) -> Iterator[int]:
         kept = 0

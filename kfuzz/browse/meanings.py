@@ -82,9 +82,8 @@ def meaning_of(part: Part, magic: int = 2, definition: Definition | None = None)
         return ""
     if part.field in _MESSAGE:
         return _MESSAGE[part.field]
-    path = f"{part.path}.{part.field}" if part.field else part.path
-    is_length = path.endswith(" length")
-    field = field_of(definition, path.removesuffix(" length"))
+    is_length = part.name.endswith(" length")
+    field = field_of(definition, part.name.removesuffix(" length"))
     if field is None:
         return ""
     words = f"{'The length of a' if is_length else 'A'} field of type {field.type}, in versions {field.versions}"

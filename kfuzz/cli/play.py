@@ -18,7 +18,7 @@ from kfuzz.errors import UsageError
 from kfuzz.relay.playback import Outcome, RecordedBroker, play_clients
 from kfuzz.relay.recording import Recording
 from kfuzz.replay import Settings as ReplaySettings
-from kfuzz.replay.giving import give
+from kfuzz.replay import give
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.server import shown_address, stopped_by

@@ -306,7 +306,7 @@ def _layout(kept: KeptInput, body: Body, hostile: str | None, finding: Finding |
     if hostile is not None:
         part = _part_named(parts, hostile)
         if part is None:
-            raise UsageError(f"there is no field {hostile!r}; name one by its whole path, such as {_path(parts[-1])}")
+            raise UsageError(f"there is no field {hostile!r}; name one by its whole path, such as {parts[-1].name}")
         wanted = KillingField(hostile, part.at, len(part.data))
     elif wanted is None and finding is not None:
         wanted = KillingField(finding.path, finding.at, 1)
@@ -319,22 +319,18 @@ def _layout(kept: KeptInput, body: Body, hostile: str | None, finding: Finding |
         payload = _part_named(parts, f"{batch}.payload") or _part_named(parts, f"{batch}.value")
         if payload is None:
             return []
-        name, at, size = _path(payload), payload.at, len(payload.data)
+        name, at, size = payload.name, payload.at, len(payload.data)
     elif name.endswith(".payload") and (part := _part_named(parts, name)) is not None:
         at, size = part.at, len(part.data)
     elif hostile is None and not kept.deviation.kills and (part := _part_at(parts, at)) is not None:
-        exact = _path(part) == name
+        exact = part.name == name
         at, size = (part.at, len(part.data)) if exact else (at, 1)
     size = min(size, len(body.data) - at)
     return [{"at": at, "field": _short(name, parts, body), "size": size, "hostile": True}] if size > 0 else []
 
 
-def _path(part: Part) -> str:
-    return f"{part.path}.{part.field}" if part.field else part.path
-
-
 def _part_named(parts: Sequence[Part], name: str) -> Part | None:
-    return next((part for part in parts if _path(part) == name), None)
+    return next((part for part in parts if part.name == name), None)
 
 
 def _part_at(parts: Sequence[Part], at: int) -> Part | None:

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.messages import annotate
-from kfuzz.annotate.parts import is_inside
 from kfuzz.errors import EncodeError, MessageError
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.messages import codec
@@ -168,7 +167,7 @@ def check_memory(program: Schema, body: bytes) -> None:
 def check_annotation(definition: Definition, version: int, body: bytes, reading: MessageReading) -> None:
     """A dump shows every byte once, and everything that the reader found."""
     made = annotate(definition, version, body)
-    parts = (part for part in made.parts if not is_inside(f"{part.path}.{part.field}"))
+    parts = (part for part in made.parts if not part.payload)
     if (shown := b"".join(part.data for part in parts)) != body:
         raise OracleFailure(f"annotate shows {shown.hex()}")
     if made.findings[: len(reading.findings)] != reading.findings:

@@ -36,22 +36,11 @@ TABLE: Final = Form({"type": "object"}, "give a rule, a JSON object", lambda val
 ON: Final = Form({"const": True}, "give true", lambda value: value is True)
 
 
-def _remove(proxy: Proxy, number: int) -> Any:
-    proxy.rules.remove(number)
-    return number
-
-
-def _clear(proxy: Proxy, _: bool) -> Any:
-    count = len(proxy.rules)
-    proxy.rules.clear()
-    return count
-
-
 # For each request: the form of its value, and a function that does it and gives the value of its answer.
 VERBS: Final[dict[str, tuple[Form, Callable[[Proxy, Any], Any]]]] = {
     "add": (TABLE, lambda proxy, rule: proxy.rules.add(Rule(rule, "the line.add"))),
-    "remove": (NUMBER, _remove),
-    "clear": (ON, _clear),
+    "remove": (NUMBER, lambda proxy, number: proxy.rules.remove(number)),
+    "clear": (ON, lambda proxy, _: proxy.rules.clear()),
     "list": (ON, lambda proxy, _: proxy.rules.to_json()),
     "summary": (ON, lambda proxy, _: proxy.to_json()),
     "places": (ON, lambda proxy, _: proxy.to_json()["brokers"]),

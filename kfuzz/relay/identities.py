@@ -44,47 +44,38 @@ class Kind:
     unset: int = -1
 
 
-PRODUCER: Final = Kind("producer")
-PRODUCER_EPOCH: Final = Kind("producer epoch", ("producer",), counts=True)
 MEMBER: Final = Kind("member")
-GENERATION: Final = Kind("generation", ("group", "member"), counts=True)
-GROUP_EPOCH: Final = Kind("group epoch", ("group",), counts=True)
-TOPIC: Final = Kind("topic")
-SESSION: Final = Kind("session", unset=0)
-NODE: Final = Kind("node", stays=True)
-CLUSTER: Final = Kind("cluster")
-TELEMETRY: Final = Kind("telemetry")
-LEADER_EPOCH: Final = Kind("leader epoch", ("topic", "partition"), counts=True)
-OFFSET: Final = Kind("offset", ("topic", "partition"), counts=True)
-# A log may begin with records that the record does not know.
-LOG_START: Final = Kind("log start", ("topic", "partition"))
-
 KINDS: Final[Mapping[str, Kind]] = {
     name: kind
     for kind, names in {
-        PRODUCER: ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId", "producer_id"),
-        PRODUCER_EPOCH: ("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch", "producer_epoch"),
+        Kind("producer"): ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId", "producer_id"),
+        Kind("producer epoch", ("producer",), counts=True): (
+            *("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch", "producer_epoch"),
+        ),
         MEMBER: ("memberId", "leader"),
-        GENERATION: ("generationId", "memberEpoch", "generationIdOrMemberEpoch"),
-        GROUP_EPOCH: ("groupEpoch", "assignmentEpoch"),
-        TOPIC: ("topicId",),
-        SESSION: ("sessionId",),
-        NODE: (
+        Kind("generation", ("group", "member"), counts=True): (
+            *("generationId", "memberEpoch", "generationIdOrMemberEpoch"),
+        ),
+        Kind("group epoch", ("group",), counts=True): ("groupEpoch", "assignmentEpoch"),
+        Kind("topic"): ("topicId",),
+        Kind("session", unset=0): ("sessionId",),
+        Kind("node", stays=True): (
             *("nodeId", "brokerId", "leaderId", "controllerId", "preferredReadReplica"),
             *("replicaNodes", "isrNodes", "offlineReplicas", "replicas", "brokerIds"),
         ),
-        CLUSTER: ("clusterId",),
-        TELEMETRY: ("clientInstanceId", "subscriptionId"),
-        LEADER_EPOCH: (
+        Kind("cluster"): ("clusterId",),
+        Kind("telemetry"): ("clientInstanceId", "subscriptionId"),
+        Kind("leader epoch", ("topic", "partition"), counts=True): (
             *("leaderEpoch", "currentLeaderEpoch", "partition_leader_epoch"),
             *("lastFetchedEpoch", "committedLeaderEpoch", "epoch"),
         ),
-        OFFSET: (
+        Kind("offset", ("topic", "partition"), counts=True): (
             *("offset", "baseOffset", "firstOffset", "lastOffset", "startOffset", "endOffset", "fetchOffset"),
             *("highWatermark", "lastStableOffset", "committedOffset", "currentTxnStartOffset"),
             *("base_offset", "last_offset"),
         ),
-        LOG_START: ("logStartOffset",),
+        # A log may begin with records that the record does not know.
+        Kind("log start", ("topic", "partition")): ("logStartOffset",),
     }.items()
     for name in names
 }

@@ -375,26 +375,21 @@ class Proxy:
 
     def _inside(self, connection: Connection, frame: Frame) -> Frame | None:
         """The frame that keeps the client inside; None if this one does."""
-        if frame.direction == "response" and frame.is_read:
-            if frame.exchange.name == API_VERSIONS:
-                return self._with_known_versions(frame)
-            if frame.has_hosts:
-                return self._with_places(connection, frame)
-        return None
+        if frame.direction == "request" or not frame.is_read:
+            return None
+        if frame.exchange.name == API_VERSIONS:
+            # Offer no version whose addresses could not be replaced.
+            _, body = offers(frame)
+            return None if body is None else frame.with_body(body)
+        if not frame.has_hosts:
+            return None
 
-    def _with_places(self, connection: Connection, frame: Frame) -> Frame | None:
         def place(host: str, port: int) -> tuple[str, int]:
             return connection.host, self.place(host, port)[1]
 
         values = frame.values()
-        if not replace_addresses(frame.name, frame.exchange.version, values, place):
-            return None
-        return frame.with_values(values)
-
-    def _with_known_versions(self, frame: Frame) -> Frame | None:
-        """Offer no version whose addresses could not be replaced."""
-        _, body = offers(frame)
-        return None if body is None else frame.with_body(body)
+        is_changed = replace_addresses(frame.name, frame.exchange.version, values, place)
+        return frame.with_values(values) if is_changed else None
 
     # -- the end
 

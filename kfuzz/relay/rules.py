@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.mutate.dice import Dice
@@ -12,20 +12,12 @@ from kfuzz.relay.pipe import CLOSE, Step, Wait, framed
 from kfuzz.relay.rule import ANY, ENDINGS, SEED, Rule
 from kfuzz.units import counted
 
-__all__ = ["RULES_MAX", "Connection", "Live", "Rules"]
+if TYPE_CHECKING:
+    from kfuzz.relay.connection import Connection
+
+__all__ = ["RULES_MAX", "Live", "Rules"]
 
 RULES_MAX: Final = 1000
-
-
-class Connection(Protocol):
-    """The connection of a frame, as far as rules need it."""
-
-    def half_open(self, direction: Direction, /) -> Sequence[Step]: ...
-    def forget(self, frame: Frame, /) -> None: ...
-    def answer(self, exchange: Exchange, steps: Sequence[Step], /) -> None: ...
-    def sends_again(self, frame: Frame, /) -> None: ...
-    def keeps(self, direction: Direction, /) -> bool: ...
-    def keep(self, frame: Frame, steps: Sequence[Step], /) -> None: ...
 
 
 class Live:
@@ -122,15 +114,18 @@ class Rules:
         self[number].times = times
         self._by_api.clear()
 
-    def remove(self, number: int) -> None:
-        """Remove a rule, and its counts. ``UsageError`` if there is none with this number."""
+    def remove(self, number: int) -> int:
+        """Remove a rule, and its counts. Its number; ``UsageError`` if there is none with this number."""
         del self._live[self[number].number]
         self._by_api.clear()
+        return number
 
-    def clear(self) -> None:
-        """Remove all rules."""
+    def clear(self) -> int:
+        """Remove all rules. How many there were."""
+        count = len(self._live)
         self._live.clear()
         self._by_api.clear()
+        return count
 
     def _of(self, direction: Direction, exchange: Exchange) -> tuple[Live, ...]:
         # Keys come from strangers: APIs that no release has share one entry.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_NAMES
@@ -79,18 +79,12 @@ class Remark:
     code: str
     direction: Direction | None
     about: str
+    count: int
     first: str
-    count: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The remark as a JSON object."""
-        return {
-            "code": self.code,
-            "direction": self.direction,
-            "about": self.about,
-            "count": self.count,
-            "first": self.first,
-        }
+        return asdict(self)
 
 
 class Watch:
@@ -157,7 +151,7 @@ class Watch:
             key = ("more-remarks", None, "")
         remark = self.remarks.get(key)
         if remark is None:
-            remark = self.remarks[key] = Remark(code, direction, about, printable(sentence))
+            remark = self.remarks[key] = Remark(code, direction, about, 0, printable(sentence))
             self._tell(remark.first)
         remark.count += 1
 

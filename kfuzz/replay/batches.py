@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -51,6 +51,8 @@ CHANGED: Final = ("timestamp-type-not-create", "delete-horizon-produced", "trans
 NOT_MENDED: Final = ("base-sequence-negative", "transactional-without-id")
 CONTROL_BATCH: Final = "control-batch-produced"
 OLD: Final = "magic-not-produced"
+# Whether the end of a transaction commits it, by the type of its record.
+COMMITS: Final[Mapping[int, bool]] = {ControlRecordType.COMMIT: True, ControlRecordType.ABORT: False}
 
 BASE_OFFSET: Final = bytes(8)
 EPOCH_AT: Final = HEADER_AT["partition_leader_epoch"]
@@ -181,30 +183,18 @@ class _Reader:
         while at < end:
             view = mapped(self.file, at, min(at + window, end), private=True)
             passed = 0
-            run: list[memoryview] = []
-            run_bytes = 0
-            for start, size, magic in frames(view):
-                one = view[start : start + size]
-                passed = start + size
-                if self.convert and magic < 2 and not one[CODEC_AT[magic]] & CODEC_MASK:
-                    if run and (run_bytes + size > RUN_BYTES or run[0][MAGIC_AT] != magic):
-                        yield from self._old(run)
-                        run, run_bytes = [], 0
-                    run.append(one)
-                    run_bytes += size
-                    continue
-                if run:
+            for run in self._runs(view):
+                passed += sum(map(len, run))
+                if run[0][MAGIC_AT] == 2:
+                    yield self._new(run[0])
+                else:
                     yield from self._old(run)
-                    run, run_bytes = [], 0
-                yield from self._new(one) if magic == 2 else self._old([one])
-            if run:
-                yield from self._old(run)
             require_whole(view)
             at += passed
             if passed:
                 window = WINDOW_BYTES
                 continue
-            size, _, notes = next_frame(view, 0)
+            notes = next_frame(view, 0)[2]
             needed = 0
             if len(view) >= LOG_OVERHEAD:
                 needed = LOG_OVERHEAD + int.from_bytes(view[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
@@ -216,6 +206,24 @@ class _Reader:
             yield Left(notes[0][0] if notes else "file-truncated", 1, 0, after - at)
             at = after
 
+    def _runs(self, view: memoryview) -> Iterator[list[memoryview]]:
+        """The batches in a window; old messages without a codec that follow each other, together."""
+        run: list[memoryview] = []
+        run_bytes = 0
+        for start, size, magic in frames(view):
+            one = view[start : start + size]
+            is_joined = self.convert and magic < 2 and not one[CODEC_AT[magic]] & CODEC_MASK
+            if run and (not is_joined or run_bytes + size > RUN_BYTES or run[0][MAGIC_AT] != magic):
+                yield run
+                run, run_bytes = [], 0
+            if is_joined:
+                run.append(one)
+                run_bytes += size
+            else:
+                yield [one]
+        if run:
+            yield run
+
     def _after(self, bad: int, end: int) -> int:
         """Where the first batch after bad bytes begins, as the offset index says."""
         if self.starts is None:
@@ -223,47 +231,39 @@ class _Reader:
         known = self.starts.next(bad)
         return end if known is None else min(known, end)
 
-    def _new(self, batch: memoryview) -> Iterator[Step]:
+    def _new(self, batch: memoryview) -> Step:
+        """A batch of magic 2."""
         size = len(batch)
         [attributes] = ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
         [count] = COUNT.unpack_from(batch, COUNT_AT)
         producer_id = PRODUCER.unpack_from(batch, PRODUCER_AT)[0]
         if attributes & CONTROL:
-            yield self._control(batch, producer_id)
-            return
+            return self._control(batch, producer_id)
         batch[: len(BASE_OFFSET)] = BASE_OFFSET
         batch[EPOCH_AT : EPOCH_AT + len(NO_EPOCH)] = NO_EPOCH
         verdict = records.check(batch, role="broker", topic=TOPIC, limits=self.limits)
         reason = verdict.fatal.code if verdict.fatal else ""
         if verdict.findings and not reason:
             reason = next((finding.code for finding in verdict.findings if finding.code in CHANGED), "")
-        data, converted = batch, False
+        data = batch
         if reason:
-            if not self.convert or reason in NOT_MENDED:
-                yield Left(reason, 1, max(count, 0), size)
-                return
-            made = self._rebuilt([batch])
+            made = self._rebuilt([batch]) if self.convert and reason not in NOT_MENDED else None
             if made is None:
-                yield Left(reason, 1, max(count, 0), size)
-                return
+                return Left(reason, 1, max(count, 0), size)
             data, count = made
-            converted = True
             if not count:
-                yield Left(EMPTY, 1, 0, size)
-                return
+                return Left(EMPTY, 1, 0, size)
         [timestamp] = MAX_TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)
-        yield Batch(data, count, producer_id, bool(attributes & TRANSACTIONAL), timestamp, size, converted)
+        return Batch(data, count, producer_id, bool(attributes & TRANSACTIONAL), timestamp, size, bool(reason))
 
     def _control(self, batch: memoryview, producer_id: int) -> Step:
         """A marker. Other control batches are a broker's own, as are those of producers that it does not know."""
         try:
             [record] = records.decode(batch, limits=self.limits)[0].records
-            type_ = decode_control(record.key, record.value).key.type
-        except (DecodeError, ValueError):
+            commit = COMMITS[decode_control(record.key, record.value).key.type]
+        except (DecodeError, ValueError, KeyError):
             return Left(CONTROL_BATCH, 1, 1, len(batch))
-        if type_ not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
-            return Left(CONTROL_BATCH, 1, 1, len(batch))
-        return Marker(producer_id, type_ == ControlRecordType.COMMIT, len(batch))
+        return Marker(producer_id, commit, len(batch))
 
     def _old(self, messages: Sequence[memoryview]) -> Iterator[Step]:
         """One message or wrapper of magic 0 or 1, or a run of uncompressed messages."""

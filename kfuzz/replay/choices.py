@@ -6,24 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from kfuzz.client.address import Access, Address, Security
+from kfuzz.client.address import Access
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
-from kfuzz.units import NUMBER, parse_duration, parse_size
+from kfuzz.units import NUMBER, parse_size
 
-__all__ = [
-    "ACKS",
-    "Acks",
-    "Address",
-    "Rate",
-    "Security",
-    "Settings",
-    "parse_duration",
-    "parse_name",
-    "parse_rate",
-    "parse_speed",
-]
+__all__ = ["ACKS", "Acks", "Rate", "Settings", "parse_name", "parse_rate", "parse_speed"]
 
 Acks = Literal[-1, 0, 1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
@@ -45,9 +45,12 @@ class Count:
         self.records += records
         self.bytes += size
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.to_json().values())
+
     def to_json(self) -> dict[str, int]:
         """The three numbers."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return asdict(self)
 
 
 @dataclass
@@ -136,7 +139,7 @@ class Report:
         """The sent batches of all topics."""
         total = Count()
         for topic in self.topics.values():
-            total.add(topic.sent.batches, topic.sent.records, topic.sent.bytes)
+            total.add(*topic.sent)
         return total
 
     @property
@@ -151,13 +154,12 @@ class Report:
         """Add the report of another part. The time is that from the first beginning to the last end."""
         for name, theirs in other.topics.items():
             ours = self.topic(name)
-            for one, more in ((ours.sent, theirs.sent), (ours.converted, theirs.converted)):
-                one.add(more.batches, more.records, more.bytes)
-            ours.dropped.add(theirs.dropped.batches, theirs.dropped.records, theirs.dropped.bytes)
+            for kind in ("sent", "converted", "dropped"):
+                getattr(ours, kind).add(*getattr(theirs, kind))
             for reason, count in theirs.refused.items():
-                ours.refused.setdefault(reason, Count()).add(count.batches, count.records, count.bytes)
+                ours.refused.setdefault(reason, Count()).add(*count)
             for place, count in theirs.failed.items():
-                ours.failed.setdefault(place, Count()).add(count.batches, count.records, count.bytes)
+                ours.failed.setdefault(place, Count()).add(*count)
             ours.retried += theirs.retried
             ours.transactions += theirs.transactions
             ours.reordered += theirs.reordered
@@ -200,14 +202,7 @@ class Report:
     @staticmethod
     def unpacked(packed: Mapping[str, Any]) -> Report:
         """The report from :meth:`packed`."""
-        report = Report(
-            began=packed["began"],
-            seconds=packed["seconds"],
-            throttled_ms=packed["throttled_ms"],
-            reconnects=packed["reconnects"],
-            signal=packed["signal"],
-            failure=packed["failure"],
-        )
+        report = Report(**{one.name: packed[one.name] for one in fields(Report) if one.name != "topics"})
         for name, told in packed["topics"].items():
             topic = report.topic(name)
             topic.sent, topic.converted, topic.dropped = (

@@ -6,22 +6,24 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.replay.batches import Batch, Part, Step, steps
+from kfuzz.replay.batches import Batch, Part, Step, find_parts, steps
 from kfuzz.replay.choices import Settings
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Report, require_histogram
 from kfuzz.replay.sending import DRAIN_S, Sender
 
-__all__ = ["first_timestamp", "prepare_topics", "replay", "wanted_partitions"]
+__all__ = ["first_timestamp", "give", "prepare_topics", "replay", "wanted_partitions"]
 
 PROGRESS_S: Final = 0.25
 # A replay without a duration. The event loop takes no timer that is much longer.
@@ -45,20 +47,33 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
 
 def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
     """Check that the broker has the topics with their partitions, or create them; ``UsageError`` as :func:`replay`."""
-
     wanted = wanted_partitions(parts, settings)
+    try:
+        asyncio.run(_asked(settings, lambda cluster: cluster.prepare(wanted)))
+    except ClusterFailed as error:
+        raise UsageError(f"{error}") from None
 
-    async def prepare() -> None:
-        cluster = Cluster(settings, lambda: None)
-        try:
-            await cluster.open()
-            await cluster.prepare(wanted)
-        except ClusterFailed as error:
-            raise UsageError(f"{error}") from None
-        finally:
-            await cluster.close()
 
-    asyncio.run(prepare())
+def give(settings: Settings, topic: str, batches: Sequence[bytes]) -> None:
+    """Make a topic of one partition with these batches. ``UsageError`` as for :func:`replay`."""
+    asyncio.run(_asked(settings, lambda cluster: cluster.create({topic: 1}, {})))
+    if not batches:
+        return
+    with tempfile.TemporaryDirectory() as place:
+        log = Path(place) / f"{topic}-0" / "00000000000000000000.log"
+        log.parent.mkdir()
+        log.write_bytes(b"".join(batches))
+        replay(find_parts(place), settings)
+
+
+async def _asked(settings: Settings, ask: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Ask the brokers something over connections of its own."""
+    cluster = Cluster(settings, lambda: None)
+    try:
+        await cluster.open()
+        await ask(cluster)
+    finally:
+        await cluster.close()
 
 
 def wanted_partitions(parts: Sequence[Part], settings: Settings) -> dict[str, int]:

@@ -17,8 +17,7 @@ from typing import Any
 from kfuzz.client.address import Address
 from kfuzz.relay.local import LocalCluster, LocalProxy, cluster, proxy
 from kfuzz.relay.recording import Recording
-from kfuzz.replay import Settings
-from kfuzz.replay.giving import give
+from kfuzz.replay import Settings, give
 
 TOPIC = "kfuzz-conversation"
 POLL_MS = 20

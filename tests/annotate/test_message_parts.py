@@ -8,7 +8,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.annotate.messages import Annotation, annotate
-from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.parts import Part
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3
@@ -42,8 +42,7 @@ def said(message: str, version: int, data: bytes) -> list[tuple[str, str, str]]:
 
 def of_buffer(made: Annotation) -> list[Part]:
     """The parts with bytes that are not of a decompressed payload."""
-    whole = ((scope_of(f"{part.path}.{part.field}"), part) for part in made.parts if part.data)
-    return [part for scope, part in whole if not scope.endswith(".payload")]
+    return [part for part in made.parts if part.data and not part.payload]
 
 
 def assert_each_byte_once(made: Annotation, data: bytes) -> None:

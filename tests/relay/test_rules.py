@@ -10,10 +10,11 @@ from relay.framing import exchange, frame, values_of
 
 from kfuzz.errors import UsageError
 from kfuzz.relay import rules as module
+from kfuzz.relay.connection import Connection
 from kfuzz.relay.frames import Direction, Exchange, Frame
 from kfuzz.relay.pipe import CLOSE, HALT, Step, Wait, framed
 from kfuzz.relay.rule import parse_rule
-from kfuzz.relay.rules import Connection, Rules
+from kfuzz.relay.rules import Rules
 
 
 def asking(*, is_keeping: bool = False) -> Mock:

@@ -39,16 +39,22 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def play(log: Path, broker: FakeBroker, **settings: Any) -> Report | str:
-    """The report, or the sentence with which the replay could not begin."""
+def play(log: Path, broker: FakeBroker, **settings: Any) -> Report:
+    """The report of a replay to a broker; ``KfuzzError`` if it could not begin."""
     bounded = {"timeout_ms": 300, "retries": 1, "reconnects": 2, **settings}
     began = time.monotonic()
-    try:
-        return replay(find_parts(log), Settings(Address("127.0.0.1", broker.port), **bounded))
-    except KfuzzError as error:
-        return str(error)
-    finally:
-        assert time.monotonic() - began < SECONDS_MAX
+    with broker:
+        try:
+            return replay(find_parts(log), Settings(Address("127.0.0.1", broker.port), **bounded))
+        finally:
+            assert time.monotonic() - began < SECONDS_MAX
+
+
+def failed(log: Path, broker: FakeBroker, **settings: Any) -> str:
+    """The sentence with which a replay that could begin ended early."""
+    done = play(log, broker, **settings)
+    assert done.failure is not None
+    return done.failure
 
 
 def answering(api: str, change: Callable[[Any], Any]) -> Callable[[str, Any], Any]:
@@ -94,10 +100,11 @@ def more_topics(count: int, **topic: Any) -> Callable[[Any], Any]:
 def test_nonsense_about_the_cluster_ends_the_replay_with_one_sentence(
     log: Path, change: Callable[[Any], Any], sentence: str
 ) -> None:
-    with FakeBroker({"t": 1}, rewrite=answering("Metadata", change)) as broker:
-        done = play(log, broker, timeout_ms=300 if sentence.startswith("no answer") else 10_000)
-    said = done.failure if isinstance(done, Report) else done
-    assert said is not None
+    broker = FakeBroker({"t": 1}, rewrite=answering("Metadata", change))
+    try:
+        said = failed(log, broker, timeout_ms=300 if sentence.startswith("no answer") else 10_000)
+    except KfuzzError as error:
+        said = str(error)
     assert sentence in said
     assert len(said) < 1000
     assert said.isprintable()
@@ -106,29 +113,26 @@ def test_nonsense_about_the_cluster_ends_the_replay_with_one_sentence(
 def test_topics_that_nobody_asked_for_or_that_come_twice_change_nothing(log: Path) -> None:
     other = more_topics(1000, errorCode=29, name="other", partitions=[])
     twice = more_topics(1000, errorCode=29, name="t", partitions=[])
-    with FakeBroker({"t": 1}, rewrite=answering("Metadata", lambda values: twice(other(values)))) as broker:
-        done = play(log, broker)
-    assert isinstance(done, Report)
+    done = play(log, FakeBroker({"t": 1}, rewrite=answering("Metadata", lambda values: twice(other(values)))))
     assert done.is_clean
 
 
 def test_a_broker_that_names_another_host_each_time_ends_the_replay(log: Path) -> None:
     hosts = iter(range(1, 200))
     moving = answering("Metadata", lambda values: at(f"127.0.0.{next(hosts)}")(values))
-    with FakeBroker({"t": 1}, rewrite=moving, trouble=lambda *_: NOT_LEADER) as broker:
-        done = play(log, broker)
-    assert isinstance(done, Report)
+    done = play(log, FakeBroker({"t": 1}, rewrite=moving, trouble=lambda *_: NOT_LEADER))
     assert done.failure
     assert next(hosts) < 20
 
 
 @pytest.mark.parametrize("versions", [(-32768, 32767), (0, 32767), (32767, -32768), (-5, -1)])
 def test_ranges_of_versions_may_be_anything(log: Path, versions: tuple[int, int]) -> None:
-    with FakeBroker({"t": 1}, rewrite=answering("ApiVersions", lambda values: _offered(values, versions))) as broker:
-        done = play(log, broker)
-    assert isinstance(done, Report) == (versions[0] <= 0 < versions[1])
-    if isinstance(done, str):
-        assert "offers no version of" in done
+    broker = FakeBroker({"t": 1}, rewrite=answering("ApiVersions", lambda values: _offered(values, versions)))
+    if versions[0] <= 0 < versions[1]:
+        play(log, broker)
+    else:
+        with pytest.raises(KfuzzError, match="offers no version of"):
+            play(log, broker)
 
 
 def _offered(values: Any, versions: tuple[int, int]) -> Any:
@@ -139,38 +143,29 @@ def _offered(values: Any, versions: tuple[int, int]) -> Any:
 
 @pytest.mark.parametrize("answer", [{"responses": []}, {"responses": [{"name": "t", "partitionResponses": []}]}])
 def test_an_answer_without_the_partition_loses_the_connection(log: Path, answer: Any) -> None:
-    with FakeBroker({"t": 1}, rewrite=answering("Produce", lambda values: values | answer)) as broker:
-        done = play(log, broker)
-    assert isinstance(done, Report)
-    assert done.failure is not None
-    assert "the answer to Produce has no partition" in done.failure
+    assert "the answer to Produce has no partition" in failed(
+        log, FakeBroker({"t": 1}, rewrite=answering("Produce", lambda values: values | answer))
+    )
 
 
 def test_an_answer_must_be_whole_in_time_however_many_bytes_come(log: Path) -> None:
-    with FakeBroker({"t": 1}, pause_s=0.02) as broker:
-        done = play(log, broker)
-    assert isinstance(done, str)
-    assert "cannot be reached: no answer in time" in done
+    with pytest.raises(KfuzzError, match="cannot be reached: no answer in time"):
+        play(log, FakeBroker({"t": 1}, pause_s=0.02))
 
 
 # --- the end of a replay
 
 
 def test_throttling_is_bounded_and_never_outlasts_the_duration(log: Path) -> None:
-    with FakeBroker({"t": 1}, throttle_ms=2**31 - 1) as broker:
-        done = play(log, broker, duration_s=0.5)
-    assert isinstance(done, Report)
+    done = play(log, FakeBroker({"t": 1}, throttle_ms=2**31 - 1), duration_s=0.5)
     assert (done.sent.batches, done.throttled_ms, done.is_clean) == (1, THROTTLE_MS_MAX, True)
-    with FakeBroker({"t": 1}, throttle_ms=-(2**31)) as broker:
-        done = play(log, broker)
-    assert isinstance(done, Report)
+    done = play(log, FakeBroker({"t": 1}, throttle_ms=-(2**31)))
     assert (done.sent.batches, done.throttled_ms) == (3, 0)
 
 
 def test_a_broker_that_is_not_ready_does_not_outlast_the_duration(log: Path) -> None:
-    with FakeBroker({"t": 1}, pause_s=0.05) as broker:
-        done = play(log, broker, duration_s=0.3, timeout_ms=3_600_000)
-    assert done == "no broker was ready within 0.3 s, so nothing was sent"
+    with pytest.raises(KfuzzError, match=r"^no broker was ready within 0\.3 s, so nothing was sent$"):
+        play(log, FakeBroker({"t": 1}, pause_s=0.05), duration_s=0.3, timeout_ms=3_600_000)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
@@ -188,11 +183,9 @@ def test_answers_that_do_not_come_are_waited_for_a_moment_after_the_end(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kfuzz.replay.running.DRAIN_S", 0.1)
-    with FakeBroker({"t": 1}, trouble=lambda *_: SILENCE) as broker:
-        done = play(log, broker, duration_s=0.3, timeout_ms=3_600_000)
-    assert isinstance(done, Report)
-    assert done.failure is not None
-    assert "have not answered 0.1 s after the end" in done.failure
+    assert "have not answered 0.1 s after the end" in failed(
+        log, FakeBroker({"t": 1}, trouble=lambda *_: SILENCE), duration_s=0.3, timeout_ms=3_600_000
+    )
 
 
 def test_without_acknowledgements_the_last_answer_is_not_waited_for_for_ever(
@@ -202,11 +195,9 @@ def test_without_acknowledgements_the_last_answer_is_not_waited_for_for_ever(
     # The two connections each ask for the versions once before anything is sent.
     asked = iter(range(10))
     quiet = answering("ApiVersions", lambda values: values if next(asked) < 2 else b"")
-    with FakeBroker({"t": 1}, rewrite=quiet) as broker:
-        done = play(log, broker, acks=0, duration_s=0.3, timeout_ms=3_600_000)
-    assert isinstance(done, Report)
-    assert done.failure is not None
-    assert "after the end" in done.failure
+    assert "after the end" in failed(
+        log, FakeBroker({"t": 1}, rewrite=quiet), acks=0, duration_s=0.3, timeout_ms=3_600_000
+    )
 
 
 # --- addresses and passwords
@@ -255,10 +246,8 @@ def test_a_file_of_certificates_has_some_and_is_no_pipe(
 ) -> None:
     given = tmp_path / "ca.pem"
     make(given)
-    with FakeBroker({"t": 1}) as broker:
-        done = play(log, broker, security=Security(tls=True, ca=str(given)))
-    assert isinstance(done, str)
-    assert reason in done
+    with pytest.raises(KfuzzError, match=reason):
+        play(log, FakeBroker({"t": 1}), security=Security(tls=True, ca=str(given)))
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,11 +272,9 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatc
 
 def test_a_password_is_not_sent_in_clear_to_a_host_that_the_broker_names(log: Path) -> None:
     security = Security(user="me", password="right")
-    with FakeBroker({"t": 1}, login=("me", "right"), rewrite=answering("Metadata", at(ELSEWHERE))) as broker:
-        done = play(log, broker, security=security)
-    assert isinstance(done, Report)
-    assert done.failure is not None
-    assert f"the password of me would go to {ELSEWHERE}:{broker.port} without encryption" in done.failure
+    broker = FakeBroker({"t": 1}, login=("me", "right"), rewrite=answering("Metadata", at(ELSEWHERE)))
+    said = failed(log, broker, security=security)
+    assert f"the password of me would go to {ELSEWHERE}:{broker.port} without encryption" in said
 
 
 @pytest.mark.parametrize(

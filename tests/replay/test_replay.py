@@ -68,6 +68,15 @@ def play(out: Path, broker: FakeBroker, **settings: Any) -> Report:
     return replay(find_parts(out), at(broker, **settings))
 
 
+def replayed(
+    out: Path, log: list[RecordBatch], broker: FakeBroker | None = None, **settings: Any
+) -> tuple[Report, FakeBroker]:
+    """Replay a log of one partition to a broker, whose contents are looked at afterwards."""
+    write_log(out, "t-0", log)
+    with broker or FakeBroker({"t": 1}) as taken:
+        return play(out, taken, **settings), taken
+
+
 # ------------------------------------------------------------------------------------------------- bytes
 
 
@@ -113,9 +122,11 @@ def test_a_new_producer_gives_the_crc_of_the_new_bytes(codec: Any) -> None:
 
 @pytest.mark.parametrize("versions", [(3, 3), (3, 8), (9, 9), (3, 13)])
 def test_every_form_of_produce_request_is_written(tmp_path: Path, versions: tuple[int, int]) -> None:
-    write_log(tmp_path, "t-0", [*plain(3), batch(30, 400)])
-    with FakeBroker({"t": 1}, versions={**OFFERED, "Produce": versions, "ApiVersions": (0, 2)}) as broker:
-        report = play(tmp_path, broker)
+    report, broker = replayed(
+        tmp_path,
+        [*plain(3), batch(30, 400)],
+        FakeBroker({"t": 1}, versions={**OFFERED, "Produce": versions, "ApiVersions": (0, 2)}),
+    )
     assert report.is_clean
     assert values(broker.batches["t", 0]) == values([*plain(3), batch(30, 400)])
 
@@ -152,9 +163,7 @@ def test_a_socket_that_takes_little_at_a_time_gets_every_byte(
 @pytest.mark.full
 def test_many_batches_fill_a_connection(tmp_path: Path) -> None:
     large = [batch(20_000 * i, 20_000) for i in range(20)]
-    write_log(tmp_path, "t-0", large)
-    with FakeBroker({"t": 1}, receive_bytes=3001) as broker:
-        report = play(tmp_path, broker, pipelined=True, in_flight=50)
+    report, broker = replayed(tmp_path, large, FakeBroker({"t": 1}, receive_bytes=3001), pipelined=True, in_flight=50)
     assert report.is_clean
     assert values(broker.batches["t", 0]) == values(large)
 
@@ -180,9 +189,7 @@ def test_bad_bytes_are_counted_and_what_follows_is_sent(tmp_path: Path) -> None:
 
 def test_conversion_joins_old_messages_and_keeps_their_order(tmp_path: Path) -> None:
     log = [old(i, 1, magic=i % 3 // 2) for i in range(300)] + [batch(300)] + [old(310, 5, magic=1, compression="gzip")]
-    write_log(tmp_path, "t-0", log)
-    with FakeBroker({"t": 1}) as broker:
-        report = play(tmp_path, broker, convert=True)
+    report, broker = replayed(tmp_path, log, convert=True)
     assert report.is_clean
     assert values(broker.batches["t", 0]) == values(log)
     assert report.topics["t"].converted.records == 305
@@ -210,9 +217,7 @@ def once(number: int, told: int | str) -> Callable[[str, int, int], int | str | 
 @pytest.mark.parametrize("told", [NOT_LEADER, 7, HANG_UP, LATE_HANG_UP, SILENCE])
 @pytest.mark.parametrize("log", [plain(), idempotent()], ids=["plain", "idempotent"])
 def test_a_batch_is_sent_again_and_the_order_stays(tmp_path: Path, log: list[RecordBatch], told: int | str) -> None:
-    write_log(tmp_path, "t-0", log)
-    with FakeBroker({"t": 1}, trouble=once(4, told)) as broker:
-        report = play(tmp_path, broker, timeout_ms=700)
+    report, broker = replayed(tmp_path, log, FakeBroker({"t": 1}, trouble=once(4, told)), timeout_ms=700)
     topic = report.topics["t"]
     assert (topic.refused, topic.failed, report.failure) == ({}, {}, None)
     assert sum(topic.retried.values()) >= 1
@@ -236,17 +241,15 @@ def test_a_batch_is_sent_again_and_the_order_stays(tmp_path: Path, log: list[Rec
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_nothing_overtakes_the_first_batch_of_a_producer(tmp_path: Path, pipelined: bool) -> None:
     # A broker takes any sequence from a producer that it does not know.
-    write_log(tmp_path, "t-0", idempotent())
-    with FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)) as broker:
-        report = play(tmp_path, broker, pipelined=pipelined)
+    report, broker = replayed(
+        tmp_path, idempotent(), FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)), pipelined=pipelined
+    )
     assert report.is_clean
     assert values(broker.batches["t", 0]) == values(idempotent())
 
 
 def test_a_pipeline_tells_what_came_out_of_order(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", plain())
-    with FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)) as broker:
-        report = play(tmp_path, broker, pipelined=True)
+    report, broker = replayed(tmp_path, plain(), FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)), pipelined=True)
     got = values(broker.batches["t", 0])
     assert got != values(plain())
     assert sorted(got, key=lambda one: one.timestamp) == values(plain())
@@ -269,18 +272,15 @@ def test_an_error_that_stays_is_counted_by_name_and_partition(tmp_path: Path, lo
 
 
 def test_retries_are_bounded(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", plain(2))
-    with FakeBroker({"t": 1}, trouble=lambda *_: NOT_LEADER) as broker:
-        report = play(tmp_path, broker, retries=2)
+    report, _ = replayed(tmp_path, plain(2), FakeBroker({"t": 1}, trouble=lambda *_: NOT_LEADER), retries=2)
     assert report.topics["t"].retried == {"NOT_LEADER_OR_FOLLOWER": 4}
     [count] = report.topics["t"].failed.values()
     assert count.batches == 2
 
 
 def test_connections_are_opened_again_a_bounded_number_of_times(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", plain())
-    with FakeBroker({"t": 1}, trouble=lambda topic, partition, n: HANG_UP if n >= 2 else None) as broker:
-        report = play(tmp_path, broker, reconnects=2)
+    broker = FakeBroker({"t": 1}, trouble=lambda topic, partition, n: HANG_UP if n >= 2 else None)
+    report, _ = replayed(tmp_path, plain(), broker, reconnects=2)
     assert report.failure is not None
     assert "--reconnects" in report.failure
     assert report.reconnects == 2
@@ -344,9 +344,7 @@ def ends(broker: FakeBroker) -> list[tuple[str, str]]:
 
 
 def test_transactions_begin_and_end_as_in_the_log(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", list(in_transactions()))
-    with FakeBroker({"t": 1}) as broker:
-        report = play(tmp_path, broker)
+    report, broker = replayed(tmp_path, list(in_transactions()))
     assert ends(broker) == [
         ("begin", "5"),
         ("begin", "6"),
@@ -362,9 +360,7 @@ def test_transactions_begin_and_end_as_in_the_log(tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_the_bound_cuts_is_aborted(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", list(in_transactions()))
-    with FakeBroker({"t": 1}) as broker:
-        report = play(tmp_path, broker, records=25)
+    report, broker = replayed(tmp_path, list(in_transactions()), records=25)
     assert report.sent.records == 20
     assert ends(broker)[2:] == [("abort", "5"), ("abort", "6")]
     assert report.topics["t"].transactions == {"cut": 2}
@@ -373,9 +369,7 @@ def test_a_transaction_that_the_bound_cuts_is_aborted(tmp_path: Path) -> None:
 def test_a_fenced_producer_loses_its_transaction_and_continues_with_the_next(tmp_path: Path) -> None:
     log = [transactional(0, 5, 0), transactional(10, 5, 10), transactional(20, 5, 20), marker(30, 5, 0, commit=True)]
     log += [transactional(31, 5, 30), marker(41, 5, 0, commit=True)]
-    write_log(tmp_path, "t-0", log)
-    with FakeBroker({"t": 1}, trouble=once(1, 90)) as broker:
-        report = play(tmp_path, broker)
+    report, broker = replayed(tmp_path, log, FakeBroker({"t": 1}, trouble=once(1, 90)))
     failed = {error: count.batches for (_, error), count in report.topics["t"].failed.items()}
     assert failed == {"PRODUCER_FENCED": 1, "TRANSACTION_LOST": 1}
     assert ends(broker) == [("begin", "5"), ("abort", "5"), ("begin", "5"), ("commit", "5")]

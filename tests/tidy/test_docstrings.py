@@ -12,10 +12,11 @@ import griffe
 import pytest
 from docs.pages import PUBLIC, ROOT
 
-ROOMS = ("records", "messages", "control", "annotate", "mutate", "findings")
+ROOMS = ("records", "messages", "annotate", "mutate", "findings")
 MODULES = [
     "kfuzz.kafka",
     "kfuzz.java",
+    "kfuzz.control",
     *(f"kfuzz.{room}" for room in ROOMS),
     *(
         found.name
@@ -26,7 +27,7 @@ MODULES = [
 # Modules that a user calls have an example.
 WITH_EXAMPLES = {
     "kfuzz.records", "kfuzz.records.compaction", "kfuzz.records.conversion", "kfuzz.records.builder", "kfuzz.messages",
-    "kfuzz.messages.codec", "kfuzz.control", "kfuzz.control.codec", "kfuzz.mutate",
+    "kfuzz.messages.codec", "kfuzz.control", "kfuzz.mutate",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.annotate.marks import marks_of
 from kfuzz.annotate.messages import annotate as annotate_message
-from kfuzz.annotate.parts import Part, preview, scope_of
+from kfuzz.annotate.parts import Part, preview
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
@@ -102,7 +102,7 @@ def _pieces(part: Part, layout: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
 
 def _is_outer(part: Part) -> bool:
     """Whether the part is in the vector's bytes, where its layout counts, and not in a decompressed payload."""
-    return ".payload" not in scope_of(f"{part.path}.{part.field}")
+    return not part.payload
 
 
 def _by_layout(layout: Sequence[Mapping[str, Any]], data: bytes, start: int = 0) -> Iterator[Part]:

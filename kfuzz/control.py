@@ -1,4 +1,4 @@
-"""Reads and writes control records: transaction markers and KRaft's control records.
+"""Control records with typed keys and values: transaction markers and KRaft's control records.
 
 The values are messages. The catalogue of the latest release defines them; here, their field names are in snake_case.
 The value of a type or version that this release does not know stays bytes.
@@ -8,27 +8,11 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import IntEnum
 from functools import cache
-from typing import Any, Final, TypeVar, get_args, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
-from kfuzz.control.model import (
-    ControlRecord,
-    ControlRecordKey,
-    ControlRecordType,
-    ControlValue,
-    Endpoint,
-    EndTransactionMarker,
-    KRaftVersionFeature,
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    LeaderChangeVoter,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    TaggedField,
-    Voter,
-    VotersRecord,
-)
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
@@ -37,14 +21,183 @@ from kfuzz.messages.codec import decode
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import ALL, Definition, Field, Struct, Type
 from kfuzz.messages.schemas import schema
-from kfuzz.wire.messages import Schema
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
-__all__ = ["control_json", "decode_control", "encode_control"]
+__all__ = [
+    "ControlRecord",
+    "ControlRecordKey",
+    "ControlRecordType",
+    "ControlValue",
+    "EndTransactionMarker",
+    "Endpoint",
+    "KRaftVersionFeature",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "LeaderChangeVoter",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "TaggedField",
+    "Voter",
+    "VotersRecord",
+    "control_json",
+    "decode_control",
+    "encode_control",
+]
 
+NO_UUID: Final = bytes(16)
 # A key's version and its type.
 KEY: Final = struct.Struct(">hh")
 MARKER_VERSION_BYTES: Final = 2
+
+
+class ControlRecordType(IntEnum):
+    """The types of control records that Kafka 4.4 knows; ``org.apache.kafka.common.record.ControlRecordType``."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecordKey:
+    """A control record's key. ``type`` may be unknown to Kafka. ``rest`` holds the bytes after the known fields, which
+    a later version may have added. Mirrors ``ControlRecordTypeSchema``.
+    """
+
+    type: int
+    version: int = 0
+    rest: bytes = b""
+
+
+class TaggedField(NamedTuple):
+    """A tagged field that the struct's definition does not know."""
+
+    tag: int
+    data: bytes
+
+
+TaggedFields = tuple[TaggedField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The value of ABORT and COMMIT. Later versions begin with the fields of version 0; mirrors ``EndTxnMarker``."""
+
+    coordinator_epoch: int
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChangeVoter:
+    """A voter of a :class:`LeaderChangeMessage`; it has a directory id from version 1."""
+
+    voter_id: int
+    voter_directory_id: bytes = NO_UUID
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChangeMessage:
+    """The value of LEADER_CHANGE: the new leader of the quorum, its voters, and those who voted for the leader."""
+
+    leader_id: int
+    voters: tuple[LeaderChangeVoter, ...] = ()
+    granting_voters: tuple[LeaderChangeVoter, ...] = ()
+    version: int = 0
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeaderRecord:
+    """The value of SNAPSHOT_HEADER, the first record of a snapshot; the timestamp is in milliseconds."""
+
+    last_contained_log_timestamp: int
+    version: int = 0
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFooterRecord:
+    """The value of SNAPSHOT_FOOTER, the last record of a snapshot."""
+
+    version: int = 0
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersionRecord:
+    """The value of KRAFT_VERSION: the version of the quorum's protocol from this record on."""
+
+    kraft_version: int
+    version: int = 0
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of one listener of a :class:`Voter`."""
+
+    name: str
+    host: str
+    port: int
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersionFeature:
+    """The versions of the quorum's protocol that a :class:`Voter` supports."""
+
+    min_supported_version: int
+    max_supported_version: int
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A voter of a :class:`VotersRecord`; ``voter_directory_id`` is a uuid's 16 bytes."""
+
+    voter_id: int
+    voter_directory_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    kraft_version_feature: KRaftVersionFeature
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VotersRecord:
+    """The value of KRAFT_VOTERS: the quorum's voters from this record on."""
+
+    voters: tuple[Voter, ...] = ()
+    version: int = 0
+    tagged_fields: TaggedFields = ()
+
+
+ControlValue = (
+    EndTransactionMarker
+    | LeaderChangeMessage
+    | SnapshotHeaderRecord
+    | SnapshotFooterRecord
+    | KRaftVersionRecord
+    | VotersRecord
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A control record. ``value`` is bytes (or None for null) if Kafka 4.4 has no definition for it. ``rest`` holds the
+    bytes after the value's last field, which Kafka does not read.
+    """
+
+    key: ControlRecordKey
+    value: ControlValue | bytes | None
+    rest: bytes = b""
+
+
+# ------------------------------------------------------------------------------------------------- bytes
 
 # The class of the value, for each type of control record.
 _KINDS: Final[dict[int, type[ControlValue]]] = {
@@ -56,8 +209,6 @@ _KINDS: Final[dict[int, type[ControlValue]]] = {
     ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
     ControlRecordType.KRAFT_VOTERS: VotersRecord,
 }
-# The catalogue's name for each class that has another name here.
-_NAMES: Final[dict[type[ControlValue], str]] = {EndTransactionMarker: "EndTxnMarker"}
 _T = TypeVar("_T")
 
 
@@ -85,14 +236,15 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
         name = ControlRecordType(type_).name
         raise _refused("control-value-invalid", "value", 0, f"the value is null; a record of type {name} has one")
     kind = _KINDS[type_]
-    newest = _newest(kind)
+    definition = _definition(_name(kind))
+    newest = definition.valid_versions.highest
     # A value too short for a version is refused below, like every truncated value.
     version = int.from_bytes(value[:2], "big", signed=True) if len(value) > 1 else 0
     if version < 0:
         raise _refused("control-value-invalid", "value.version", 0, f"the version is {version}; it must be 0 or more")
     if version > newest and kind is not EndTransactionMarker:
         return ControlRecord(parsed, value)
-    end, notes, values = _program(kind, min(version, newest)).decode(value)
+    end, notes, values = schema(definition, min(version, newest)).decode(value)
     if values is None:
         findings = [from_message_note("value", note, "kafka") for note in notes]
         cause = next(finding for finding in findings if finding.severity == "fatal")
@@ -120,11 +272,11 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes | None]:
         raise EncodeError(
             f"a control record of type {record.key.type} cannot have a value of class {type(record.value).__name__}"
         )
-    newest = _newest(kind)
-    version = record.value.version
+    definition, version = _definition(_name(kind)), record.value.version
+    newest = definition.valid_versions.highest
     if version < 0 or (version > newest and kind is not EndTransactionMarker):
         raise EncodeError(f"value.version is {version}; {type(record.value).__name__} has versions 0 to {newest}")
-    return key, _program(kind, min(version, newest)).encode(_to_dict(record.value)) + record.rest
+    return key, schema(definition, min(version, newest)).encode(_to_dict(record.value)) + record.rest
 
 
 def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -150,7 +302,7 @@ def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any]
     if value is None or record.value is None or isinstance(record.value, bytes):
         return shown, None if value is None else {"hex": value.hex()}
     kind = type(record.value)
-    definition = catalogue().find(_NAMES.get(kind, kind.__name__))
+    definition = catalogue().find(_name(kind))
     version = min(record.value.version, definition.valid_versions.highest)
     # Kafka writes a marker's version in front of the message; the other values have it as their first field.
     values = decode(definition, version, value[MARKER_VERSION_BYTES:] if kind is EndTransactionMarker else value)
@@ -168,16 +320,17 @@ def _refused(code: str, path: str, at: int, message: str) -> RecordsError:
 # ------------------------------------------------------------------------------------------------- definitions
 
 
-def _definition(kind: type[ControlValue]) -> Definition:
-    return _renamed(_NAMES.get(kind, kind.__name__))
+def _name(kind: type[ControlValue]) -> str:
+    """The name that the catalogue has for a class."""
+    return "EndTxnMarker" if kind is EndTransactionMarker else kind.__name__
 
 
 @cache
-def _renamed(name: str) -> Definition:
-    """The catalogue's definition of a value, with the Python names of its fields; paths begin with ``value``."""
+def _definition(name: str) -> Definition:
+    """The catalogue's definition of a value with the Python names of its fields; paths begin with ``value``."""
     found = catalogue().find(name)
     inside = tuple(_snake_cased(field) for field in found.fields)
-    if name == _NAMES[EndTransactionMarker]:
+    if name == _name(EndTransactionMarker):
         # Kafka writes a marker's version in front of the message; the other values have it as their first field.
         inside = (Field("version", Type("int16"), ALL, default=0), *inside)
     structs = {
@@ -190,14 +343,6 @@ def _renamed(name: str) -> Definition:
 def _snake_cased(field: Field) -> Field:
     """The field with its Python name: ``KRaftVersion`` becomes ``kraft_version``."""
     return replace(field, name=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field.name).lower())
-
-
-def _program(kind: type[ControlValue], version: int) -> Schema:
-    return schema(_definition(kind), version)
-
-
-def _newest(kind: type[ControlValue]) -> int:
-    return _definition(kind).valid_versions.highest
 
 
 # ------------------------------------------------------------------------------------------------- values
