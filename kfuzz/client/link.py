@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kfuzz import __version__
 from kfuzz.client.address import Address, Security
@@ -39,12 +39,10 @@ from kfuzz.messages.headers import written_version
 from kfuzz.messages.model import Versions
 from kfuzz.text import foreign_text
 
-__all__ = ["CLOSED", "GARBLED", "SILENT", "Link", "Permit", "are_of_this_machine", "connected", "why"]
+__all__ = ["Link", "Lost", "Permit", "are_of_this_machine", "connected", "why"]
 
 # How a connection was lost: it was closed, no answer came in time, or what came was no answer.
-CLOSED: Final = "closed"
-SILENT: Final = "silent"
-GARBLED: Final = "garbled"
+Lost = Literal["closed", "silent", "garbled"]
 
 # How many buffers one call may send. Linux takes 1024.
 BUFFERS_MAX: Final = 128
@@ -126,7 +124,7 @@ class Link:
         # The broker's offer by the number of the API, also of versions that kfuzz's own requests do not use.
         self.offered: dict[int, Versions] = {}
         self.lost: str | None = None
-        self.lost_how = CLOSED
+        self.lost_how: Lost = "closed"
         # The broker wants no requests before this time (``time.monotonic``).
         self.muted_until = 0.0
         self._loop = asyncio.get_running_loop()
@@ -230,7 +228,7 @@ class Link:
         try:
             return response(api, version, answer)
         except DecodeError as error:
-            self.lose(f"the answer to {api} cannot be read: {error}", GARBLED)
+            self.lose(f"the answer to {api} cannot be read: {error}", "garbled")
             raise ConnectionLost(f"{self.address}: {self.lost}") from None
 
     async def _answer_bytes(self, api: str, version: int, values: Message) -> bytes:
@@ -304,7 +302,7 @@ class Link:
     def expire(self) -> None:
         """Lose the link if its oldest request has waited too long. To be called now and then."""
         if self._sent and self._sent[0].deadline < time.monotonic():
-            self.lose(f"no answer within {self.timeout_s:g} s", SILENT)
+            self.lose(f"no answer within {self.timeout_s:g} s", "silent")
 
     def close(self) -> None:
         """Close the connection."""
@@ -313,7 +311,7 @@ class Link:
     def release(self) -> socket.socket:
         """Give the socket to the caller, who must close it. To be called after :meth:`open`; the link is lost then."""
         if self._socket is None or self._in or self.lost is not None:
-            self.lose("an answer to no request", GARBLED)
+            self.lose("an answer to no request", "garbled")
             raise ConnectionLost(f"{self.address}: {self.lost}")
         taken, self._socket = self._socket, None
         self._loop.remove_reader(taken)
@@ -321,7 +319,7 @@ class Link:
         self.lose("released")
         return taken
 
-    def lose(self, reason: str, how: str = CLOSED) -> None:
+    def lose(self, reason: str, how: Lost = "closed") -> None:
         """Close the connection because of ``reason``. All requests without an answer are lost."""
         if self.lost is not None:
             return
@@ -406,14 +404,14 @@ class Link:
         while len(self._in) - at >= SIZE.size and self.lost is None:
             [size] = SIZE.unpack_from(self._in, at)
             if not SIZE.size <= size <= ANSWER_SIZE_MAX:
-                self.lose(f"an answer of {size} bytes", GARBLED)
+                self.lose(f"an answer of {size} bytes", "garbled")
                 return
             if len(self._in) - at < SIZE.size + size:
                 break
             answer = bytes(self._in[at + SIZE.size : at + SIZE.size + size])
             at += SIZE.size + size
             if not self._sent or correlation_id(answer) != self._sent[0].correlation:
-                self.lose("an answer to no request", GARBLED)
+                self.lose("an answer to no request", "garbled")
                 return
             self._sent.popleft().take(answer)
             self._wake(1)

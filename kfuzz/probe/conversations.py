@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kfuzz import records
 from kfuzz.client.link import Link
@@ -24,15 +24,13 @@ from kfuzz.records import Record, RecordBatch
 
 __all__ = [
     "BLOB_VERSION",
-    "BROKER",
-    "CONTROLLER",
     "CONVERSATIONS",
-    "FETCH_BYTES",
     "NOBODY",
     "REBALANCE_TIMEOUT_MS",
-    "STRANGER",
+    "TOPICS",
     "Context",
     "Conversation",
+    "Place",
     "assignment",
     "batch",
     "produced",
@@ -58,10 +56,8 @@ TOPIC: Final = 2
 SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1
-# The places where a conversation is held: a broker, a broker that does not know the client, the controller's port.
-BROKER: Final = "broker"
-STRANGER: Final = "stranger"
-CONTROLLER: Final = "controller"
+# Where a conversation is held: at a broker, at a broker that does not know the client, at the controller's port.
+Place = Literal["broker", "stranger", "controller"]
 # The number of a broker, controller and voter that the cluster does not need.
 SPARE: Final = 9
 ENDPOINT: Final = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9, "securityProtocol": 0}
@@ -88,18 +84,9 @@ def assignment(topic: str, version: int = BLOB_VERSION) -> bytes:
     return version.to_bytes(2, "big") + encode("ConsumerProtocolAssignment", version, values)
 
 
-def batch(producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, transactional: bool = False) -> bytes:
-    """A good batch of one record."""
-    made = RecordBatch(
-        0,
-        0,
-        [Record(0, TIMESTAMP_MS, b"kfuzz", b"probe")],
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=transactional,
-    )
-    return records.encode([made])
+def batch(timestamp_ms: int = TIMESTAMP_MS, **fields: Any) -> bytes:
+    """A good batch of one record, with these fields of a ``RecordBatch``."""
+    return records.encode([RecordBatch(0, 0, [Record(0, timestamp_ms, b"kfuzz", b"probe")], **fields)])
 
 
 Values = Mapping[str, Any]
@@ -223,7 +210,7 @@ def _filled(definition: Definition, fields: tuple[Field, ...], version: int, nam
     return made
 
 
-Reach = Callable[[Context], Awaitable[None]]
+Reach = Callable[[Context], Awaitable[object]]
 
 
 @dataclass(frozen=True)
@@ -238,7 +225,7 @@ class Conversation:
     reach: Reach
     asks: Mapping[str, Others]
     end: Reach | None = None
-    place: str = BROKER
+    place: Place = "broker"
 
     @property
     def lasts(self) -> bool:
@@ -308,8 +295,13 @@ async def _begin_producer(context: Context, **values: Any) -> None:
     context.producer_id, context.producer_epoch, context.sequence = answer["producerId"], answer["producerEpoch"], 0
 
 
+def _batch(context: Context, *, transactional: bool = False) -> bytes:
+    producer = {"producer_id": context.producer_id, "producer_epoch": context.producer_epoch}
+    return batch(**producer, base_sequence=context.sequence, transactional=transactional)
+
+
 def _next(context: Context) -> Values:
-    return produced(batch(context.producer_id, context.producer_epoch, context.sequence))
+    return produced(_batch(context))
 
 
 async def _producer(context: Context) -> None:
@@ -319,8 +311,7 @@ async def _producer(context: Context) -> None:
 
 
 def _next_in_transaction(context: Context) -> Values:
-    data = batch(context.producer_id, context.producer_epoch, context.sequence, transactional=True)
-    return produced(data, transactionalId=context.transactional_id)
+    return produced(_batch(context, transactional=True), transactionalId=context.transactional_id)
 
 
 async def _transaction(context: Context) -> None:
@@ -329,10 +320,6 @@ async def _transaction(context: Context) -> None:
     await context.ask("AddPartitionsToTxn")
     await context.ask("Produce", _next_in_transaction(context))
     context.sequence = 1
-
-
-async def _commit(context: Context) -> None:
-    await context.ask("EndTxn", COMMITTED)
 
 
 COMMITTED: Final[Values] = {"committed": True}
@@ -389,10 +376,6 @@ async def _odd_subscription(context: Context) -> None:
     await _stable(context, metadata=subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
 
 
-async def _leave(context: Context) -> None:
-    await context.ask("LeaveGroup")
-
-
 OFFSETS: Final[Mapping[str, Others]] = {"OffsetCommit": _with(**OFFSET), **_plain("OffsetFetch")}
 KNOWN: Final[Mapping[str, Others]] = {"JoinGroup": _join, "SyncGroup": _sync}
 JOINED: Final[Mapping[str, Others]] = {**KNOWN, "Heartbeat": _with()}
@@ -424,11 +407,6 @@ async def _join_by(api: str, context: Context) -> None:
     context.member_id, context.epoch = UUID, 0
     answer = await context.ask(api, _beat(context))
     context.member_id, context.epoch = answer["memberId"] or UUID, answer["memberEpoch"]
-
-
-async def _leave_by(api: str, context: Context) -> None:
-    """Leave by the last heartbeat."""
-    await context.ask(api, {**_beat(context), "memberEpoch": -1})
 
 
 SHARE_STATE: Final[Values] = {
@@ -541,15 +519,14 @@ MANAGEMENT: Final[Mapping[str, Others]] = {
 }
 
 
-async def _quorum(context: Context, endpoint: int = 1) -> None:
+async def _quorum(endpoint: int, context: Context) -> None:
     context.cluster = (await context.ask("DescribeCluster", {"endpointType": endpoint}))["clusterId"]
     answer = await context.ask("DescribeQuorum", {"topicName": METADATA})
     partition = answer["topics"][0]["partitions"][0]
     context.node, context.epoch = partition["leaderId"], partition["leaderEpoch"]
 
 
-async def _at_controller(context: Context) -> None:
-    await _quorum(context, 2)
+_at_broker, _at_controller = partial(_quorum, 1), partial(_quorum, 2)
 
 
 def _as_replica(context: Context) -> Values:
@@ -607,14 +584,19 @@ async def _registered(context: Context) -> None:
 
 
 def _group(name: str, api: str, asks: Mapping[str, Others]) -> Conversation:
-    """The conversation of a group of the newer kinds, whose members join by heartbeats."""
-    return Conversation(name, ("FindCoordinator", api), partial(_join_by, api), asks, partial(_leave_by, api))
+    """The conversation of a group of the newer kinds, whose members join and leave by heartbeats."""
+
+    def leave(context: Context) -> Awaitable[Message]:
+        return context.ask(api, {**_beat(context), "memberEpoch": -1})
+
+    return Conversation(name, ("FindCoordinator", api), partial(_join_by, api), asks, leave)
 
 
 _CLASSIC: Final = ("FindCoordinator", "JoinGroup")
 _STABLE: Final = (*_CLASSIC, "SyncGroup")
 _TRANSACTIONAL: Final = ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 _QUORUM: Final = ("DescribeCluster", "DescribeQuorum")
+_REGISTRATION: Final = (*_QUORUM, "BrokerRegistration")
 _PRODUCER: Final[Mapping[str, Others]] = {
     "Produce": _next,
     "InitProducerId": _with(transactionalId=None, producerId=-1, producerEpoch=-1),
@@ -637,10 +619,10 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
     for one in (
         Conversation("topic", (), _nothing, TOPICS),
         Conversation("producer", ("InitProducerId", "Produce"), _producer, _PRODUCER),
-        Conversation("transaction", _TRANSACTIONAL, _transaction, TRANSACTION, _commit),
+        Conversation("transaction", _TRANSACTIONAL, _transaction, TRANSACTION, lambda it: it.ask("EndTxn", COMMITTED)),
         Conversation("classic-group-known", _CLASSIC, _known, KNOWN),
         Conversation("classic-group-joined", _CLASSIC, _joined, JOINED),
-        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, STABLE, _leave),
+        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, STABLE, lambda it: it.ask("LeaveGroup")),
         Conversation("classic-group-odd", _STABLE, _odd_subscription, _UPGRADE),
         _group("consumer-group", "ConsumerGroupHeartbeat", _CONSUMER_GROUP),
         _group("share-group", "ShareGroupHeartbeat", SHARE_GROUP),
@@ -653,11 +635,11 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         Conversation("reassignments", (), _nothing, REASSIGNMENTS),
         Conversation("tokens", ("CreateDelegationToken",), _token, TOKENS),
         Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, TELEMETRY),
-        Conversation("sasl", (), _nothing, _SASL, place=STRANGER),
+        Conversation("sasl", (), _nothing, _SASL, place="stranger"),
         # Hostile requests to a controller, and about its voters, may harm every broker. So they come last.
-        Conversation("management", (), _nothing, MANAGEMENT, place=CONTROLLER),
-        Conversation("registered-broker", (*_QUORUM, "BrokerRegistration"), _registered, REGISTERED, place=CONTROLLER),
-        Conversation("quorum", _QUORUM, _at_controller, QUORUM, place=CONTROLLER),
-        Conversation("voters", _QUORUM, _quorum, VOTERS),
+        Conversation("management", (), _nothing, MANAGEMENT, place="controller"),
+        Conversation("registered-broker", _REGISTRATION, _registered, REGISTERED, place="controller"),
+        Conversation("quorum", _QUORUM, _at_controller, QUORUM, place="controller"),
+        Conversation("voters", _QUORUM, _at_broker, VOTERS),
     )
 }

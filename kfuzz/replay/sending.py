@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kfuzz.client.cluster import Cluster, ClusterFailed, backoff_s
-from kfuzz.client.link import GARBLED, Link
+from kfuzz.client.link import Link
 from kfuzz.client.protocol import (
     DUPLICATE,
     FENCED,
@@ -272,7 +272,7 @@ class Sender:
                     # One topic and one partition were asked for.
                     sent.error = values["responses"][0]["partitionResponses"][0]["errorCode"]
                 except IndexError:
-                    link.lose("the answer to Produce has no partition", GARBLED)
+                    link.lose("the answer to Produce has no partition", "garbled")
         if sent.error in (0, DUPLICATE):
             sent.error = 0
             self._acknowledged(sent, now_ns)
