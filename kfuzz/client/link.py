@@ -291,13 +291,14 @@ class Link:
         self._waiting.append(waiting)
         await waiting
 
-    def pass_on(self) -> None:
-        """Give unused room to the next waiting caller."""
-        self._wake(1)
-
-    def wake(self) -> None:
-        """Wake all callers who wait for room."""
-        self._wake(len(self._waiting))
+    def wake(self, count: int | None = None) -> None:
+        """Wake so many of the callers who wait for room; all of them without a number."""
+        count = len(self._waiting) if count is None else count
+        while count and self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                count -= 1
 
     def expire(self) -> None:
         """Lose the link if its oldest request has waited too long. To be called now and then."""
@@ -333,14 +334,7 @@ class Link:
         sent, self._sent = self._sent, deque()
         for one in sent:
             one.take(None)
-        self._wake(len(self._waiting))
-
-    def _wake(self, count: int) -> None:
-        while count and self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                count -= 1
+        self.wake()
 
     # -- the socket
 
@@ -363,7 +357,7 @@ class Link:
             self._writing = False
             self._loop.remove_writer(self._socket)
         if len(self._sent) < self.in_flight:
-            self._wake(self.in_flight - len(self._sent))
+            self.wake(self.in_flight - len(self._sent))
 
     def _transmit(self) -> int:
         assert self._socket is not None
@@ -414,7 +408,7 @@ class Link:
                 self.lose("an answer to no request", "garbled")
                 return
             self._sent.popleft().take(answer)
-            self._wake(1)
+            self.wake(1)
         del self._in[:at]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 from kfuzz.broker_errors import ERROR_NAMES
@@ -12,7 +11,7 @@ from kfuzz.errors import KfuzzError, MessageError
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, decode, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import Versions
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.cursor import uvarint
 
@@ -110,25 +109,19 @@ class BrokerError(KfuzzError):
         self.code = code
 
 
-@cache
-def _definition(name: str) -> Definition:
-    return catalogue().find(name)
-
-
 def in_common(offered: list[Message]) -> dict[str, Versions]:
     """By API, the versions that the broker offers and this package speaks."""
     theirs = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered}
-    common = {}
-    for api, newest in NEWEST.items():
-        definition = _definition(f"{api}Request")
-        if definition.api_key in theirs:
-            ours = definition.valid_versions & Versions(0, newest)
-            common[api] = ours & theirs[definition.api_key]
-    return common
+    known = {api: catalogue().find(f"{api}Request") for api in NEWEST}
+    return {
+        api: one.valid_versions & Versions(0, NEWEST[api]) & theirs[one.api_key]
+        for api, one in known.items()
+        if one.api_key in theirs
+    }
 
 
 def _header(api: str, version: int, correlation: int) -> bytes:
-    definition = _definition(f"{api}Request")
+    definition = catalogue().find(f"{api}Request")
     values = {
         "requestApiKey": definition.api_key,
         "requestApiVersion": version,
@@ -140,7 +133,7 @@ def _header(api: str, version: int, correlation: int) -> bytes:
 
 def request(api: str, version: int, correlation: int, values: Message) -> bytes:
     """A whole request with its size in front."""
-    return frame(api, version, correlation, encode(_definition(f"{api}Request"), version, values))
+    return frame(api, version, correlation, encode(catalogue().find(f"{api}Request"), version, values))
 
 
 def frame(api: str, version: int, correlation: int, body: bytes) -> bytes:
@@ -157,7 +150,7 @@ def correlation_id(answer: bytes) -> int:
 
 def response(api: str, version: int, answer: bytes) -> Message:
     """The values of an answer, without its size in front. ``MessageError`` if it cannot be read."""
-    definition = _definition(f"{api}Response")
+    definition = catalogue().find(f"{api}Response")
     header_version = response_header_version(definition, version)
     at = CORRELATION.size + header_version
     # After the correlation id comes the number of tagged fields. No release sends any.
@@ -194,9 +187,10 @@ class ProduceForm:
             "timeoutMs": timeout_ms,
             "topicData": [{"name": topic, "partitionData": [{"index": partition, "records": b""}]}],
         }
-        body = encode(_definition("ProduceRequest"), version, values)
+        definition = catalogue().find("ProduceRequest")
+        body = encode(definition, version, values)
         self.header = _header("Produce", version, 0)
-        self.compact = version in _definition("ProduceRequest").flexible_versions
+        self.compact = version in definition.flexible_versions
         # After an empty batch: the ends of partition, topic and request, without tagged fields.
         self.after = bytes(3) if self.compact else b""
         length = 1 if self.compact else SIZE.size

@@ -176,10 +176,10 @@ class Sender:
                 return False
             # While this waited, an answer may have come.
             if self._failed or not self._may_fly(sent):
-                link.pass_on()
+                link.wake(1)
                 continue
             if sent.producer is not None and sent.producer.lost:
-                link.pass_on()
+                link.wake(1)
                 self._fail(sent.batch, TRANSACTION_LOST)
                 return True
             self._transmit(link, sent)

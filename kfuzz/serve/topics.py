@@ -112,11 +112,6 @@ class Partition:
         """The last stable offset: nothing from there on is given to a fetch in read_committed."""
         return self.high_watermark
 
-    @property
-    def data(self) -> bytes:
-        """The bytes of all steps."""
-        return b"".join(step.data for step in self.steps)
-
     def fetched(self, offset: int, *, committed: bool = False, room: int = INT64_MAX) -> Step:
         """The answer to a fetch at ``offset``. There are no bytes if nothing is left from there on.
 
@@ -396,6 +391,11 @@ class Topics:
                 f"topic {foreign_text(repr(name))} gets partition 0 first, then 1, then 2, up to {PARTITIONS_MAX - 1}"
             )
         topic.partitions[index : index + 1] = [partition]
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """A partition of a topic; None if it is not there."""
+        topic = self.by_name.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
     def remove(self, name: str) -> None:
         """Remove a topic; nothing happens if there is none."""

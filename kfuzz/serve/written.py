@@ -144,14 +144,12 @@ class WrittenPartition(Partition):
 
 def _headed(data: bytes) -> records.RecordBatch:
     """A batch with its header only: no more is needed to judge what a producer sends."""
-    base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, _ = parse_header(
-        data, 0
-    )
+    header = parse_header(data, 0)
     return records.RecordBatch(
-        base_offset,
-        base_offset + last_offset_delta,
-        transactional=bool(attributes & TRANSACTIONAL),
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        transactional=bool(header.attributes & TRANSACTIONAL),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
     )

@@ -164,7 +164,7 @@ def test_the_first_records_of_an_answer_come_however_little_room_there_is() -> N
     values = {"maxBytes": 1, "topics": [{"topic": topic.name, "partitions": parts} for topic in made]}
     got = response("Fetch", 12, Broker(made).answer(request("Fetch", 12, values), HERE).data)
     sizes = [len(one["partitions"][0]["records"]) for one in got["responses"]]
-    assert sizes == [len(next(iter(made)).partitions[0].data), 0]
+    assert sizes == [len(next(iter(made)).partitions[0].fetched(0).data), 0]
 
 
 def test_an_answer_does_not_wait_until_its_size_has_been_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
