@@ -150,7 +150,7 @@ class Cluster:
         A cluster may have many brokers that cannot be reached, so no other is tried after the time for one answer.
         """
         for (_, number), link in self._links.items():
-            if number == CONTROL and link.lost is None and link.versions:
+            if number == CONTROL and link.lost is None and link.offered:
                 return link
         lost = ConnectionLost("no broker is known")
         deadline = time.monotonic() + self.settings.timeout_ms / 1000

@@ -27,9 +27,9 @@ from kfuzz.client.protocol import (
     ConnectionLost,
     correlation_id,
     error_name,
-    in_common,
     request,
     response,
+    spoken,
 )
 from kfuzz.client.tls import client_context, secured, why
 from kfuzz.errors import DecodeError, UsageError
@@ -120,9 +120,9 @@ class Link:
         self.security = security
         self.in_flight = in_flight
         self.timeout_s = timeout_ms / 1000
-        self.versions: dict[str, Versions] = {}
-        # The broker's offer by the number of the API, also of versions that kfuzz's own requests do not use.
-        self.offered: dict[int, Versions] = {}
+        # The versions that the broker offers, by the numbers of APIs.
+        self.offered: dict[int | None, Versions] = {}
+        self._spoken: dict[str, Versions] = {}
         self.lost: str | None = None
         self.lost_how: Lost = "closed"
         # The broker wants no requests before this time (``time.monotonic``).
@@ -193,7 +193,6 @@ class Link:
             said = self.read(API_VERSIONS, version, answer)
             if said["errorCode"]:
                 raise BrokerError(f"{self.address} does not report its versions", said["errorCode"])
-            self.versions = in_common(said["apiKeys"])
             self.offered = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in said["apiKeys"]}
             return
 
@@ -213,7 +212,8 @@ class Link:
 
     def version(self, api: str) -> int:
         """The version for requests of ``api``; ``UsageError`` if there is none that both sides know."""
-        known = self.versions.get(api)
+        if (known := self._spoken.get(api)) is None:
+            known = self._spoken[api] = spoken(api, self.offered)
         if not known:
             raise UsageError(f"{self.address} offers no version of {api} that kfuzz knows; take another broker")
         return known.highest

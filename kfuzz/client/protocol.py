@@ -8,10 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.errors import KfuzzError, MessageError
+from kfuzz.kafka import INT32_MAX
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, decode, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.messages.model import Versions
+from kfuzz.messages.model import NONE, Versions
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.cursor import uvarint
 
@@ -25,9 +26,9 @@ __all__ = [
     "error_name",
     "first_error",
     "frame",
-    "in_common",
     "request",
     "response",
+    "spoken",
     "throttle_ms",
 ]
 
@@ -41,9 +42,9 @@ ANSWER_ELEMENTS_MAX: Final = 200_000
 # A broker that throttles for longer than this is asked again anyway. Kafka's own quotas look at the last ten seconds.
 THROTTLE_MS_MAX: Final = 60_000
 
-# Newer versions need features that this client lacks:
+# The newest versions of APIs whose later ones need features that this client lacks:
 # - transactions that each have their own epoch: Produce 12, EndTxn 5
-# - topic ids: Produce 13, Fetch 13, DeleteTopics 6
+# - topic ids: Produce 13, Fetch 13, DeleteTopics 6, OffsetCommit 10, OffsetFetch 10
 # - several coordinators in one request: FindCoordinator 4
 # - requests that only brokers send: AddPartitionsToTxn 4
 # - two-phase commits: InitProducerId 6
@@ -56,28 +57,10 @@ NEWEST: Final[Mapping[str, int]] = {
     "AddPartitionsToTxn": 3,
     "InitProducerId": 4,
     "Metadata": 12,
-    "CreateTopics": 7,
     "UpdateFeatures": 1,
     "DeleteTopics": 5,
-    "DescribeConfigs": 4,
-    "SaslHandshake": 1,
-    "SaslAuthenticate": 2,
-    # For the conversations of `kfuzz probe`.
-    "ListOffsets": 11,
-    "OffsetFetch": 9,
     "OffsetCommit": 9,
-    "JoinGroup": 9,
-    "SyncGroup": 5,
-    "Heartbeat": 4,
-    "LeaveGroup": 5,
-    "ConsumerGroupHeartbeat": 1,
-    "ShareGroupHeartbeat": 1,
-    "GetTelemetrySubscriptions": 0,
-    "StreamsGroupHeartbeat": 1,
-    "CreateDelegationToken": 3,
-    "DescribeCluster": 2,
-    "DescribeQuorum": 2,
-    "BrokerRegistration": 4,
+    "OffsetFetch": 9,
 }
 
 # Not an error of Kafka's: the connection was lost before the answer.
@@ -109,15 +92,11 @@ class BrokerError(KfuzzError):
         self.code = code
 
 
-def in_common(offered: list[Message]) -> dict[str, Versions]:
-    """By API, the versions that the broker offers and this package speaks."""
-    theirs = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered}
-    known = {api: catalogue().find(f"{api}Request") for api in NEWEST}
-    return {
-        api: one.valid_versions & Versions(0, NEWEST[api]) & theirs[one.api_key]
-        for api, one in known.items()
-        if one.api_key in theirs
-    }
+def spoken(api: str, offered: Mapping[int | None, Versions]) -> Versions:
+    """The versions of an API that this package speaks, of those that a broker offers by the numbers of APIs."""
+    definition = catalogue().find(f"{api}Request")
+    ours = definition.valid_versions & Versions(0, NEWEST.get(api, INT32_MAX))
+    return ours & offered.get(definition.api_key, NONE)
 
 
 def _header(api: str, version: int, correlation: int) -> bytes:

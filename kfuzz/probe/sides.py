@@ -11,7 +11,7 @@ from typing import Final
 
 from kfuzz.client.address import Address, Security
 from kfuzz.client.link import Link
-from kfuzz.client.protocol import BrokerError, ConnectionLost, frame
+from kfuzz.client.protocol import BrokerError, ConnectionLost, frame, spoken
 from kfuzz.errors import DecodeError, KfuzzError, UsageError
 from kfuzz.messages import decode
 from kfuzz.messages.catalogues import catalogue
@@ -95,8 +95,7 @@ class Side:
         return {
             one.name.removesuffix("Request"): both
             for one in catalogue().messages.values()
-            if one.kind == "request" and one.api_key is not None
-            if (both := offered.get(one.api_key, NONE) & one.valid_versions)
+            if one.kind == "request" and (both := offered.get(one.api_key, NONE) & one.valid_versions)
         }
 
     async def new_topic(self, prefix: str, patience_s: float | None = None) -> tuple[str, bytes]:
@@ -104,7 +103,7 @@ class Side:
         deadline = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
         context = Context(prefix, link=await self._kept(self._good, "broker"), deadline=deadline)
         name = self._topic
-        if name is None and "CreateTopics" not in context.connection.versions:
+        if name is None and not spoken("CreateTopics", context.connection.offered):
             raise UsageError(
                 "the broker creates no topics for clients; name one that may be written to with --write-to"
             )
