@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import struct
 from collections.abc import Callable, Coroutine
@@ -23,7 +25,7 @@ HERE = Caller("127.0.0.1", 9092)
 
 def topics(*globs: str) -> Topics:
     made = Topics()
-    for topic in topics_of(load_suite(globs or (MINIMAL, INVALID))).values():
+    for topic in topics_of(load_suite(globs or (MINIMAL, INVALID), kinds=("records", "stream"))).values():
         made.put(topic)
     return made
 
@@ -66,7 +68,10 @@ class Client:
         return response(api, version, await self.exchange(request(api, version, values)))
 
     async def exchange(self, frame: bytes) -> bytes:
-        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        self.writer.write(sized(frame))
+        return await self.answer()
+
+    async def answer(self) -> bytes:
         [size] = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
@@ -76,6 +81,10 @@ class Client:
             return await self.reader.read() == b""
         except ConnectionResetError:
             return True
+
+
+def sized(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
 
 
 def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | None = None, **settings: Any) -> list[str]:
@@ -93,10 +102,35 @@ def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | Non
     return printed
 
 
+def served(
+    *, is_quiet: bool = True, **settings: Any
+) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Make a test of a scenario with a server, which refuses something unless it is quiet. The rest are fixtures."""
+
+    def made(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @functools.wraps(scenario)
+        def test(**fixtures: Any) -> None:
+            said = run(functools.partial(scenario, **fixtures), **settings)
+            assert bool(said) is not is_quiet
+
+        signature = inspect.signature(scenario)
+        others = [one for name, one in signature.parameters.items() if name != "server"]
+        test.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return test
+
+    return made
+
+
 def fetch_of(name: str, version: int, topic_id: bytes, offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
     partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
     named = {"topicId": topic_id} if version >= 13 else {"topic": name}
     return {"maxWaitMs": max_wait_ms, "minBytes": 1, "topics": [{**named, "partitions": [partition]}]}
+
+
+def writes(data: bytes, acks: int = -1, topic: str = "t", **more: Any) -> dict[str, Any]:
+    """The values of a Produce request."""
+    partition = {"index": 0, "records": data}
+    return {"acks": acks, "topicData": [{"name": topic, "partitionData": [partition]}], **more}
 
 
 def asked(broker: Broker, api: str, version: int, values: dict[str, Any], caller: Caller = HERE) -> dict[str, Any]:
@@ -104,6 +138,14 @@ def asked(broker: Broker, api: str, version: int, values: dict[str, Any], caller
     data = broker.answer(request(api, version, values), caller).data
     assert data is not None
     return response(api, version, data)
+
+
+def with_topics(*lines: dict[str, Any]) -> Broker:
+    """A cluster of three after these lines of the feeding program."""
+    broker = Broker(Topics())
+    broker.cluster.ports = {1: 1, 2: 2, 3: 3}
+    assert not [one for one in fed(broker.cluster, *lines) if "error" in one]
+    return broker
 
 
 def fed(cluster: Cluster, *given: Any) -> list[dict[str, Any]]:
