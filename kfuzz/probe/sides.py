@@ -20,7 +20,6 @@ from kfuzz.messages.model import NONE, Versions
 from kfuzz.probe.conversations import (
     CONVERSATIONS,
     REBALANCE_TIMEOUT_MS,
-    TOPICS,
     Context,
     Conversation,
     Place,
@@ -111,10 +110,10 @@ class Side:
             name = prefix
             self.topics.append(name)
             created = {"numPartitions": PARTITIONS, "replicationFactor": self._settings.replication}
-            more = {"assignments": [], "configs": [], "timeoutMs": self._settings.timeout_ms}
+            more = {"assignments": [], "configs": [], "validateOnly": False, "timeoutMs": self._settings.timeout_ms}
             await context.ask("CreateTopics", {"name": name, **created, **more})
         # The topic's own errors and those of its partitions can be retried until it has leaders.
-        answer = await context.ask("Metadata", {"name": name, "topicId": bytes(16), "allowAutoTopicCreation": False})
+        answer = await context.ask("Metadata", {"name": name, "topicId": bytes(16)})
         if not answer["topics"]:
             raise BrokerError(f"Metadata of {name}", UNKNOWN_TOPIC)
         return name, answer["topics"][0].get("topicId", bytes(16))
@@ -289,7 +288,7 @@ async def _produce_and_fetch(context: Context) -> None:
     data = batch()
     answer = await context.ask("Produce", produced(data, timeoutMs=5000))
     offset = answer["responses"][0]["partitionResponses"][0]["baseOffset"]
-    asked = {**TOPICS["Fetch"](context), "fetchOffset": offset, "maxWaitMs": 500, "minBytes": 1}
+    asked = {"clusterId": None, "fetchOffset": offset, "maxWaitMs": 500, "minBytes": 1}
     while True:
         answer = await context.ask("Fetch", asked)
         found = answer["responses"][0]["partitions"][0]["records"] or b""
