@@ -10,10 +10,13 @@ import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from kfuzz import messages
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.serve import Broker, Cluster, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve import Broker, Cluster, Server, Settings, Topics, cluster, feed, topics_of
+from kfuzz.serve import server as serving
 from kfuzz.serve.cluster import Caller
 from kfuzz.vectors import load_suite
 
@@ -102,16 +105,25 @@ def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | Non
     return printed
 
 
-def served(
-    *, is_quiet: bool = True, **settings: Any
-) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """Make a test of a scenario with a server, which refuses something unless it is quiet. The rest are fixtures."""
+Scenario = Callable[..., Coroutine[Any, Any, None]]
 
-    def made(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+
+def served(
+    *says: str, of: Callable[[], Topics] = topics, limits: dict[str, Any] | None = None, **settings: Any
+) -> Callable[[Scenario], Callable[..., None]]:
+    """Make a test of a scenario with a server of topics, which says this and nothing else. The rest are fixtures.
+
+    ``limits``: other values of constants of ``kfuzz.serve``.
+    """
+
+    def made(scenario: Scenario) -> Callable[..., None]:
         @functools.wraps(scenario)
         def test(**fixtures: Any) -> None:
-            said = run(functools.partial(scenario, **fixtures), **settings)
-            assert bool(said) is not is_quiet
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in (limits or {}).items():
+                    patch.setattr(cluster if hasattr(cluster, name) else serving, name, value)
+                said = run(functools.partial(scenario, **fixtures), of(), **settings)
+            assert [one.partition(": connection closed: ")[2] or one for one in said] == list(says)
 
         signature = inspect.signature(scenario)
         others = [one for name, one in signature.parameters.items() if name != "server"]
@@ -148,7 +160,7 @@ def with_topics(*lines: dict[str, Any]) -> Broker:
     return broker
 
 
-def fed(cluster: Cluster, *given: Any) -> list[dict[str, Any]]:
+def fed(of: Cluster, *given: Any) -> list[dict[str, Any]]:
     """The answers to lines of the feeding program."""
 
     async def lines() -> Any:
@@ -156,5 +168,5 @@ def fed(cluster: Cluster, *given: Any) -> list[dict[str, Any]]:
             yield one if isinstance(one, bytes) else json.dumps(one).encode()
 
     said: list[dict[str, Any]] = []
-    asyncio.run(feed(cluster, lines(), said.append))
+    asyncio.run(feed(of, lines(), said.append))
     return said

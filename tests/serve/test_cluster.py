@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from serve.asking import Client, asked, fed, fetch_of, request, run, served, sized, topics, with_topics, writes
+from serve.asking import Client, asked, fed, fetch_of, request, served, sized, topics, with_topics, writes
 
 from kfuzz import records
 from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
@@ -122,31 +122,28 @@ def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_no
     assert fed(broker.cluster, {"broker": {}})[0]["not_offered"] == "version 12 of Fetch"
 
 
-def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place() -> None:
-    async def scenario(server: Server) -> None:
-        lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
-        fed_to(server, *lines)
-        first_port, second_port = server.broker.cluster.ports.values()
-        produce = writes(batch(0))
-        sent = sized(request("Produce", 9, produce))
-        async with Client(server, first_port) as client, Client(server, first_port) as idle:
-            assert await client.is_closed_after(sent)
-            assert await idle.is_closed_after(b"")
-        with pytest.raises(ConnectionRefusedError):
-            await Client(server, first_port).__aenter__()
-        async with Client(server, second_port) as client:
-            got = await client.ask("Metadata", 12, {"topics": [{"name": "t"}]})
-            assert [one["nodeId"] for one in got["brokers"]] == [2]
-            assert got["topics"][0]["partitions"][0]["leaderId"] == 2
-            got = await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": ["x"]})
-            assert got["coordinators"][0]["nodeId"] == 2
-            # The last broker only closes the connection.
-            assert await client.is_closed_after(sent)
-        async with Client(server, second_port) as client:
-            assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
-
-    told = run(scenario, brokers=2)
-    assert [one.split("closed: ")[1] for one in told[:2]] == ["the answer is lost, as asked for", "as asked for"]
+@served("the answer is lost, as asked for", "as asked for", "1 more connection closed: requests to write", brokers=2)
+async def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place(server: Server) -> None:
+    lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
+    fed_to(server, *lines)
+    first_port, second_port = server.broker.cluster.ports.values()
+    produce = writes(batch(0))
+    sent = sized(request("Produce", 9, produce))
+    async with Client(server, first_port) as client, Client(server, first_port) as idle:
+        assert await client.is_closed_after(sent)
+        assert await idle.is_closed_after(b"")
+    with pytest.raises(ConnectionRefusedError):
+        await Client(server, first_port).__aenter__()
+    async with Client(server, second_port) as client:
+        got = await client.ask("Metadata", 12, {"topics": [{"name": "t"}]})
+        assert [one["nodeId"] for one in got["brokers"]] == [2]
+        assert got["topics"][0]["partitions"][0]["leaderId"] == 2
+        got = await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": ["x"]})
+        assert got["coordinators"][0]["nodeId"] == 2
+        # The last broker only closes the connection.
+        assert await client.is_closed_after(sent)
+    async with Client(server, second_port) as client:
+        assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
 
 def fed_to(server: Server, *lines: dict[str, Any]) -> list[dict[str, Any]]:

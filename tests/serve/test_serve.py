@@ -254,9 +254,8 @@ async def test_a_client_may_go_away_in_the_middle_of_a_frame(server: Server) -> 
         assert (await client.ask("ApiVersions", 0, {}))["apiKeys"]
 
 
-@served(is_quiet=False)
-async def test_there_is_a_bound_on_connections(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 1)
+@served("there are 1 connections already", limits={"CONNECTIONS_MAX": 1})
+async def test_there_is_a_bound_on_connections(server: Server) -> None:
     async with Client(server) as first:
         await first.ask("ApiVersions", 0, {})
         async with Client(server) as second:
@@ -598,33 +597,27 @@ def allocating_at_most(size: int) -> Iterator[None]:
         assert peak <= size + (1 << 20)
 
 
-def test_connections_that_ask_nothing_lock_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 4)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as first:
-            await first.ask("ApiVersions", 0, {})
-            async with contextlib.AsyncExitStack() as stack:
-                idle = [await stack.enter_async_context(Client(server)) for _ in range(9)]
-                for one in idle[:5]:
-                    assert await one.is_closed_after(b"")
-                idle[8].writer.write(b"\0")
-                async with Client(server) as late:
-                    assert (await late.ask("ApiVersions", 0, {}))["apiKeys"]
-                # A client that has asked something stays, also if it has been idle for longer.
-                assert (await first.ask("ApiVersions", 0, {}))["apiKeys"]
-
-    told = run(scenario)
-    assert [sentence.partition(": ")[2] for sentence in told[:1]] == [
-        "connection closed: there are 4 others, and it has asked nothing"
-    ]
-    assert told[1:] == ["6 more connections closed: too many connections at a time"]
+@served(
+    "there are 4 others, and it has asked nothing",
+    "6 more connections closed: too many connections at a time",
+    limits={"CONNECTIONS_MAX": 4},
+)
+async def test_connections_that_ask_nothing_lock_nobody_out(server: Server) -> None:
+    async with Client(server) as first:
+        await first.ask("ApiVersions", 0, {})
+        async with contextlib.AsyncExitStack() as stack:
+            idle = [await stack.enter_async_context(Client(server)) for _ in range(9)]
+            for one in idle[:5]:
+                assert await one.is_closed_after(b"")
+            idle[8].writer.write(b"\0")
+            async with Client(server) as late:
+                assert (await late.ask("ApiVersions", 0, {}))["apiKeys"]
+            # A client that has asked something stays, also if it has been idle for longer.
+            assert (await first.ask("ApiVersions", 0, {}))["apiKeys"]
 
 
-@served(is_quiet=False)
-async def test_the_client_that_is_idle_for_longest_makes_room(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 2)
-    monkeypatch.setattr(serving, "MAKES_ROOM_AFTER_S", 0)
+@served("there are 2 others, and it has asked nothing", limits={"CONNECTIONS_MAX": 2, "MAKES_ROOM_AFTER_S": 0})
+async def test_the_client_that_is_idle_for_longest_makes_room(server: Server) -> None:
     async with Client(server) as one, Client(server) as two, contextlib.AsyncExitStack() as stack:
         for client in (one, two, one):
             await client.ask("ApiVersions", 0, {})
@@ -635,24 +628,16 @@ async def test_the_client_that_is_idle_for_longest_makes_room(server: Server, mo
 
 
 @pytest.mark.parametrize("begun", [b"\0", b"\0\0\0\x40", b"\0\0\0\x40" + b"x" * 63])
-def test_a_request_that_does_not_end_is_closed(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(serving, "SLOW_S_MAX", 0.1)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as slow, Client(server) as good:
-            assert await slow.is_closed_after(begun)
-            # Between two requests, a client may take its time.
-            assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
-
-    [sentence] = run(scenario)
-    assert sentence.endswith("connection closed: a request that has begun is not whole after 0.1 s")
+@served("a request that has begun is not whole after 0.1 s", limits={"SLOW_S_MAX": 0.1})
+async def test_a_request_that_does_not_end_is_closed(server: Server, begun: bytes) -> None:
+    async with Client(server) as slow, Client(server) as good:
+        assert await slow.is_closed_after(begun)
+        # Between two requests, a client may take its time.
+        assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
 
 
-@served()
-async def test_a_connection_without_requests_is_closed_quietly_in_the_end(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "IDLE_S_MAX", 0.1)
+@served(limits={"IDLE_S_MAX": 0.1})
+async def test_a_connection_without_requests_is_closed_quietly_in_the_end(server: Server) -> None:
     async with Client(server) as idle:
         await idle.ask("ApiVersions", 0, {})
         assert await idle.is_closed_after(b"")
@@ -665,39 +650,33 @@ def large() -> Topics:
     return made
 
 
-def test_an_answer_that_nobody_takes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "SLOW_S_MAX", 0.2)
+@served("an answer is not taken after 0.2 s", of=large, limits={"SLOW_S_MAX": 0.2})
+async def test_an_answer_that_nobody_takes_is_dropped(server: Server) -> None:
+    async with Client(server) as slow, Client(server) as good:
+        frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+        slow.writer.write(sized(frame))
+        while not server.report.refused:
+            assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
+            await asyncio.sleep(0.02)
 
-    async def scenario(server: Server) -> None:
-        async with Client(server) as slow, Client(server) as good:
-            frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+
+@served(
+    "others need the memory",
+    "3 more connections closed: too many bytes on their way",
+    of=large,
+    limits={"HELD_BYTES_MAX": 40 << 20},
+)
+async def test_answers_that_nobody_takes_are_bounded_together(server: Server) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+        for _ in range(5):
+            slow = await stack.enter_async_context(Client(server))
             slow.writer.write(sized(frame))
-            while not server.report.refused:
-                assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
-                await asyncio.sleep(0.02)
-
-    [sentence] = run(scenario, large())
-    assert "an answer is not taken after 0.2 s" in sentence
-
-
-def test_answers_that_nobody_takes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "HELD_BYTES_MAX", 40 << 20)
-
-    async def scenario(server: Server) -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
-            for _ in range(5):
-                slow = await stack.enter_async_context(Client(server))
-                slow.writer.write(sized(frame))
-            while server.report.refused < 3:
-                await asyncio.sleep(0.02)
-            good = await stack.enter_async_context(Client(server))
-            got = await good.ask("Fetch", 12, fetch_of("large", 12, b"", 0))
-            assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
-
-    told = run(scenario, large())
-    assert "others need the memory" in told[0]
-    assert told[1:] == ["3 more connections closed: too many bytes on their way"]
+        while server.report.refused < 3:
+            await asyncio.sleep(0.02)
+        good = await stack.enter_async_context(Client(server))
+        got = await good.ask("Fetch", 12, fetch_of("large", 12, b"", 0))
+        assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
 
 
 def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
@@ -723,20 +702,18 @@ def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
     assert turns >= 500
 
 
-def test_refusals_are_reported_once_for_each_kind_and_counted() -> None:
-    async def scenario(server: Server) -> None:
-        for number in range(10):
-            async with Client(server) as size, Client(server) as api:
-                assert await size.is_closed_after(struct.pack(">i", -1 - number))
-                assert await api.is_closed_after(struct.pack(">ihhi", 8, 900 + number, 0, 1))
-        assert server.report.refused == 20
-
-    told = run(scenario)
-    assert len(told) == 4
-    assert told[2:] == [
-        "9 more connections closed: requests of a wrong size",
-        "9 more connections closed: APIs or versions that are not offered",
-    ]
+@served(
+    "a request of -1 bytes",
+    "the API with the number 900 is not offered",
+    "9 more connections closed: requests of a wrong size",
+    "9 more connections closed: APIs or versions that are not offered",
+)
+async def test_refusals_are_reported_once_for_each_kind_and_counted(server: Server) -> None:
+    for number in range(10):
+        async with Client(server) as size, Client(server) as api:
+            assert await size.is_closed_after(struct.pack(">i", -1 - number))
+            assert await api.is_closed_after(struct.pack(">ihhi", 8, 900 + number, 0, 1))
+    assert server.report.refused == 20
 
 
 @pytest.mark.parametrize(

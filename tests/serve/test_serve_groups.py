@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from serve.asking import HERE, Client, asked, fed, request, served
 
-from kfuzz.serve import Broker, Server, Settings, Topics
+from kfuzz.serve import Broker, Server, Topics
 from kfuzz.serve import cluster as serving
 
 BOTH = [{"name": "range", "metadata": b"r"}, {"name": "sticky", "metadata": b"s"}]
@@ -57,11 +57,8 @@ async def test_two_members_share_a_group_and_one_that_goes_leaves_it_to_the_othe
         assert len((await join(one, first["memberId"]))["members"]) == 1
 
 
-@served()
-async def test_a_member_that_does_not_join_again_has_the_rebalance_timeout_for_it(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "HELD_S_MAX", 600)
+@served(limits={"HELD_S_MAX": 600})
+async def test_a_member_that_does_not_join_again_has_the_rebalance_timeout_for_it(server: Server) -> None:
     async with Client(server) as one, Client(server) as two:
         await join(one, rebalanceTimeoutMs=1)
         second = await join(two, rebalanceTimeoutMs=20)
@@ -127,21 +124,16 @@ async def test_protocols_that_not_all_members_have_are_refused(server: Server) -
         assert (await join(two, "nobody"))["errorCode"] == 25
 
 
-def test_a_group_survives_the_move_of_its_coordinator() -> None:
-    async def scenario() -> None:
-        async with Server(Topics(), Settings(brokers=2)) as server:
-            old = Client(server)
-            async with old:
-                joined = await join(old)
-                server.broker.cluster.coordinators["g"] = 2
-                assert (await old.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 16
-            new = Client(server, port=server.broker.cluster.ports[2])
-            async with new:
-                while len(server._open) > 1:
-                    await asyncio.sleep(0)
-                assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
-
-    asyncio.run(scenario())
+@served(brokers=2)
+async def test_a_group_survives_the_move_of_its_coordinator(server: Server) -> None:
+    async with Client(server) as old:
+        joined = await join(old)
+        server.broker.cluster.coordinators["g"] = 2
+        assert (await old.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 16
+    async with Client(server, port=server.broker.cluster.ports[2]) as new:
+        while len(server._open) > 1:
+            await asyncio.sleep(0)
+        assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
 
 
 @served()
