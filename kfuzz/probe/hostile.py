@@ -415,6 +415,13 @@ def _fixed(value: Any) -> Callable[[Any, Any], Any]:
     return lambda one, other: value
 
 
+WRONG: Final[Mapping[str, Mapping[str, Any]]] = {
+    "string": {"empty": "", "nobody": NOBODY, "long": "a" * 32_767, "odd": "../\0\N{SNOWMAN}"},
+    "uuid": {"zero": bytes(16), "one": bytes(15) + b"\1", "nobody": b"\xee" * 16},
+    "float64": {"nan": float("nan"), "infinite": float("-inf")},
+}
+
+
 def _wrong(field: Field) -> Iterator[tuple[str, Value]]:
     name = key_of(field.name).lower()
     kind = field.type.name
@@ -431,19 +438,9 @@ def _wrong(field: Field) -> Iterator[tuple[str, Value]]:
         # A broker may wait as long as a request allows.
         if not name.endswith("timeoutms") and name != "maxwaitms":
             yield "max", _fixed(min(largest, INT64_MAX))
-    elif kind == "string":
-        yield "empty", _fixed("")
-        yield "nobody", _fixed(NOBODY)
-        yield "long", _fixed("a" * 32_767)
-        yield "odd", _fixed("../\0\N{SNOWMAN}")
-        if name in ("groupid", "transactionalid"):
-            yield "early", lambda context, old: context.stranger().group
-        if name in ("name", "topic", "topicname", "resourcename", "subscribedtopicnames"):
-            yield "internal", _fixed("__consumer_offsets")
-    elif kind == "uuid":
-        yield "zero", _fixed(bytes(16))
-        yield "one", _fixed(bytes(15) + b"\1")
-        yield "nobody", _fixed(b"\xee" * 16)
-    elif kind == "float64":
-        yield "nan", _fixed(float("nan"))
-        yield "infinite", _fixed(float("-inf"))
+    for what, value in WRONG.get(kind, {}).items():
+        yield what, _fixed(value)
+    if kind == "string" and name in ("groupid", "transactionalid"):
+        yield "early", lambda context, old: context.stranger().group
+    if kind == "string" and name in ("name", "topic", "topicname", "resourcename", "subscribedtopicnames"):
+        yield "internal", _fixed("__consumer_offsets")
