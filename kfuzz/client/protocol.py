@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.errors import KfuzzError, MessageError
@@ -146,13 +146,6 @@ def throttle_ms(values: Message) -> int:
     return min(max(int(values.get("throttleTimeMs", 0)), 0), THROTTLE_MS_MAX)
 
 
-class Framed(NamedTuple):
-    """A request in pieces: what is before the batch, and what is after it."""
-
-    before: bytes
-    after: bytes
-
-
 class ProduceForm:
     """Produce requests for one partition. Only the number, the sizes and the batch differ from request to request.
 
@@ -175,13 +168,14 @@ class ProduceForm:
         length = 1 if self.compact else SIZE.size
         self.before = body[: len(body) - len(self.after) - length]
 
-    def around(self, correlation: int, size: int) -> Framed:
-        """The bytes around a batch of ``size`` bytes."""
+    def around(self, correlation: int, batch: Any) -> list[Any]:
+        """A request with a batch, as the buffers to send. The batch is a buffer of bytes."""
+        size = len(batch)
         length = uvarint(size + 1) if self.compact else SIZE.pack(size)
         whole = len(self.header) + len(self.before) + len(length) + size + len(self.after)
         # API key and version take four bytes.
         header = b"".join((SIZE.pack(whole), self.header[:4], CORRELATION.pack(correlation), self.header[8:]))
-        return Framed(b"".join((header, self.before, length)), self.after)
+        return [b"".join((header, self.before, length)), batch, self.after]
 
 
 def first_error(values: Any) -> tuple[int, str | None]:

@@ -86,9 +86,8 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
         version = link.version("Produce")
         form = ProduceForm(version, *place, ALL, timeout_ms, TRANSACTIONAL_ID if is_transactional(data) else None)
         number = link.next_number()
-        framed = form.around(number, len(data))
         try:
-            values = link.read("Produce", version, await link.answer(number, [framed.before, data, framed.after]))
+            values = link.read("Produce", version, await link.answer(number, form.around(number, data)))
             said = values["responses"][0]["partitionResponses"][0]
         except ConnectionLost:
             return Observed(link.lost_how, text=link.lost or "")

@@ -242,19 +242,15 @@ class Sender:
             form = ProduceForm(version, self.topic, self.partition, acks, self.settings.timeout_ms, transactional_id)
             self._forms[transactional_id, version] = form
         number = link.next_number()
-        framed = form.around(number, len(batch.data))
+        pieces = form.around(number, batch.data)
         sent.began_ns = time.perf_counter_ns()
         if not acks:
-            link.send(number, [framed.before, batch.data, framed.after], None)
+            link.send(number, pieces, None)
             self._acknowledged(sent, None)
             return
         self._flying += 1
         self._flown = producer
-        link.send(
-            number,
-            [framed.before, batch.data, framed.after],
-            lambda answer: self._answered(link, version, sent, answer),
-        )
+        link.send(number, pieces, lambda answer: self._answered(link, version, sent, answer))
 
     def _answered(self, link: Link, version: int, sent: Sent, answer: bytes | None) -> None:
         now_ns = time.perf_counter_ns()
