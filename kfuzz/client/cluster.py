@@ -252,7 +252,7 @@ class Cluster:
         await self.until_done("the topics cannot be created", ask)
         for attempt in range(1, self.settings.retries + 2):
             await self._refresh(wanted)
-            if all(place in self._leaders for name in wanted for place in _places(name, wanted[name])):
+            if all((name, at) in self._leaders for name, count in wanted.items() for at in range(count)):
                 break
             await asyncio.sleep(backoff_s(attempt))
 
@@ -385,7 +385,3 @@ def _named(names: Sequence[str]) -> str:
     """Some names of topics, for a sentence."""
     rest = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return foreign_text(", ".join(names[:NAMED_MAX])) + rest
-
-
-def _places(topic: str, partitions: int) -> Iterable[tuple[str, int]]:
-    return ((topic, partition) for partition in range(partitions))

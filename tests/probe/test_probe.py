@@ -201,14 +201,6 @@ def test_a_broker_that_keeps_silent_ends_the_probe(monkeypatch: pytest.MonkeyPat
     assert done.ended == "2 vectors got no answer; raise --timeout, or choose fewer vectors"
 
 
-def test_a_probe_ends_when_its_time_is_over_and_removes_its_topics() -> None:
-    with OddBroker() as broker:
-        done = probed(broker, duration_s=0)
-    assert done.ended == "0 s are over, and not all vectors were asked; add --duration"
-    assert cells(done) == {}
-    assert broker.topics == {}
-
-
 @pytest.mark.parametrize(
     ("trouble", "sentence"),
     [
@@ -275,12 +267,14 @@ def test_a_broker_is_not_asked_to_explain_a_limit_that_decides_nothing() -> None
         assert probed(broker).run.testees[0].notes == ()
 
 
-def test_the_time_of_a_probe_ends_also_what_it_waits_for() -> None:
+@pytest.mark.parametrize("duration_s", [0, 0.5])
+def test_a_probe_ends_when_its_time_is_over_also_what_it_waits_for_and_removes_its_topics(duration_s: float) -> None:
     with odd_with("keep silent") as broker:
         began = time.monotonic()
-        done = probed(broker, GOOD, timeout_ms=3_600_000, duration_s=0.5)
+        done = probed(broker, GOOD, timeout_ms=3_600_000, duration_s=duration_s)
         assert broker.topics == {}
-    assert done.ended == "0.5 s are over, and not all vectors were asked; add --duration"
+    assert done.ended == f"{duration_s:g} s are over, and not all vectors were asked; add --duration"
+    assert cells(done) == {}
     assert time.monotonic() - began < 60
 
 
