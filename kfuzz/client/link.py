@@ -80,14 +80,12 @@ async def connected(address: Address, permit: Permit) -> socket.socket:
         plain.setblocking(False)
         try:
             await loop.sock_connect(plain, place)
-        except OSError as error:
-            plain.close()
-            failure = error
-        except BaseException:
-            plain.close()
-            raise
-        else:
             return plain
+        except BaseException as error:
+            plain.close()
+            if not isinstance(error, OSError):
+                raise
+            failure = error
     raise failure
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from kfuzz import messages
-from kfuzz.client import protocol
 from kfuzz.messages.catalogues import catalogue
-from kfuzz.messages.headers import response_header_version
+from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.serve import Broker, Cluster, Server, Settings, Topics, cluster, feed, topics_of
 from kfuzz.serve import server as serving
 from kfuzz.serve.cluster import Caller
@@ -35,8 +34,11 @@ def topics(*globs: str) -> Topics:
 
 
 def request(api: str, version: int, values: dict[str, Any], number: int = 7) -> bytes:
-    """A request without its size."""
-    return protocol.request(api, version, number, values)[4:]
+    definition = catalogue().find(f"{api}Request")
+    header = {"requestApiKey": definition.api_key, "requestApiVersion": version}
+    header |= {"correlationId": number, "clientId": "test"}
+    head = messages.encode("RequestHeader", request_header_version(definition, version), header)
+    return head + messages.encode(definition, version, values)
 
 
 def response(api: str, version: int, answer: bytes, number: int = 7) -> dict[str, Any]:

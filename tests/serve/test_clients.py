@@ -137,13 +137,16 @@ def librdkafka_reads(brokers: LocalCluster, **more: Any) -> list[tuple[int, byte
     return [(one.offset(), one.value()) for one in found]
 
 
+librdkafka_reads_in_a_newer_group = partial(librdkafka_reads, **{"group.protocol": "consumer"})
+
+
 @pytest.mark.parametrize(
     ("writes", "reads"),
     [
         (aiokafka_writes, aiokafka_reads),
         (kafka_python_writes, kafka_python_reads),
         (librdkafka_writes, librdkafka_reads),
-        (librdkafka_writes, partial(librdkafka_reads, **{"group.protocol": "consumer"})),
+        (librdkafka_writes, librdkafka_reads_in_a_newer_group),
     ],
 )
 def test_a_client_writes_and_reads_while_leaders_and_coordinators_move(
