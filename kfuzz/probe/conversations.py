@@ -251,24 +251,21 @@ class Context:
 def _filled(definition: Definition, fields: tuple[Field, ...], version: int, named: Values, others: Values) -> Message:
     made: Message = {}
     for one in fields:
-        key = key_of(one.name)
         if version not in one.versions:
             continue
-        if one.type.struct is not None:
-            inner = partial(_filled, definition, definition.fields_of(one.type), version)
-            given = others.get(key, EMPTY)
-            if given is EMPTY and named is others:
-                # In a struct that is given, the rest has its default.
-                continue
-            if given is EMPTY:
-                made[key] = [inner(named, others)] if one.type.array else inner(named, others)
-            elif given is None:
-                made[key] = None
-            else:
-                made[key] = [inner(each, each) for each in given] if one.type.array else inner(given, given)
-        elif key in named:
-            value = named[key]
-            made[key] = [value] if one.type.array and not isinstance(value, list | None) else value
+        key, is_array = key_of(one.name), one.type.array
+        inner = partial(_filled, definition, definition.fields_of(one.type), version) if one.type.struct else None
+        if inner is None:
+            if key in named:
+                value = named[key]
+                made[key] = [value] if is_array and not isinstance(value, list | None) else value
+        elif (given := others.get(key, EMPTY)) is None:
+            made[key] = None
+        elif given is not EMPTY:
+            made[key] = [inner(each, each) for each in given] if is_array else inner(given, given)
+        elif named is not others:
+            # In a struct that is given, the rest has its default.
+            made[key] = [inner(named, others)] if is_array else inner(named, others)
     return made
 
 

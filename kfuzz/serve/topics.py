@@ -219,7 +219,7 @@ class GivenPartition(Partition):
         *,
         is_exact: bool = True,
         start: int = 0,
-        aborted: Iterable[tuple[int, int]] = (),
+        aborted: Sequence[tuple[int, int]] = (),
         aborted_always: bool = False,
         last_stable_offset: int | None = None,
     ) -> None:
@@ -237,7 +237,15 @@ class GivenPartition(Partition):
             self._steps[-1] = Step(self._steps[-1].data, end)
         self._end = end
         self._last_stable_offset = end if last_stable_offset is None else last_stable_offset
-        self._listed = tuple(aborted)
+        markers = [one for step in self._steps for one in _abort_markers(step.data)] if aborted else []
+        self.aborted = [
+            AbortedRange(
+                producer_id,
+                first_offset,
+                min((at for who, at in markers if who == producer_id and at >= first_offset), default=INT64_MAX),
+            )
+            for producer_id, first_offset in aborted
+        ]
 
     @property
     def steps(self) -> Iterable[Step]:
@@ -250,20 +258,6 @@ class GivenPartition(Partition):
     @property
     def last_stable_offset(self) -> int:
         return self._last_stable_offset
-
-    @cached_property
-    def aborted(self) -> Sequence[AbortedRange]:  # type: ignore[override]
-        if not self._listed:
-            return ()
-        markers = [one for step in self._steps for one in _abort_markers(step.data)]
-        return [
-            AbortedRange(
-                producer_id,
-                first_offset,
-                min((at for who, at in markers if who == producer_id and at >= first_offset), default=INT64_MAX),
-            )
-            for producer_id, first_offset in self._listed
-        ]
 
 
 def stream_partition(vector: Vector) -> GivenPartition:
