@@ -92,7 +92,7 @@ FEATURES_KNOWN: Final = (
 )
 DIRECTORY: Final = b"\6" * 16
 # The good values of fields in all requests, by their names, as far as they do not depend on the conversation.
-FIELDS: Final[dict[str, Any]] = {
+FIELDS: Final[Values] = {
     **dict.fromkeys(("acks", "replicaId", "timestamp", "replicationFactor"), -1),
     **dict.fromkeys(("maxLifetimeMs", "renewPeriodMs", "previousBrokerEpoch"), -1),
     **dict.fromkeys(("partition", "partitionIndex", "index", "partitions", "partitionIndexes"), 0),
@@ -205,8 +205,8 @@ class Context:
         return self.link
 
     def named(self) -> Values:
-        """The values of fields that mean the same in all requests, by their names."""
-        return FIELDS | {
+        """The values of fields that mean the same in all requests of the conversation, by their names."""
+        return {
             **dict.fromkeys(("groupId", "groupIds", "groups", "groupsNames", "key", "coordinatorKeys"), self.group),
             **dict.fromkeys(("topic", "name", "topicName", "subscribedTopicNames", "sourceTopics"), self.topic),
             **dict.fromkeys(("generationId", "memberEpoch", "generationIdOrMemberEpoch"), self.epoch),
@@ -232,7 +232,8 @@ class Context:
         Each array of structs has one element.
         """
         definition = catalogue().find(f"{api}Request")
-        return _filled(definition, definition.fields, version, {**self.named(), **others}, {**STRUCTS, **others})
+        named = {**FIELDS, **self.named(), **others}
+        return _filled(definition, definition.fields, version, named, {**STRUCTS, **others})
 
     async def ask(self, api: str, others: Values = EMPTY, *, allowed: tuple[int, ...] = ()) -> Message:
         """The answer to a good request. ``BrokerError`` for an error that stays, other than those ``allowed``."""
