@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access, Address
 from kfuzz.client.link import Link, Permit
 from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
@@ -27,12 +28,8 @@ CONTROL_IN_FLIGHT: Final = 1000
 # The address that the user gave; the brokers' own numbers begin at 0.
 BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
-TOPIC_EXISTS: Final = 36
 # The number of topics among the things that have settings.
 TOPIC: Final = 2
-UNKNOWN_TOPIC: Final = 3
-INVALID_TIMEOUT: Final = 50
-NO_COORDINATOR: Final = 15
 # More brokers than any cluster has. Each of them may be tried.
 BROKERS_MAX: Final = 10_000
 # How many topics a sentence names.
@@ -246,7 +243,9 @@ class Cluster:
         async def ask() -> Message:
             answer = await self._ask_any("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
             # Somebody else may have been faster.
-            answer["topics"] = [one for one in answer["topics"] if one["errorCode"] != TOPIC_EXISTS]
+            answer["topics"] = [
+                one for one in answer["topics"] if one["errorCode"] != ERROR_CODES["TOPIC_ALREADY_EXISTS"]
+            ]
             return answer
 
         await self.until_done("the topics cannot be created", ask)
@@ -293,7 +292,7 @@ class Cluster:
             # Nobody has asked for another one, or for one twice.
             if (name := topic["name"]) not in names or name in found:
                 continue
-            if topic["errorCode"] not in (0, UNKNOWN_TOPIC) and topic["errorCode"] not in RETRIABLE:
+            if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")
             found[name] = len(topic["partitions"])
             if not topic["partitions"]:
@@ -335,7 +334,7 @@ class Cluster:
         try:
             answer = await self._coordinated(transactional_id, "InitProducerId", values)
         except BrokerError as error:
-            if error.code == INVALID_TIMEOUT:
+            if error.code == ERROR_CODES["INVALID_TRANSACTION_TIMEOUT"]:
                 raise ClusterFailed(
                     f"the brokers refuse a transaction timeout of {self.settings.transaction_timeout_ms} ms; give a "
                     "lower one with --transaction-timeout"
@@ -375,7 +374,7 @@ class Cluster:
             ask = partial(self._ask_any, "FindCoordinator", {"key": id, "keyType": TRANSACTION})
             answer = await self.until_done("FindCoordinator", ask)
             if answer["nodeId"] < 0:
-                raise BrokerError("FindCoordinator", NO_COORDINATOR)
+                raise BrokerError("FindCoordinator", ERROR_CODES["COORDINATOR_NOT_AVAILABLE"])
             self._learn(answer["nodeId"], answer["host"], answer["port"])
             self._coordinators[id] = answer["nodeId"]
         return self._coordinators[id]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.link import connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
@@ -35,7 +36,6 @@ __all__ = ["Probed", "ProbedBroker", "probe"]
 
 T = TypeVar("T")
 PARTITIONS: Final = 64
-UNKNOWN_TOPIC: Final = 3
 # A broker that is silent so often would make a probe endless.
 SILENT_MAX: Final = 20
 PAUSE_S: Final = 0.2
@@ -259,7 +259,7 @@ class ProbedBroker:
                 await self._cluster.delete(names)
         except (ConnectionLost, BrokerError, ClusterFailed, UsageError, TimeoutError) as error:
             # A broker that keeps everything in memory forgets its topics when it restarts.
-            if not (isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC):
+            if not (isinstance(error, BrokerError) and error.code == ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]):
                 self.notes.append(f"{', '.join(names)} may still be there: {error or 'no answer in time'}")
 
     # -- vectors

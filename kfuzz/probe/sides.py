@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Address, Security
 from kfuzz.client.link import Link
 from kfuzz.client.protocol import BrokerError, ConnectionLost, frame, spoken
@@ -38,7 +39,6 @@ FIRST_S: Final = 60.0
 # How long to wait for an answer that the broker need not give in time.
 HELD_S: Final = 0.3
 PARTITIONS: Final = 2
-UNKNOWN_TOPIC: Final = 3
 ELEMENTS_MAX: Final = 200_000
 # The fields that say how long a broker may wait; the first one that a version has counts.
 WAITS: Final = ("rebalanceTimeoutMs", "timeoutMs", "maxWaitMs", "sessionTimeoutMs")
@@ -115,7 +115,7 @@ class Side:
         # The topic's own errors and those of its partitions can be retried until it has leaders.
         answer = await context.ask("Metadata", {"name": name, "topicId": bytes(16)})
         if not answer["topics"]:
-            raise BrokerError(f"Metadata of {name}", UNKNOWN_TOPIC)
+            raise BrokerError(f"Metadata of {name}", ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"])
         return name, answer["topics"][0].get("topicId", bytes(16))
 
     async def check_topic(self) -> None:
