@@ -451,7 +451,7 @@ async def _registered(context: Context) -> None:
 
 
 VOTER: Final[Values] = {"voterDirectoryId": b"\4" * 16}
-# What differs in the requests of an API, in all states.
+# The values in which the requests of an API differ from others, in all states.
 OTHERS: Final[Mapping[str, Others]] = {
     **dict.fromkeys(("ApiVersions", "Fetch"), _with(clusterId=None)),
     **dict.fromkeys(("CreateTopics", "DeleteTopics"), _new),
