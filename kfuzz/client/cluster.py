@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access, Address
 from kfuzz.client.link import Link, Permit
 from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
@@ -26,12 +28,8 @@ CONTROL_IN_FLIGHT: Final = 1000
 # The address that the user gave; the brokers' own numbers begin at 0.
 BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
-TOPIC_EXISTS: Final = 36
 # The number of topics among the things that have settings.
 TOPIC: Final = 2
-UNKNOWN_TOPIC: Final = 3
-INVALID_TIMEOUT: Final = 50
-NO_COORDINATOR: Final = 15
 # More brokers than any cluster has. Each of them may be tried.
 BROKERS_MAX: Final = 10_000
 # How many topics a sentence names.
@@ -72,7 +70,8 @@ class Cluster:
         self._links: dict[tuple[int, int], Link] = {}
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
         self._metadata = asyncio.Lock()
-        self._generation = 0
+        # How often the leaders were asked for; for :meth:`refresh_leaders`.
+        self.generation = 0
         # Set by :meth:`end`.
         self.ended = asyncio.Event()
         self._expiry: asyncio.Task[None] | None = None
@@ -148,7 +147,7 @@ class Cluster:
         A cluster may have many brokers that cannot be reached, so no other is tried after the time for one answer.
         """
         for (_, number), link in self._links.items():
-            if number == CONTROL and link.lost is None and link.versions:
+            if number == CONTROL and link.lost is None and link.offered:
                 return link
         lost = ConnectionLost("no broker is known")
         deadline = time.monotonic() + self.settings.timeout_ms / 1000
@@ -161,6 +160,10 @@ class Cluster:
                 lost = error
         raise lost
 
+    async def _ask_any(self, api: str, values: Message) -> Message:
+        """The answer of any broker."""
+        return await (await self._any()).call(api, values)
+
     def batch_links(self) -> list[Link]:
         """All connections for batches."""
         return [link for (_, number), link in self._links.items() if number != CONTROL]
@@ -168,7 +171,10 @@ class Cluster:
     # -- requests that may be repeated
 
     async def until_done(
-        self, what: str, ask: Callable[[], Any], *, retriable: Iterable[int] = RETRIABLE, moved: Callable[[], None]
+        self,
+        what: str,
+        ask: Callable[[], Awaitable[Message]],
+        moved: Callable[[], object] = lambda: None,
     ) -> Message:
         """The values of an answer without an error.
 
@@ -176,10 +182,9 @@ class Cluster:
         ``BrokerError`` for an error that cannot be retried, or that stays after ``settings.retries``.
         """
         attempt = 0
-        retriable = frozenset(retriable)
         while True:
             try:
-                values: Message = await ask()
+                values = await ask()
                 code, message = first_error(values)
             except ConnectionLost as error:
                 values, code, message = {}, MOVED[0], str(error)
@@ -188,7 +193,7 @@ class Cluster:
             if code in MOVED:
                 moved()
             attempt += 1
-            if code not in retriable or attempt > self.settings.retries:
+            if code not in RETRIABLE or attempt > self.settings.retries:
                 raise BrokerError(what, code, message)
             await asyncio.sleep(backoff_s(attempt))
 
@@ -236,24 +241,24 @@ class Cluster:
         ]
 
         async def ask() -> Message:
-            link = await self._any()
-            answer = await link.call("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
+            answer = await self._ask_any("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
             # Somebody else may have been faster.
-            answer["topics"] = [one for one in answer["topics"] if one["errorCode"] != TOPIC_EXISTS]
+            answer["topics"] = [
+                one for one in answer["topics"] if one["errorCode"] != ERROR_CODES["TOPIC_ALREADY_EXISTS"]
+            ]
             return answer
 
-        await self.until_done("the topics cannot be created", ask, moved=lambda: None)
+        await self.until_done("the topics cannot be created", ask)
         for attempt in range(1, self.settings.retries + 2):
             await self._refresh(wanted)
-            if all(place in self._leaders for name in wanted for place in _places(name, wanted[name])):
+            if all((name, at) in self._leaders for name, count in wanted.items() for at in range(count)):
                 break
             await asyncio.sleep(backoff_s(attempt))
 
     async def delete(self, names: Iterable[str]) -> None:
         """Delete topics, once. ``ConnectionLost``, ``BrokerError`` or ``UsageError`` if that cannot be done."""
-        link = await self._any()
         values = {"topicNames": list(names), "timeoutMs": self.settings.timeout_ms}
-        code, message = first_error(await link.call("DeleteTopics", values))
+        code, message = first_error(await self._ask_any("DeleteTopics", values))
         if code:
             raise BrokerError("the topics cannot be deleted", code, message)
 
@@ -261,8 +266,7 @@ class Cluster:
         """The value of a topic's setting; None if the broker does not report it."""
         resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": [name]}
         try:
-            link = await self._any()
-            answer = await link.call("DescribeConfigs", {"resources": [resource]})
+            answer = await self._ask_any("DescribeConfigs", {"resources": [resource]})
         except (UsageError, ConnectionLost):
             return None
         found = (one["value"] for result in answer["results"] for one in result["configs"] or () if one["name"] == name)
@@ -271,15 +275,10 @@ class Cluster:
     async def _refresh(self, names: Collection[str]) -> dict[str, int]:
         """Ask where the partitions of topics are; the number of partitions by topic."""
         values = {"topics": [{"name": name} for name in names], "allowAutoTopicCreation": False}
-
-        async def ask() -> Message:
-            link = await self._any()
-            return await link.call("Metadata", values)
-
         attempt = 0
         while True:
             try:
-                answer = await ask()
+                answer = await self._ask_any("Metadata", values)
                 break
             except ConnectionLost as error:
                 attempt += 1
@@ -293,7 +292,7 @@ class Cluster:
             # Nobody has asked for another one, or for one twice.
             if (name := topic["name"]) not in names or name in found:
                 continue
-            if topic["errorCode"] not in (0, UNKNOWN_TOPIC) and topic["errorCode"] not in RETRIABLE:
+            if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")
             found[name] = len(topic["partitions"])
             if not topic["partitions"]:
@@ -302,7 +301,7 @@ class Cluster:
             for partition in topic["partitions"]:
                 if partition["leaderId"] in self._addresses and partition["leaderId"] >= 0:
                     self._leaders[name, partition["partitionIndex"]] = partition["leaderId"]
-        self._generation += 1
+        self.generation += 1
         return found
 
     def _learn(self, broker: int, host: str | None, port: int) -> None:
@@ -313,15 +312,10 @@ class Cluster:
         if len(self._addresses) > BROKERS_MAX:
             raise ClusterFailed(f"{self.settings.bootstrap} names more than {BROKERS_MAX} brokers; look at it")
 
-    @property
-    def generation(self) -> int:
-        """How often the leaders were asked for; for :meth:`refresh_leaders`."""
-        return self._generation
-
     async def refresh_leaders(self, topic: str, generation: int) -> None:
         """Ask for the leaders of a topic, unless somebody has done so since ``generation``."""
         async with self._metadata:
-            if self._generation == generation:
+            if self.generation == generation:
                 await self._refresh({topic})
 
     async def leader(self, topic: str, partition: int, number: int) -> Link | None:
@@ -340,7 +334,7 @@ class Cluster:
         try:
             answer = await self._coordinated(transactional_id, "InitProducerId", values)
         except BrokerError as error:
-            if error.code == INVALID_TIMEOUT:
+            if error.code == ERROR_CODES["INVALID_TRANSACTION_TIMEOUT"]:
                 raise ClusterFailed(
                     f"the brokers refuse a transaction timeout of {self.settings.transaction_timeout_ms} ms; give a "
                     "lower one with --transaction-timeout"
@@ -366,26 +360,21 @@ class Cluster:
     async def _coordinated(self, id: str | None, api: str, values: Message) -> Message:
         """Ask the coordinator of a transactional id, or any broker if there is no id."""
 
+        if id is None:
+            return await self.until_done(api, partial(self._ask_any, api, values))
+
         async def ask() -> Message:
-            link = await self._any() if id is None else await self.link(await self._coordinator(id))
+            link = await self.link(await self._coordinator(id))
             return await link.call(api, values)
 
-        def moved() -> None:
-            if id is not None:
-                self._coordinators.pop(id, None)
-
-        return await self.until_done(api, ask, moved=moved)
+        return await self.until_done(api, ask, lambda: self._coordinators.pop(id, None))
 
     async def _coordinator(self, id: str) -> int:
         if id not in self._coordinators:
-
-            async def ask() -> Message:
-                link = await self._any()
-                return await link.call("FindCoordinator", {"key": id, "keyType": TRANSACTION})
-
-            answer = await self.until_done("FindCoordinator", ask, moved=lambda: None)
+            ask = partial(self._ask_any, "FindCoordinator", {"key": id, "keyType": TRANSACTION})
+            answer = await self.until_done("FindCoordinator", ask)
             if answer["nodeId"] < 0:
-                raise BrokerError("FindCoordinator", NO_COORDINATOR)
+                raise BrokerError("FindCoordinator", ERROR_CODES["COORDINATOR_NOT_AVAILABLE"])
             self._learn(answer["nodeId"], answer["host"], answer["port"])
             self._coordinators[id] = answer["nodeId"]
         return self._coordinators[id]
@@ -395,7 +384,3 @@ def _named(names: Sequence[str]) -> str:
     """Some names of topics, for a sentence."""
     rest = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return foreign_text(", ".join(names[:NAMED_MAX])) + rest
-
-
-def _places(topic: str, partitions: int) -> Iterable[tuple[str, int]]:
-    return ((topic, partition) for partition in range(partitions))

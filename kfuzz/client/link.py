@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kfuzz import __version__
 from kfuzz.client.address import Address, Security
@@ -27,9 +27,9 @@ from kfuzz.client.protocol import (
     ConnectionLost,
     correlation_id,
     error_name,
-    in_common,
     request,
     response,
+    spoken,
 )
 from kfuzz.client.tls import client_context, secured, why
 from kfuzz.errors import DecodeError, UsageError
@@ -39,12 +39,10 @@ from kfuzz.messages.headers import written_version
 from kfuzz.messages.model import Versions
 from kfuzz.text import foreign_text
 
-__all__ = ["CLOSED", "GARBLED", "SILENT", "Link", "Permit", "are_of_this_machine", "connected", "why"]
+__all__ = ["Link", "Lost", "Permit", "are_of_this_machine", "connected", "why"]
 
 # How a connection was lost: it was closed, no answer came in time, or what came was no answer.
-CLOSED: Final = "closed"
-SILENT: Final = "silent"
-GARBLED: Final = "garbled"
+Lost = Literal["closed", "silent", "garbled"]
 
 # How many buffers one call may send. Linux takes 1024.
 BUFFERS_MAX: Final = 128
@@ -82,14 +80,12 @@ async def connected(address: Address, permit: Permit) -> socket.socket:
         plain.setblocking(False)
         try:
             await loop.sock_connect(plain, place)
-        except OSError as error:
-            plain.close()
-            failure = error
-        except BaseException:
-            plain.close()
-            raise
-        else:
             return plain
+        except BaseException as error:
+            plain.close()
+            if not isinstance(error, OSError):
+                raise
+            failure = error
     raise failure
 
 
@@ -122,11 +118,11 @@ class Link:
         self.security = security
         self.in_flight = in_flight
         self.timeout_s = timeout_ms / 1000
-        self.versions: dict[str, Versions] = {}
-        # The broker's offer by the number of the API, also of versions that kfuzz's own requests do not use.
-        self.offered: dict[int, Versions] = {}
+        # The versions that the broker offers, by the numbers of APIs.
+        self.offered: dict[int | None, Versions] = {}
+        self._spoken: dict[str, Versions] = {}
         self.lost: str | None = None
-        self.lost_how = CLOSED
+        self.lost_how: Lost = "closed"
         # The broker wants no requests before this time (``time.monotonic``).
         self.muted_until = 0.0
         self._loop = asyncio.get_running_loop()
@@ -195,7 +191,6 @@ class Link:
             said = self.read(API_VERSIONS, version, answer)
             if said["errorCode"]:
                 raise BrokerError(f"{self.address} does not report its versions", said["errorCode"])
-            self.versions = in_common(said["apiKeys"])
             self.offered = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in said["apiKeys"]}
             return
 
@@ -215,7 +210,8 @@ class Link:
 
     def version(self, api: str) -> int:
         """The version for requests of ``api``; ``UsageError`` if there is none that both sides know."""
-        known = self.versions.get(api)
+        if (known := self._spoken.get(api)) is None:
+            known = self._spoken[api] = spoken(api, self.offered)
         if not known:
             raise UsageError(f"{self.address} offers no version of {api} that kfuzz knows; take another broker")
         return known.highest
@@ -230,7 +226,7 @@ class Link:
         try:
             return response(api, version, answer)
         except DecodeError as error:
-            self.lose(f"the answer to {api} cannot be read: {error}", GARBLED)
+            self.lose(f"the answer to {api} cannot be read: {error}", "garbled")
             raise ConnectionLost(f"{self.address}: {self.lost}") from None
 
     async def _answer_bytes(self, api: str, version: int, values: Message) -> bytes:
@@ -293,18 +289,19 @@ class Link:
         self._waiting.append(waiting)
         await waiting
 
-    def pass_on(self) -> None:
-        """Give unused room to the next waiting caller."""
-        self._wake(1)
-
-    def wake(self) -> None:
-        """Wake all callers who wait for room."""
-        self._wake(len(self._waiting))
+    def wake(self, count: int | None = None) -> None:
+        """Wake so many of the callers who wait for room; all of them without a number."""
+        count = len(self._waiting) if count is None else count
+        while count and self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                count -= 1
 
     def expire(self) -> None:
         """Lose the link if its oldest request has waited too long. To be called now and then."""
         if self._sent and self._sent[0].deadline < time.monotonic():
-            self.lose(f"no answer within {self.timeout_s:g} s", SILENT)
+            self.lose(f"no answer within {self.timeout_s:g} s", "silent")
 
     def close(self) -> None:
         """Close the connection."""
@@ -313,7 +310,7 @@ class Link:
     def release(self) -> socket.socket:
         """Give the socket to the caller, who must close it. To be called after :meth:`open`; the link is lost then."""
         if self._socket is None or self._in or self.lost is not None:
-            self.lose("an answer to no request", GARBLED)
+            self.lose("an answer to no request", "garbled")
             raise ConnectionLost(f"{self.address}: {self.lost}")
         taken, self._socket = self._socket, None
         self._loop.remove_reader(taken)
@@ -321,7 +318,7 @@ class Link:
         self.lose("released")
         return taken
 
-    def lose(self, reason: str, how: str = CLOSED) -> None:
+    def lose(self, reason: str, how: Lost = "closed") -> None:
         """Close the connection because of ``reason``. All requests without an answer are lost."""
         if self.lost is not None:
             return
@@ -335,14 +332,7 @@ class Link:
         sent, self._sent = self._sent, deque()
         for one in sent:
             one.take(None)
-        self._wake(len(self._waiting))
-
-    def _wake(self, count: int) -> None:
-        while count and self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                count -= 1
+        self.wake()
 
     # -- the socket
 
@@ -365,7 +355,7 @@ class Link:
             self._writing = False
             self._loop.remove_writer(self._socket)
         if len(self._sent) < self.in_flight:
-            self._wake(self.in_flight - len(self._sent))
+            self.wake(self.in_flight - len(self._sent))
 
     def _transmit(self) -> int:
         assert self._socket is not None
@@ -406,17 +396,17 @@ class Link:
         while len(self._in) - at >= SIZE.size and self.lost is None:
             [size] = SIZE.unpack_from(self._in, at)
             if not SIZE.size <= size <= ANSWER_SIZE_MAX:
-                self.lose(f"an answer of {size} bytes", GARBLED)
+                self.lose(f"an answer of {size} bytes", "garbled")
                 return
             if len(self._in) - at < SIZE.size + size:
                 break
             answer = bytes(self._in[at + SIZE.size : at + SIZE.size + size])
             at += SIZE.size + size
             if not self._sent or correlation_id(answer) != self._sent[0].correlation:
-                self.lose("an answer to no request", GARBLED)
+                self.lose("an answer to no request", "garbled")
                 return
             self._sent.popleft().take(answer)
-            self._wake(1)
+            self.wake(1)
         del self._in[:at]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_NAMES
 from kfuzz.errors import KfuzzError, MessageError
+from kfuzz.kafka import INT32_MAX
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, decode, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import NONE, Versions
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.cursor import uvarint
 
@@ -26,9 +26,9 @@ __all__ = [
     "error_name",
     "first_error",
     "frame",
-    "in_common",
     "request",
     "response",
+    "spoken",
     "throttle_ms",
 ]
 
@@ -42,9 +42,9 @@ ANSWER_ELEMENTS_MAX: Final = 200_000
 # A broker that throttles for longer than this is asked again anyway. Kafka's own quotas look at the last ten seconds.
 THROTTLE_MS_MAX: Final = 60_000
 
-# Newer versions need features that this client lacks:
+# The newest versions of APIs whose later ones need features that this client lacks:
 # - transactions that each have their own epoch: Produce 12, EndTxn 5
-# - topic ids: Produce 13, Fetch 13, DeleteTopics 6
+# - topic ids: Produce 13, Fetch 13, DeleteTopics 6, OffsetCommit 10, OffsetFetch 10
 # - several coordinators in one request: FindCoordinator 4
 # - requests that only brokers send: AddPartitionsToTxn 4
 # - two-phase commits: InitProducerId 6
@@ -57,28 +57,10 @@ NEWEST: Final[Mapping[str, int]] = {
     "AddPartitionsToTxn": 3,
     "InitProducerId": 4,
     "Metadata": 12,
-    "CreateTopics": 7,
     "UpdateFeatures": 1,
     "DeleteTopics": 5,
-    "DescribeConfigs": 4,
-    "SaslHandshake": 1,
-    "SaslAuthenticate": 2,
-    # For the conversations of `kfuzz probe`.
-    "ListOffsets": 11,
-    "OffsetFetch": 9,
     "OffsetCommit": 9,
-    "JoinGroup": 9,
-    "SyncGroup": 5,
-    "Heartbeat": 4,
-    "LeaveGroup": 5,
-    "ConsumerGroupHeartbeat": 1,
-    "ShareGroupHeartbeat": 1,
-    "GetTelemetrySubscriptions": 0,
-    "StreamsGroupHeartbeat": 1,
-    "CreateDelegationToken": 3,
-    "DescribeCluster": 2,
-    "DescribeQuorum": 2,
-    "BrokerRegistration": 4,
+    "OffsetFetch": 9,
 }
 
 # Not an error of Kafka's: the connection was lost before the answer.
@@ -110,25 +92,15 @@ class BrokerError(KfuzzError):
         self.code = code
 
 
-@cache
-def _definition(name: str) -> Definition:
-    return catalogue().find(name)
-
-
-def in_common(offered: list[Message]) -> dict[str, Versions]:
-    """By API, the versions that the broker offers and this package speaks."""
-    theirs = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in offered}
-    common = {}
-    for api, newest in NEWEST.items():
-        definition = _definition(f"{api}Request")
-        if definition.api_key in theirs:
-            ours = definition.valid_versions & Versions(0, newest)
-            common[api] = ours & theirs[definition.api_key]
-    return common
+def spoken(api: str, offered: Mapping[int | None, Versions]) -> Versions:
+    """The versions of an API that this package speaks, of those that a broker offers by the numbers of APIs."""
+    definition = catalogue().find(f"{api}Request")
+    ours = definition.valid_versions & Versions(0, NEWEST.get(api, INT32_MAX))
+    return ours & offered.get(definition.api_key, NONE)
 
 
 def _header(api: str, version: int, correlation: int) -> bytes:
-    definition = _definition(f"{api}Request")
+    definition = catalogue().find(f"{api}Request")
     values = {
         "requestApiKey": definition.api_key,
         "requestApiVersion": version,
@@ -140,7 +112,7 @@ def _header(api: str, version: int, correlation: int) -> bytes:
 
 def request(api: str, version: int, correlation: int, values: Message) -> bytes:
     """A whole request with its size in front."""
-    return frame(api, version, correlation, encode(_definition(f"{api}Request"), version, values))
+    return frame(api, version, correlation, encode(catalogue().find(f"{api}Request"), version, values))
 
 
 def frame(api: str, version: int, correlation: int, body: bytes) -> bytes:
@@ -157,7 +129,7 @@ def correlation_id(answer: bytes) -> int:
 
 def response(api: str, version: int, answer: bytes) -> Message:
     """The values of an answer, without its size in front. ``MessageError`` if it cannot be read."""
-    definition = _definition(f"{api}Response")
+    definition = catalogue().find(f"{api}Response")
     header_version = response_header_version(definition, version)
     at = CORRELATION.size + header_version
     # After the correlation id comes the number of tagged fields. No release sends any.
@@ -174,13 +146,6 @@ def throttle_ms(values: Message) -> int:
     return min(max(int(values.get("throttleTimeMs", 0)), 0), THROTTLE_MS_MAX)
 
 
-class Framed(NamedTuple):
-    """A request in pieces: what is before the batch, and what is after it."""
-
-    before: bytes
-    after: bytes
-
-
 class ProduceForm:
     """Produce requests for one partition. Only the number, the sizes and the batch differ from request to request.
 
@@ -194,21 +159,23 @@ class ProduceForm:
             "timeoutMs": timeout_ms,
             "topicData": [{"name": topic, "partitionData": [{"index": partition, "records": b""}]}],
         }
-        body = encode(_definition("ProduceRequest"), version, values)
+        definition = catalogue().find("ProduceRequest")
+        body = encode(definition, version, values)
         self.header = _header("Produce", version, 0)
-        self.compact = version in _definition("ProduceRequest").flexible_versions
+        self.compact = version in definition.flexible_versions
         # After an empty batch: the ends of partition, topic and request, without tagged fields.
         self.after = bytes(3) if self.compact else b""
         length = 1 if self.compact else SIZE.size
         self.before = body[: len(body) - len(self.after) - length]
 
-    def around(self, correlation: int, size: int) -> Framed:
-        """The bytes around a batch of ``size`` bytes."""
+    def around(self, correlation: int, batch: Any) -> list[Any]:
+        """A request with a batch, as the buffers to send. The batch is a buffer of bytes."""
+        size = len(batch)
         length = uvarint(size + 1) if self.compact else SIZE.pack(size)
         whole = len(self.header) + len(self.before) + len(length) + size + len(self.after)
         # API key and version take four bytes.
         header = b"".join((SIZE.pack(whole), self.header[:4], CORRELATION.pack(correlation), self.header[8:]))
-        return Framed(b"".join((header, self.before, length)), self.after)
+        return [b"".join((header, self.before, length)), batch, self.after]
 
 
 def first_error(values: Any) -> tuple[int, str | None]:

@@ -20,9 +20,9 @@
     which hostile requests that are
 
 Below them, ``asking`` asks about one vector, ``observed`` says what the broker did with it, and ``judging`` compares
-that with Kafka. For all APIs, ``conversations`` reaches states of a broker, ``hostile`` makes requests for them,
-``health`` checks that clients can still work, and ``reactions`` says which answers are harm. ``sides`` is a broker with
-its connections, ``comparing`` compares two, ``machine`` watches a process and its log, and ``conversing`` asks.
+that with Kafka. For all APIs, ``conversations`` reaches states of a broker, ``hostile`` makes requests for them, and
+``reactions`` says which answers are harm. ``sides`` is a broker with its connections, and checks that clients can still
+work. ``comparing`` compares two, ``machine`` watches a process and its log, and ``conversing`` asks.
 """
 
 from kfuzz.client.address import Address, Security

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kfuzz.client.cluster import Cluster
-from kfuzz.client.link import CLOSED, GARBLED, Link
+from kfuzz.client.link import Link
 from kfuzz.client.protocol import ConnectionLost, ProduceForm, error_name, throttle_ms
 from kfuzz.messages.codec import Message
-from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed, is_excessive
+from kfuzz.probe.observed import Observed, is_excessive
+from kfuzz.serve.topics import headers
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.layout import HEADER_AT, TRANSACTIONAL
 from kfuzz.wire.records.framing import frames
@@ -52,15 +54,15 @@ async def ask(cluster: Cluster, place: Place, data: bytes) -> Observed:
     ``ConnectionLost`` if the broker cannot be reached before the request.
     """
     seen = await _produce(cluster, place, data)
-    if seen.outcome not in (ACCEPTED, REFUSED):
+    if seen.outcome not in ("accepted", "rejected"):
         return seen
-    stored, failure = await _fetch(cluster, place, wait_s=SERVED_WITHIN_S if seen.outcome == ACCEPTED else 0)
-    if seen.outcome == REFUSED:
+    stored, failure = await _fetch(cluster, place, wait_s=SERVED_WITHIN_S if seen.outcome == "accepted" else 0)
+    if is_excessive(data, stored):
+        stored, failure = b"", "garbled"
+    elif seen.outcome == "rejected":
         # There is nothing to fetch, so how that failed says nothing about the vector.
         failure = ""
-    if is_excessive(data, stored):
-        return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, b"", GARBLED)
-    return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, stored, failure)
+    return replace(seen, stored=stored, fetch=failure)
 
 
 async def _leader(cluster: Cluster, place: Place) -> Link | None:
@@ -80,19 +82,18 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
         if link is None:
             if time.monotonic() < deadline:
                 continue
-            return Observed(REFUSED, "LEADER_NOT_AVAILABLE")
+            return Observed("rejected", "LEADER_NOT_AVAILABLE")
         version = link.version("Produce")
         form = ProduceForm(version, *place, ALL, timeout_ms, TRANSACTIONAL_ID if is_transactional(data) else None)
         number = link.next_number()
-        framed = form.around(number, len(data))
         try:
-            values = link.read("Produce", version, await link.answer(number, [framed.before, data, framed.after]))
+            values = link.read("Produce", version, await link.answer(number, form.around(number, data)))
             said = values["responses"][0]["partitionResponses"][0]
         except ConnectionLost:
             return Observed(link.lost_how, text=link.lost or "")
         except IndexError:
-            link.lose("the answer to Produce has no partition", GARBLED)
-            return Observed(GARBLED, text=link.lost or "")
+            link.lose("the answer to Produce has no partition", "garbled")
+            return Observed("garbled", text=link.lost or "")
         await _rest(values)
         code = said["errorCode"]
         if code in NOT_READY and time.monotonic() < deadline:
@@ -101,8 +102,8 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
             continue
         text = foreign_text(said.get("errorMessage") or "")
         if code:
-            return Observed(REFUSED, error_name(code), text)
-        return Observed(ACCEPTED, NO_ERROR, text, said["baseOffset"])
+            return Observed("rejected", error_name(code), text)
+        return Observed("accepted", "NONE", text, said["baseOffset"])
 
 
 async def _rest(values: Message) -> None:
@@ -121,7 +122,7 @@ async def _fetch(cluster: Cluster, place: Place, *, wait_s: float) -> tuple[byte
             try:
                 said = await _fetched(cluster, place, offset)
             except ConnectionLost:
-                return stored, CLOSED
+                return stored, "closed"
             if isinstance(said, str):
                 return stored, said
             if said["records"] or time.monotonic() >= deadline:
@@ -129,7 +130,9 @@ async def _fetch(cluster: Cluster, place: Place, *, wait_s: float) -> tuple[byte
             await asyncio.sleep(PAUSE_S)
         data = bytes(said["records"] or b"")
         stored += data
-        end = _end(data)
+        end = 0
+        for one in headers(data):
+            end = one.last_offset + 1
         if not data or end <= offset or end >= said["highWatermark"] or len(stored) > FETCH_BYTES_MAX:
             break
         offset = end
@@ -155,17 +158,6 @@ async def _fetched(cluster: Cluster, place: Place, offset: int) -> Any:
     except ConnectionLost:
         return link.lost_how
     except IndexError:
-        return GARBLED
+        return "garbled"
     await _rest(answer)
     return error_name(said["errorCode"]) if said["errorCode"] else said
-
-
-def _end(data: bytes) -> int:
-    """The offset after the last whole entry."""
-    end = 0
-    for at, _, magic in frames(data):
-        end = int.from_bytes(data[at : at + 8], "big", signed=True) + 1
-        if magic == 2:
-            delta = at + HEADER_AT["last_offset_delta"]
-            end += int.from_bytes(data[delta : delta + 4], "big", signed=True)
-    return end

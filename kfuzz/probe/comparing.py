@@ -6,7 +6,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from kfuzz.errors import MessageError
-from kfuzz.probe.reactions import ANSWERED, HELD, Reaction, api_asked
+from kfuzz.probe.reactions import Reaction, api_asked
 from kfuzz.relay.identities import Identities
 from kfuzz.text import foreign_text
 
@@ -41,12 +41,12 @@ def difference(sent: bytes, here: Reaction, there: Reaction, own: Own) -> tuple[
 
     None if both are the same, or if one of them may still answer.
     """
-    if HELD in (here.outcome, there.outcome):
+    if "held" in (here.outcome, there.outcome):
         return None
     if here.outcome != there.outcome or here.errors != there.errors:
         mine, theirs = _told(here), _told(there)
         return f"{mine}, not {theirs}", f"{mine}; the reference: {theirs}"
-    if here.outcome != ANSWERED or here.answer == there.answer:
+    if here.outcome != "answered" or here.answer == there.answer:
         return None
     old, new = (_without(_values(sent, one.answer), own) for one in (there, here))
     for path, theirs, mine in Identities(masks_times=True).differences(old, new, {}):
@@ -57,7 +57,7 @@ def difference(sent: bytes, here: Reaction, there: Reaction, own: Own) -> tuple[
 
 
 def _told(reaction: Reaction) -> str:
-    return ", ".join(reaction.errors or ("NONE",)) if reaction.outcome == ANSWERED else reaction.outcome
+    return ", ".join(reaction.errors or ("NONE",)) if reaction.outcome == "answered" else reaction.outcome
 
 
 def _values(sent: bytes, answer: bytes) -> Any:

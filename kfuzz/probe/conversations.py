@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kfuzz import records
 from kfuzz.client.link import Link
@@ -24,15 +24,12 @@ from kfuzz.records import Record, RecordBatch
 
 __all__ = [
     "BLOB_VERSION",
-    "BROKER",
-    "CONTROLLER",
     "CONVERSATIONS",
-    "FETCH_BYTES",
     "NOBODY",
     "REBALANCE_TIMEOUT_MS",
-    "STRANGER",
     "Context",
     "Conversation",
+    "Place",
     "assignment",
     "batch",
     "produced",
@@ -52,21 +49,15 @@ TIMESTAMP_MS: Final = 1_700_000_000_000
 # The version of a blob is in its first two bytes. Kafka reads at least the part that version 0 has.
 BLOB_VERSION: Final = 3
 MEMBER_ID_REQUIRED: Final = 79
-CONSUMER: Final = "consumer"
 ASSIGNOR: Final = "range"
-TOPIC: Final = 2
-SCRAM_SHA_256: Final = 1
 # The kind of coordinator in FindCoordinator.
 TRANSACTIONS: Final = 1
-# The places where a conversation is held: a broker, a broker that does not know the client, the controller's port.
-BROKER: Final = "broker"
-STRANGER: Final = "stranger"
-CONTROLLER: Final = "controller"
+# Where a conversation is held: at a broker, at a broker that does not know the client, at the controller's port.
+Place = Literal["broker", "stranger", "controller"]
 # The number of a broker, controller and voter that the cluster does not need.
 SPARE: Final = 9
 ENDPOINT: Final = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9, "securityProtocol": 0}
 METADATA: Final = "__cluster_metadata"
-METADATA_ID: Final = bytes(15) + b"\1"
 # Errors of brokers without delegation tokens, and of those that give none on such a connection.
 TOKENLESS: Final = (61, 64)
 # No values.
@@ -88,22 +79,86 @@ def assignment(topic: str, version: int = BLOB_VERSION) -> bytes:
     return version.to_bytes(2, "big") + encode("ConsumerProtocolAssignment", version, values)
 
 
-def batch(producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, transactional: bool = False) -> bytes:
-    """A good batch of one record."""
-    made = RecordBatch(
-        0,
-        0,
-        [Record(0, TIMESTAMP_MS, b"kfuzz", b"probe")],
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=transactional,
-    )
-    return records.encode([made])
+def batch(timestamp_ms: int = TIMESTAMP_MS, **fields: Any) -> bytes:
+    """A good batch of one record, with these fields of a ``RecordBatch``."""
+    return records.encode([RecordBatch(0, 0, [Record(0, timestamp_ms, b"kfuzz", b"probe")], **fields)])
 
 
 Values = Mapping[str, Any]
-# The values of a request's fields that the conversation itself does not give, by their names.
+# Every level that a cluster may be at.
+FEATURES_KNOWN: Final = (
+    *("metadata.version", "transaction.version", "group.version", "share.version", "streams.version"),
+    *("kraft.version", "eligible.leader.replicas.version"),
+)
+DIRECTORY: Final = b"\6" * 16
+# The good values of fields in all requests, by their names, as far as they do not depend on the conversation.
+FIELDS: Final[Values] = {
+    **dict.fromkeys(("acks", "replicaId", "timestamp", "replicationFactor"), -1),
+    **dict.fromkeys(("maxLifetimeMs", "renewPeriodMs", "previousBrokerEpoch"), -1),
+    **dict.fromkeys(("partition", "partitionIndex", "index", "partitions", "partitionIndexes"), 0),
+    **dict.fromkeys(("offset", "fetchOffset", "startOffset", "firstOffset", "lastOffset", "position"), 0),
+    **dict.fromkeys(("leaderEpoch", "partitionEpoch", "topologyEpoch", "deliveryState", "deliveryCompleteCount"), 0),
+    # The kinds of coordinators, elections, matches, changes of settings, and compression.
+    **dict.fromkeys(("keyType", "electionType", "matchType", "configOperation", "compressionType"), 0),
+    **dict.fromkeys(("committedOffset", "endOffset", "currentMetadataOffset", "stateEpoch", "deliveryCount"), 1),
+    **dict.fromkeys(("numPartitions", "shareSessionEpoch", "acknowledgeTypes", "maxVersionLevel", "nodeType"), 1),
+    # The kinds of endpoints and upgrades, and SCRAM-SHA-256.
+    **dict.fromkeys(("endpointType", "upgradeType", "mechanism"), 1),
+    # Topics, among the things that have settings and permissions.
+    **dict.fromkeys(("resourceType", "resourceTypeFilter", "resourceTypes"), 2),
+    # The literal pattern, to read, allowed; and so many partitions.
+    **dict.fromkeys(("resourcePatternType", "patternTypeFilter", "operation", "permissionType", "count"), 3),
+    **dict.fromkeys(("maxRecords", "batchSize"), 10),
+    **dict.fromkeys(("brokerId", "controllerId", "voterId", "newIsr"), SPARE),
+    **dict.fromkeys(("timeoutMs", "maxWaitMs"), WAIT_MS),
+    **dict.fromkeys(("maxBytes", "partitionMaxBytes"), FETCH_BYTES),
+    **dict.fromkeys(("allowAutoTopicCreation", "allowDowngrade", "remove", "strict", "terminating"), False),
+    **dict.fromkeys(("validateOnly", "committed", "transactionResult", "wantFence"), True),
+    **dict.fromkeys(("configurationKeys", "principalFilter", "hostFilter", "ownerPrincipalType"), None),
+    **dict.fromkeys(("resourceName", "resourceNameFilter", "entityName", "match", "feature", "principalName"), NOBODY),
+    **dict.fromkeys(("id", "logDirs"), DIRECTORY),
+    "authBytes": b"\0kfuzz\0probe",
+    "clientHostAddress": b"\x7f\0\0\1",
+    "clientSoftwareName": "kfuzz",
+    "clientSoftwareVersion": "1",
+    "committedMetadata": "",
+    "entityType": "user",
+    "expiryTimePeriodMs": 1000,
+    "host": "*",
+    "incarnationId": b"\5" * 16,
+    "iterations": 4096,
+    "metrics": b"\x0a\x02\x08\x01",
+    "path": f"/{NOBODY}",
+    "principal": f"User:{NOBODY}",
+    "principalType": "User",
+    "processId": UUID,
+    "protocolName": ASSIGNOR,
+    "protocolType": "consumer",
+    "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
+    "requestData": b"\0\x12\0\0\0\0\0\1\xff\xff",
+    "responsePartitionLimit": 100,
+    "salt": b"salt-of-kfuzz",
+    "saltedPassword": bytes(range(32)),
+    "sessionTimeoutMs": SESSION_TIMEOUT_MS,
+    "stateFilters": "Ongoing",
+    "statesFilter": "Stable",
+    "subtopologyId": "0",
+    "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+    "typesFilter": "classic",
+    "value": "-1",
+}
+# The good values of structs, of which a request else has one with good values.
+STRUCTS: Final[Values] = {
+    **dict.fromkeys(("cursor", "userEndpoint"), None),
+    **{name: [] for name in ("clientTags", "taskOffsets", "taskEndOffsets", "globalStores", "deletions")},
+    **{name: [] for name in ("forgottenTopicsData", "leaderEndpoints", "preferredCandidates")},
+    "listeners": [ENDPOINT],
+    "features": [
+        {"name": name, "minSupportedVersion": int(name == "metadata.version"), "maxSupportedVersion": 100}
+        for name in FEATURES_KNOWN
+    ],
+}
+# The values of a request's fields that differ from those in other requests, by their names.
 Others = Callable[["Context"], Values]
 
 
@@ -150,16 +205,14 @@ class Context:
         return self.link
 
     def named(self) -> Values:
-        """The values of fields that mean the same in all requests, by their names."""
+        """The values of fields that mean the same in all requests of the conversation, by their names."""
         return {
             **dict.fromkeys(("groupId", "groupIds", "groups", "groupsNames", "key", "coordinatorKeys"), self.group),
-            **dict.fromkeys(("topic", "name", "topicName", "subscribedTopicNames"), self.topic),
-            **dict.fromkeys(("partition", "partitionIndex", "index", "partitions", "partitionIndexes"), 0),
-            **dict.fromkeys(("generationId", "memberEpoch", "generationIdOrMemberEpoch", "leaderEpoch"), self.epoch),
-            **dict.fromkeys(
-                ("transactionalId", "transactionalIds", "v3AndBelowTransactionalId"), self.transactional_id
-            ),
-            **dict.fromkeys(("producerId", "v3AndBelowProducerId"), self.producer_id),
+            **dict.fromkeys(("topic", "name", "topicName", "subscribedTopicNames", "sourceTopics"), self.topic),
+            **dict.fromkeys(("generationId", "memberEpoch", "generationIdOrMemberEpoch"), self.epoch),
+            **dict.fromkeys(("transactionalId", "transactionalIds"), self.transactional_id),
+            **dict.fromkeys(("v3AndBelowTransactionalId", "transactionalIdPattern"), self.transactional_id),
+            **dict.fromkeys(("producerId", "v3AndBelowProducerId", "producerIdFilters"), self.producer_id),
             **dict.fromkeys(("producerEpoch", "v3AndBelowProducerEpoch"), self.producer_epoch),
             "topicId": self.topic_id,
             "memberId": self.member_id,
@@ -168,13 +221,9 @@ class Context:
             "subscriptionId": self.subscription_id,
             "brokerEpoch": self.broker_epoch,
             "hmac": self.hmac,
-            "timeoutMs": WAIT_MS,
-            "maxWaitMs": WAIT_MS,
-            "maxBytes": FETCH_BYTES,
-            "partitionMaxBytes": FETCH_BYTES,
-            "sessionTimeoutMs": SESSION_TIMEOUT_MS,
-            "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
-            "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+            "replicas": self.node,
+            "metadata": subscription(self.topic),
+            "assignment": assignment(self.topic),
         }
 
     def good(self, api: str, version: int, others: Values) -> Message:
@@ -183,7 +232,8 @@ class Context:
         Each array of structs has one element.
         """
         definition = catalogue().find(f"{api}Request")
-        return _filled(definition, definition.fields, version, {**self.named(), **others}, others)
+        named = {**FIELDS, **self.named(), **others}
+        return _filled(definition, definition.fields, version, named, {**STRUCTS, **others})
 
     async def ask(self, api: str, others: Values = EMPTY, *, allowed: tuple[int, ...] = ()) -> Message:
         """The answer to a good request. ``BrokerError`` for an error that stays, other than those ``allowed``."""
@@ -202,43 +252,41 @@ class Context:
 def _filled(definition: Definition, fields: tuple[Field, ...], version: int, named: Values, others: Values) -> Message:
     made: Message = {}
     for one in fields:
-        key = key_of(one.name)
         if version not in one.versions:
             continue
-        if one.type.struct is not None:
-            inner = partial(_filled, definition, definition.fields_of(one.type), version)
-            given = others.get(key, EMPTY)
-            if given is EMPTY and named is others:
-                # In a struct that is given, the rest has its default.
-                continue
-            if given is EMPTY:
-                made[key] = [inner(named, others)] if one.type.array else inner(named, others)
-            elif given is None:
-                made[key] = None
-            else:
-                made[key] = [inner(each, each) for each in given] if one.type.array else inner(given, given)
-        elif key in named:
-            value = named[key]
-            made[key] = [value] if one.type.array and not isinstance(value, list | None) else value
+        key, is_array = key_of(one.name), one.type.array
+        inner = partial(_filled, definition, definition.fields_of(one.type), version) if one.type.struct else None
+        if inner is None:
+            if key in named:
+                value = named[key]
+                made[key] = [value] if is_array and not isinstance(value, list | None) else value
+        elif (given := others.get(key, EMPTY)) is None:
+            made[key] = None
+        elif given is not EMPTY:
+            made[key] = [inner(each, each) for each in given] if is_array else inner(given, given)
+        elif named is not others:
+            # In a struct that is given, the rest has its default.
+            made[key] = [inner(named, others)] if is_array else inner(named, others)
     return made
 
 
-Reach = Callable[[Context], Awaitable[None]]
+Reach = Callable[[Context], Awaitable[object]]
 
 
 @dataclass(frozen=True)
 class Conversation:
     """A state of a broker. ``needs`` are the APIs that ``reach`` asks; ``end`` leaves the state.
 
-    ``asks``: the APIs with good requests in this state, and the values in which these differ from others.
+    ``asks``: the APIs with good requests in this state; ``others``: the values in which some differ in this state.
     """
 
     name: str
     needs: tuple[str, ...]
     reach: Reach
-    asks: Mapping[str, Others]
+    asks: tuple[str, ...]
+    others: Mapping[str, Others] = field(default_factory=dict)
     end: Reach | None = None
-    place: str = BROKER
+    place: Place = "broker"
 
     @property
     def lasts(self) -> bool:
@@ -247,7 +295,8 @@ class Conversation:
 
     def good(self, context: Context, api: str, version: int) -> Message:
         """The good request of an API in this state."""
-        return context.good(api, version, self.asks[api](context))
+        others = self.others.get(api) or OTHERS.get(api, _with())
+        return context.good(api, version, others(context))
 
 
 async def _nothing(context: Context) -> None:
@@ -258,49 +307,22 @@ def _with(**values: Any) -> Others:
     return lambda context: values
 
 
-def _plain(*apis: str) -> Mapping[str, Others]:
-    """Requests that differ in nothing."""
-    return dict.fromkeys(apis, _with())
+def _ask(api: str) -> Reach:
+    return lambda context: context.ask(api)
 
 
-def _new(**values: Any) -> Others:
+def _new(context: Context) -> Values:
     """Values about a topic that is not there."""
-    return lambda context: {
-        "name": (name := f"{context.prefix}-new"),
-        "topicNames": name,
-        "topicId": bytes(16),
-        **values,
-    }
+    name = f"{context.prefix}-new"
+    return {"name": name, "topicNames": name, "topicId": bytes(16), "assignments": [], "configs": []}
 
-
-TOPICS: Final[Mapping[str, Others]] = {
-    "ApiVersions": _with(clientSoftwareName="kfuzz", clientSoftwareVersion="1", clusterId=None),
-    "Metadata": _with(allowAutoTopicCreation=False),
-    "DescribeTopicPartitions": _with(responsePartitionLimit=100, cursor=None),
-    "DescribeCluster": _with(endpointType=1),
-    "FindCoordinator": _with(keyType=0),
-    "ListOffsets": _with(replicaId=-1, timestamp=-1),
-    "OffsetForLeaderEpoch": _with(replicaId=-1, leaderEpoch=0),
-    "Fetch": _with(replicaId=-1, clusterId=None, fetchOffset=0, forgottenTopicsData=[]),
-    **_plain("DescribeProducers", "DescribeLogDirs"),
-    "DeleteRecords": _with(offset=0),
-    "CreateTopics": _new(numPartitions=1, replicationFactor=-1, assignments=[], configs=[], validateOnly=True),
-    "CreatePartitions": _with(count=3, assignments=[], validateOnly=True),
-    "DeleteTopics": _new(),
-    "AlterReplicaLogDirs": _with(path=f"/{NOBODY}"),
-}
-REASSIGNMENTS: Final[Mapping[str, Others]] = {
-    "AlterPartitionReassignments": lambda context: {"replicas": context.node},
-    **_plain("ListPartitionReassignments"),
-    "ElectLeaders": _with(electionType=0),
-}
 
 # -- producers
 
 
 def produced(data: bytes, **values: Any) -> Values:
     """The values of a Produce request with these record batches."""
-    return {"transactionalId": None, "acks": -1, "timeoutMs": WAIT_MS * 10, "records": data, **values}
+    return {"transactionalId": None, "timeoutMs": WAIT_MS * 10, "records": data, **values}
 
 
 async def _begin_producer(context: Context, **values: Any) -> None:
@@ -308,8 +330,13 @@ async def _begin_producer(context: Context, **values: Any) -> None:
     context.producer_id, context.producer_epoch, context.sequence = answer["producerId"], answer["producerEpoch"], 0
 
 
+def _batch(context: Context, *, transactional: bool = False) -> bytes:
+    producer = {"producer_id": context.producer_id, "producer_epoch": context.producer_epoch}
+    return batch(**producer, base_sequence=context.sequence, transactional=transactional)
+
+
 def _next(context: Context) -> Values:
-    return produced(batch(context.producer_id, context.producer_epoch, context.sequence))
+    return produced(_batch(context))
 
 
 async def _producer(context: Context) -> None:
@@ -319,8 +346,7 @@ async def _producer(context: Context) -> None:
 
 
 def _next_in_transaction(context: Context) -> Values:
-    data = batch(context.producer_id, context.producer_epoch, context.sequence, transactional=True)
-    return produced(data, transactionalId=context.transactional_id)
+    return produced(_batch(context, transactional=True), transactionalId=context.transactional_id)
 
 
 async def _transaction(context: Context) -> None:
@@ -331,34 +357,10 @@ async def _transaction(context: Context) -> None:
     context.sequence = 1
 
 
-async def _commit(context: Context) -> None:
-    await context.ask("EndTxn", COMMITTED)
-
-
-COMMITTED: Final[Values] = {"committed": True}
-OFFSET: Final[Values] = {"committedOffset": 1, "committedMetadata": ""}
-TRANSACTION: Final[Mapping[str, Others]] = {
-    **_plain("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId", "DescribeTransactions"),
-    "TxnOffsetCommit": _with(**OFFSET, memberId="", generationIdOrMemberEpoch=-1, generationId=-1),
-    "Produce": _next_in_transaction,
-    "EndTxn": _with(**COMMITTED),
-    "ListTransactions": lambda context: {
-        "stateFilters": "Ongoing",
-        "producerIdFilters": context.producer_id,
-        "transactionalIdPattern": context.transactional_id,
-    },
-    "WriteTxnMarkers": _with(transactionResult=True),
-}
-
 # -- classic groups
 
 
-def _join(context: Context) -> Values:
-    return {"protocolType": CONSUMER, "name": ASSIGNOR, "metadata": subscription(context.topic)}
-
-
-def _sync(context: Context) -> Values:
-    return {"protocolType": CONSUMER, "protocolName": ASSIGNOR, "assignment": assignment(context.topic)}
+JOIN: Final[Values] = {"name": ASSIGNOR}
 
 
 async def _coordinator(context: Context, key: str, kind: int = 0) -> None:
@@ -369,41 +371,25 @@ async def _coordinator(context: Context, key: str, kind: int = 0) -> None:
 async def _known(context: Context) -> None:
     await _coordinator(context, context.group)
     context.member_id, context.epoch = "", -1
-    answer = await context.ask("JoinGroup", _join(context), allowed=(MEMBER_ID_REQUIRED,))
+    answer = await context.ask("JoinGroup", JOIN, allowed=(MEMBER_ID_REQUIRED,))
     context.member_id = answer["memberId"]
 
 
 async def _joined(context: Context, **values: Any) -> None:
     await _known(context)
-    answer = await context.ask("JoinGroup", {**_join(context), **values})
+    answer = await context.ask("JoinGroup", {**JOIN, **values})
     context.member_id, context.epoch = answer["memberId"], answer["generationId"]
 
 
 async def _stable(context: Context, **values: Any) -> None:
     await _joined(context, **values)
-    await context.ask("SyncGroup", _sync(context))
+    await context.ask("SyncGroup")
 
 
 async def _odd_subscription(context: Context) -> None:
     """A group whose member said something that coordinators read only up to the topics."""
     await _stable(context, metadata=subscription(context.topic, 0) + b"\xff\xff\xff\xfe")
 
-
-async def _leave(context: Context) -> None:
-    await context.ask("LeaveGroup")
-
-
-OFFSETS: Final[Mapping[str, Others]] = {"OffsetCommit": _with(**OFFSET), **_plain("OffsetFetch")}
-KNOWN: Final[Mapping[str, Others]] = {"JoinGroup": _join, "SyncGroup": _sync}
-JOINED: Final[Mapping[str, Others]] = {**KNOWN, "Heartbeat": _with()}
-STABLE: Final[Mapping[str, Others]] = {
-    **JOINED,
-    **OFFSETS,
-    **_plain("LeaveGroup", "DescribeGroups", "DeleteGroups", "OffsetDelete"),
-    "ListGroups": _with(statesFilter="Stable", typesFilter="classic"),
-    # A consumer of the newer kind joins, which makes Kafka convert the group.
-    "ConsumerGroupHeartbeat": _with(memberId=UUID, memberEpoch=0, topicPartitions=[]),
-}
 
 # -- groups of the newer kinds
 
@@ -413,9 +399,7 @@ def _beat(context: Context) -> Values:
     tasks = [{"subtopologyId": "0", "partitions": [0]}] if context.epoch else []
     topology = {"epoch": 0, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [context.topic]}]}
     owned = dict.fromkeys(("activeTasks", "standbyTasks", "warmupTasks"), tasks)
-    absent: Values = {name: [] for name in ("clientTags", "taskOffsets", "taskEndOffsets", "topicPartitions")}
-    joins = {"topology": None if context.epoch else topology, "processId": UUID, "userEndpoint": None}
-    return {**owned, **absent, **joins}
+    return {**owned, "topicPartitions": [], "topology": None if context.epoch else topology}
 
 
 async def _join_by(api: str, context: Context) -> None:
@@ -426,91 +410,7 @@ async def _join_by(api: str, context: Context) -> None:
     context.member_id, context.epoch = answer["memberId"] or UUID, answer["memberEpoch"]
 
 
-async def _leave_by(api: str, context: Context) -> None:
-    """Leave by the last heartbeat."""
-    await context.ask(api, {**_beat(context), "memberEpoch": -1})
-
-
-SHARE_STATE: Final[Values] = {
-    **{"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 0, "firstOffset": 0, "lastOffset": 0},
-    **{"deliveryState": 0, "deliveryCount": 1, "deliveryCompleteCount": 0},
-}
-SHARE_GROUP: Final[Mapping[str, Others]] = {
-    "ShareGroupHeartbeat": _beat,
-    **_plain("ShareGroupDescribe", "DescribeShareGroupOffsets", "DeleteShareGroupOffsets"),
-    "ShareFetch": _with(
-        shareSessionEpoch=0, maxRecords=10, batchSize=10, acknowledgementBatches=[], forgottenTopicsData=[]
-    ),
-    "ShareAcknowledge": _with(shareSessionEpoch=1, firstOffset=0, lastOffset=0, acknowledgeTypes=1),
-    "AlterShareGroupOffsets": _with(startOffset=0),
-    # Requests between brokers.
-    **{
-        f"{what}ShareGroupState{more}": _with(**SHARE_STATE)
-        for what, more in (("Initialize", ""), ("Read", ""), ("Write", ""), ("Delete", ""), ("Read", "Summary"))
-    },
-}
-STREAMS_GROUP: Final[Mapping[str, Others]] = {
-    "StreamsGroupHeartbeat": _beat,
-    **_plain("StreamsGroupDescribe"),
-    "StreamsGroupTopologyDescriptionUpdate": lambda context: {
-        **{"topologyEpoch": 0, "subtopologyId": "0", "name": "kfuzz", "nodeType": 1, "globalStores": []},
-        "sourceTopics": context.topic,
-    },
-}
-
-# -- what administrators ask
-
-CONFIG: Final[Values] = {"resourceType": TOPIC, "name": "retention.ms", "value": "-1", "configOperation": 0}
-ACL: Final[Values] = {
-    **{"resourceType": TOPIC, "resourceTypeFilter": TOPIC, "resourcePatternType": 3, "patternTypeFilter": 3},
-    **{"resourceName": NOBODY, "resourceNameFilter": NOBODY, "principal": f"User:{NOBODY}", "principalFilter": None},
-    **{"host": "*", "hostFilter": None, "operation": 3, "permissionType": 3},
-}
-SECRET: Final[Values] = {"iterations": 4096, "salt": b"salt-of-kfuzz", "saltedPassword": bytes(range(32))}
-
-
-def _configured(context: Context) -> Values:
-    return {**CONFIG, "resourceName": context.topic, "configurationKeys": None, "validateOnly": True}
-
-
-CONFIGS: Final[Mapping[str, Others]] = {
-    **dict.fromkeys(("DescribeConfigs", "IncrementalAlterConfigs", "AlterConfigs"), _configured),
-    "ListConfigResources": _with(resourceTypes=TOPIC),
-}
-ACLS: Final[Mapping[str, Others]] = dict.fromkeys(("CreateAcls", "DescribeAcls", "DeleteAcls"), _with(**ACL))
-QUOTAS: Final[Mapping[str, Others]] = {
-    "AlterClientQuotas": _with(
-        entityType="user", entityName=NOBODY, key="producer_byte_rate", value=1e9, remove=False, validateOnly=True
-    ),
-    "DescribeClientQuotas": _with(entityType="user", matchType=0, match=NOBODY, strict=False),
-}
-SCRAM: Final[Mapping[str, Others]] = {
-    "AlterUserScramCredentials": _with(deletions=[], name=NOBODY, mechanism=SCRAM_SHA_256, **SECRET),
-    "DescribeUserScramCredentials": _with(name=NOBODY),
-}
-FEATURES: Final[Mapping[str, Others]] = {
-    "UpdateFeatures": _with(feature=NOBODY, maxVersionLevel=1, upgradeType=1, allowDowngrade=False, validateOnly=True)
-}
-TOKENS: Final[Mapping[str, Others]] = {
-    "CreateDelegationToken": _with(
-        ownerPrincipalType=None, principalType="User", principalName=NOBODY, maxLifetimeMs=-1
-    ),
-    "RenewDelegationToken": _with(renewPeriodMs=-1),
-    "ExpireDelegationToken": _with(expiryTimePeriodMs=1000),
-    "DescribeDelegationToken": _with(principalType="User", principalName=NOBODY),
-}
-VOTER: Final[Values] = {"voterId": SPARE, "voterDirectoryId": b"\4" * 16, "listeners": [ENDPOINT]}
-VOTERS: Final[Mapping[str, Others]] = {
-    "DescribeQuorum": _with(topicName=METADATA),
-    "AddRaftVoter": _with(**VOTER),
-    "RemoveRaftVoter": _with(**VOTER),
-    "UnregisterController": _with(controllerId=SPARE),
-    "UnregisterBroker": _with(brokerId=SPARE),
-}
-TELEMETRY: Final[Mapping[str, Others]] = {
-    **_plain("GetTelemetrySubscriptions"),
-    "PushTelemetry": _with(terminating=False, compressionType=0, metrics=b"\x0a\x02\x08\x01"),
-}
+# -- other states
 
 
 async def _telemetry(context: Context) -> None:
@@ -519,37 +419,18 @@ async def _telemetry(context: Context) -> None:
 
 
 async def _token(context: Context) -> None:
-    answer = await context.ask("CreateDelegationToken", TOKENS["CreateDelegationToken"](context), allowed=TOKENLESS)
+    answer = await context.ask("CreateDelegationToken", allowed=TOKENLESS)
     context.hmac = bytes(answer["hmac"]) or context.hmac
 
 
-# -- on the controller's port
-
-MANAGEMENT: Final[Mapping[str, Others]] = {
-    **{
-        api: TOPICS[api]
-        for api in ("ApiVersions", "DescribeCluster", "DeleteTopics", "CreateTopics", "CreatePartitions")
-    },
-    **CONFIGS,
-    **ACLS,
-    **QUOTAS,
-    **SCRAM,
-    **FEATURES,
-    **REASSIGNMENTS,
-    **TOKENS,
-    "Envelope": _with(requestData=b"\0\x12\0\0\0\0\0\1\xff\xff", clientHostAddress=b"\x7f\0\0\1"),
-}
-
-
-async def _quorum(context: Context, endpoint: int = 1) -> None:
+async def _quorum(endpoint: int, context: Context) -> None:
     context.cluster = (await context.ask("DescribeCluster", {"endpointType": endpoint}))["clusterId"]
     answer = await context.ask("DescribeQuorum", {"topicName": METADATA})
     partition = answer["topics"][0]["partitions"][0]
     context.node, context.epoch = partition["leaderId"], partition["leaderEpoch"]
 
 
-async def _at_controller(context: Context) -> None:
-    await _quorum(context, 2)
+_at_broker, _at_controller = partial(_quorum, 1), partial(_quorum, 2)
 
 
 def _as_replica(context: Context) -> Values:
@@ -558,93 +439,123 @@ def _as_replica(context: Context) -> Values:
         **dict.fromkeys(("name", "topic", "topicName"), METADATA),
         **dict.fromkeys(("currentLeaderEpoch", "replicaEpoch", "lastOffsetEpoch", "epoch"), context.epoch),
         **dict.fromkeys(("voterId", "leaderId"), context.node),
-        **dict.fromkeys(("lastOffset", "endOffset"), 1),
-        **dict.fromkeys(("fetchOffset", "lastFetchedEpoch", "position"), 0),
-        **{name: [] for name in ("leaderEndpoints", "preferredCandidates", "forgottenTopicsData")},
-        "topicId": METADATA_ID,
-        "replicaId": SPARE,
+        **{"lastOffset": 1, "lastFetchedEpoch": 0, "leaderEpoch": context.epoch, "replicaId": SPARE},
+        "topicId": bytes(15) + b"\1",
     }
-
-
-QUORUM: Final[Mapping[str, Others]] = {
-    **dict.fromkeys(("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch"), _as_replica),
-    "UpdateRaftVoter": lambda context: {**VOTER, "currentLeaderEpoch": context.epoch},
-    **VOTERS,
-}
-# Every level that a cluster may be at.
-FEATURES_KNOWN: Final = (
-    *("metadata.version", "transaction.version", "group.version", "share.version", "streams.version"),
-    *("kraft.version", "eligible.leader.replicas.version"),
-)
-DIRECTORY: Final = b"\6" * 16
-REGISTRATION: Final[Values] = {
-    "brokerId": SPARE,
-    "controllerId": SPARE,
-    "incarnationId": b"\5" * 16,
-    "listeners": [ENDPOINT],
-    "features": [
-        {"name": name, "minSupportedVersion": int(name == "metadata.version"), "maxSupportedVersion": 100}
-        for name in FEATURES_KNOWN
-    ],
-    "logDirs": DIRECTORY,
-    "previousBrokerEpoch": -1,
-}
-REGISTERED: Final[Mapping[str, Others]] = {
-    "BrokerRegistration": _with(**REGISTRATION),
-    "ControllerRegistration": _with(**REGISTRATION),
-    "BrokerHeartbeat": _with(brokerId=SPARE, currentMetadataOffset=1, wantFence=True),
-    "AllocateProducerIds": _with(brokerId=SPARE),
-    "AlterPartition": _with(brokerId=SPARE, newIsr=SPARE, leaderEpoch=0, partitionEpoch=0),
-    "AssignReplicasToDirs": _with(brokerId=SPARE, id=DIRECTORY),
-    "UnregisterBroker": _with(brokerId=SPARE),
-}
 
 
 async def _registered(context: Context) -> None:
     """A broker that has registered, but never becomes ready."""
     await _at_controller(context)
-    context.broker_epoch = (await context.ask("BrokerRegistration", REGISTRATION))["brokerEpoch"]
+    context.broker_epoch = (await context.ask("BrokerRegistration"))["brokerEpoch"]
 
 
-def _group(name: str, api: str, asks: Mapping[str, Others]) -> Conversation:
-    """The conversation of a group of the newer kinds, whose members join by heartbeats."""
-    return Conversation(name, ("FindCoordinator", api), partial(_join_by, api), asks, partial(_leave_by, api))
+VOTER: Final[Values] = {"voterDirectoryId": b"\4" * 16}
+# The values in which the requests of an API differ from others, in all states.
+OTHERS: Final[Mapping[str, Others]] = {
+    **dict.fromkeys(("ApiVersions", "Fetch"), _with(clusterId=None)),
+    **dict.fromkeys(("CreateTopics", "DeleteTopics"), _new),
+    "CreatePartitions": _with(assignments=[]),
+    **dict.fromkeys(
+        ("DescribeConfigs", "IncrementalAlterConfigs", "AlterConfigs"),
+        lambda context: {"resourceName": context.topic, "name": "retention.ms"},
+    ),
+    "AlterClientQuotas": _with(key="producer_byte_rate", value=1e9),
+    **dict.fromkeys(("AlterUserScramCredentials", "DescribeUserScramCredentials"), _with(name=NOBODY)),
+    "SaslHandshake": _with(mechanism="PLAIN"),
+    "DescribeQuorum": _with(topicName=METADATA),
+    **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), _with(**VOTER)),
+    "JoinGroup": _with(**JOIN),
+    "TxnOffsetCommit": _with(memberId="", generationIdOrMemberEpoch=-1),
+    **dict.fromkeys(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"), _beat),
+    "ShareFetch": _with(shareSessionEpoch=0, acknowledgementBatches=[]),
+    "StreamsGroupTopologyDescriptionUpdate": _with(name="kfuzz"),
+}
+# A consumer of the newer kind joins a classic group, which makes Kafka convert it.
+UPGRADE: Final = {"ConsumerGroupHeartbeat": _with(memberId=UUID, memberEpoch=0, topicPartitions=[])}
+
+TOPICS: Final = (
+    *("ApiVersions", "Metadata", "DescribeTopicPartitions", "DescribeCluster", "FindCoordinator", "ListOffsets"),
+    *("OffsetForLeaderEpoch", "Fetch", "DescribeProducers", "DescribeLogDirs", "DeleteRecords", "CreateTopics"),
+    *("CreatePartitions", "DeleteTopics", "AlterReplicaLogDirs"),
+)
+REASSIGNMENTS: Final = ("AlterPartitionReassignments", "ListPartitionReassignments", "ElectLeaders")
+TRANSACTION: Final = (
+    *("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId", "DescribeTransactions", "TxnOffsetCommit", "Produce"),
+    *("EndTxn", "ListTransactions", "WriteTxnMarkers"),
+)
+KNOWN: Final = ("JoinGroup", "SyncGroup")
+JOINED: Final = (*KNOWN, "Heartbeat")
+OFFSETS: Final = ("OffsetCommit", "OffsetFetch")
+STABLE: Final = (
+    *(*JOINED, *OFFSETS, "LeaveGroup", "DescribeGroups", "DeleteGroups", "OffsetDelete", "ListGroups"),
+    "ConsumerGroupHeartbeat",
+)
+ODD: Final = (*UPGRADE, "DescribeGroups", "JoinGroup")
+CONSUMER_GROUP: Final = ("ConsumerGroupDescribe", *OFFSETS, "JoinGroup")
+SHARE_GROUP: Final = (
+    *("ShareGroupDescribe", "DescribeShareGroupOffsets", "DeleteShareGroupOffsets", "ShareFetch"),
+    *("ShareAcknowledge", "AlterShareGroupOffsets"),
+    # Requests between brokers.
+    *("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"),
+    "ReadShareGroupStateSummary",
+)
+STREAMS_GROUP: Final = ("StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate")
+CONFIGS: Final = ("DescribeConfigs", "IncrementalAlterConfigs", "AlterConfigs", "ListConfigResources")
+ACLS: Final = ("CreateAcls", "DescribeAcls", "DeleteAcls")
+QUOTAS: Final = ("AlterClientQuotas", "DescribeClientQuotas")
+SCRAM: Final = ("AlterUserScramCredentials", "DescribeUserScramCredentials")
+FEATURES: Final = ("UpdateFeatures",)
+TOKENS: Final = ("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken")
+VOTERS: Final = ("DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter", "UnregisterController", "UnregisterBroker")
+MANAGEMENT: Final = (
+    *("ApiVersions", "DescribeCluster", "DeleteTopics", "CreateTopics", "CreatePartitions"),
+    *(*CONFIGS, *ACLS, *QUOTAS, *SCRAM, *FEATURES, *REASSIGNMENTS, *TOKENS, "Envelope"),
+)
+AS_REPLICA: Final = ("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
+REGISTERED: Final = (
+    *("BrokerRegistration", "ControllerRegistration", "BrokerHeartbeat", "AllocateProducerIds", "AlterPartition"),
+    *("AssignReplicasToDirs", "UnregisterBroker"),
+)
+
+
+def _group(name: str, api: str, *asks: str, **others: Others) -> Conversation:
+    """The conversation of a group of the newer kinds, whose members join and leave by heartbeats."""
+
+    def leave(context: Context) -> Awaitable[Message]:
+        return context.ask(api, {**_beat(context), "memberEpoch": -1})
+
+    return Conversation(name, ("FindCoordinator", api), partial(_join_by, api), (api, *asks), others, leave)
 
 
 _CLASSIC: Final = ("FindCoordinator", "JoinGroup")
 _STABLE: Final = (*_CLASSIC, "SyncGroup")
 _TRANSACTIONAL: Final = ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 _QUORUM: Final = ("DescribeCluster", "DescribeQuorum")
-_PRODUCER: Final[Mapping[str, Others]] = {
-    "Produce": _next,
-    "InitProducerId": _with(transactionalId=None, producerId=-1, producerEpoch=-1),
-}
-_UPGRADE: Final = {api: STABLE[api] for api in ("ConsumerGroupHeartbeat", "DescribeGroups", "JoinGroup")}
-_CONSUMER_GROUP: Final[Mapping[str, Others]] = {
-    "ConsumerGroupHeartbeat": _beat,
-    **_plain("ConsumerGroupDescribe"),
-    **OFFSETS,
-    # A consumer of the classic kind joins; Kafka reads what it says of itself.
-    "JoinGroup": lambda context: {**_join(context), "memberId": ""},
-}
-_SASL: Final[Mapping[str, Others]] = {
-    "SaslHandshake": _with(mechanism="PLAIN"),
-    "SaslAuthenticate": _with(authBytes=b"\0kfuzz\0probe"),
+_REGISTRATION: Final = (*_QUORUM, "BrokerRegistration")
+_TELEMETRY: Final = ("GetTelemetrySubscriptions",)
+_PRODUCER: Final = {"Produce": _next, "InitProducerId": _with(transactionalId=None, producerId=-1, producerEpoch=-1)}
+_TRANSACTION: Final = {"Produce": _next_in_transaction}
+# A consumer of the classic kind joins; Kafka reads what it says of itself.
+_DOWNGRADE: Final = {"JoinGroup": _with(**JOIN, memberId="")}
+_REPLICA: Final[Mapping[str, Others]] = {
+    **dict.fromkeys(AS_REPLICA, _as_replica),
+    "UpdateRaftVoter": lambda context: {**VOTER, "currentLeaderEpoch": context.epoch},
 }
 
 CONVERSATIONS: Final[Mapping[str, Conversation]] = {
     one.name: one
     for one in (
         Conversation("topic", (), _nothing, TOPICS),
-        Conversation("producer", ("InitProducerId", "Produce"), _producer, _PRODUCER),
-        Conversation("transaction", _TRANSACTIONAL, _transaction, TRANSACTION, _commit),
+        Conversation("producer", ("InitProducerId", "Produce"), _producer, tuple(_PRODUCER), _PRODUCER),
+        Conversation("transaction", _TRANSACTIONAL, _transaction, TRANSACTION, _TRANSACTION, _ask("EndTxn")),
         Conversation("classic-group-known", _CLASSIC, _known, KNOWN),
         Conversation("classic-group-joined", _CLASSIC, _joined, JOINED),
-        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, STABLE, _leave),
-        Conversation("classic-group-odd", _STABLE, _odd_subscription, _UPGRADE),
-        _group("consumer-group", "ConsumerGroupHeartbeat", _CONSUMER_GROUP),
-        _group("share-group", "ShareGroupHeartbeat", SHARE_GROUP),
-        _group("streams-group", "StreamsGroupHeartbeat", STREAMS_GROUP),
+        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, STABLE, UPGRADE, _ask("LeaveGroup")),
+        Conversation("classic-group-odd", _STABLE, _odd_subscription, ODD, UPGRADE),
+        _group("consumer-group", "ConsumerGroupHeartbeat", *CONSUMER_GROUP, **_DOWNGRADE),
+        _group("share-group", "ShareGroupHeartbeat", *SHARE_GROUP),
+        _group("streams-group", "StreamsGroupHeartbeat", *STREAMS_GROUP),
         Conversation("configs", (), _nothing, CONFIGS),
         Conversation("acls", (), _nothing, ACLS),
         Conversation("quotas", (), _nothing, QUOTAS),
@@ -652,12 +563,12 @@ CONVERSATIONS: Final[Mapping[str, Conversation]] = {
         Conversation("features", (), _nothing, FEATURES),
         Conversation("reassignments", (), _nothing, REASSIGNMENTS),
         Conversation("tokens", ("CreateDelegationToken",), _token, TOKENS),
-        Conversation("telemetry", ("GetTelemetrySubscriptions",), _telemetry, TELEMETRY),
-        Conversation("sasl", (), _nothing, _SASL, place=STRANGER),
+        Conversation("telemetry", _TELEMETRY, _telemetry, (*_TELEMETRY, "PushTelemetry")),
+        Conversation("sasl", (), _nothing, ("SaslHandshake", "SaslAuthenticate"), place="stranger"),
         # Hostile requests to a controller, and about its voters, may harm every broker. So they come last.
-        Conversation("management", (), _nothing, MANAGEMENT, place=CONTROLLER),
-        Conversation("registered-broker", (*_QUORUM, "BrokerRegistration"), _registered, REGISTERED, place=CONTROLLER),
-        Conversation("quorum", _QUORUM, _at_controller, QUORUM, place=CONTROLLER),
-        Conversation("voters", _QUORUM, _quorum, VOTERS),
+        Conversation("management", (), _nothing, MANAGEMENT, place="controller"),
+        Conversation("registered-broker", _REGISTRATION, _registered, REGISTERED, place="controller"),
+        Conversation("quorum", _QUORUM, _at_controller, (*_REPLICA, *VOTERS), _REPLICA, place="controller"),
+        Conversation("voters", _QUORUM, _at_broker, VOTERS),
     )
 }

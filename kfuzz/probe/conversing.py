@@ -7,20 +7,21 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kfuzz.client.address import Address
-from kfuzz.client.link import SILENT
 from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.errors import EncodeError, KfuzzError, UsageError
 from kfuzz.probe.comparing import Own, difference
-from kfuzz.probe.conversations import BROKER, CONTROLLER, CONVERSATIONS, Context, Conversation
+from kfuzz.probe.conversations import CONVERSATIONS, Context, Conversation, Place
 from kfuzz.probe.hostile import Case, Offered, not_asked, plan
 from kfuzz.probe.machine import Machine
-from kfuzz.probe.reactions import DIFFERS, FOUND, GONE, UNHEALTHY, Asked, Report
+from kfuzz.probe.reactions import FOUND, Asked, Harm, Report
 from kfuzz.probe.settings import Settings
 from kfuzz.probe.sides import Side
 from kfuzz.text import foreign_text
@@ -84,56 +85,52 @@ def probe_apis(
     return asyncio.run(_Probe(vectors, settings, hostility, on_progress, on_notice).run())
 
 
+@dataclass
 class _Probe:
-    def __init__(
-        self,
-        vectors: Sequence[Vector],
-        settings: Settings,
-        hostility: Hostility,
-        on_progress: Callable[[int], None],
-        on_notice: Callable[[str], None],
-    ) -> None:
-        self.vectors = vectors
-        self.settings = settings
-        self.hostility = hostility
-        self.on_progress = on_progress
-        self.on_notice = on_notice
+    vectors: Sequence[Vector]
+    settings: Settings
+    hostility: Hostility
+    on_progress: Callable[[int], None]
+    on_notice: Callable[[str], None]
+    _token: str = field(default_factory=lambda: secrets.token_hex(4))
+    _numbers: int = 0
+    # The versions that the reference offers.
+    _known_there: Offered = field(default_factory=dict)
+    # The state of the broker, and that of the reference if it is compared.
+    _context: Context | None = None
+    _there: Context | None = None
+    _uses: int = 0
+    # The conversation that the state belongs to, and those that were reached.
+    _state: str = ""
+    _reached: set[str] = field(default_factory=set)
+    _since_health: list[Asked] = field(default_factory=list)
+    _last: Asked | None = None
+    _differing: set[tuple[str, ...]] = field(default_factory=set)
+    _looked_at: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    _silent: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        settings, hostility = self.settings, self.hostility
         self.report = Report(hostility.seed)
         self.timeout_s = settings.timeout_ms / 1000
-        self._token = secrets.token_hex(4)
-        self._numbers = 0
-        addresses = {BROKER: settings.bootstrap}
+        addresses: dict[Place, Address] = {"broker": settings.bootstrap}
         if hostility.controller is not None:
-            addresses[CONTROLLER] = hostility.controller
+            addresses["controller"] = hostility.controller
         if hostility.reference == settings.bootstrap:
             raise UsageError(f"--reference is {settings.bootstrap} itself; name another broker")
         self._tested = Side(addresses, settings, hostility.topic, self._name)
-        self._reference: Side | None = None
+        self._sides, self._reference = [self._tested], None
         if hostility.reference is not None:
-            self._reference = Side({BROKER: hostility.reference}, settings, hostility.topic, self._name)
+            self._reference = Side({"broker": hostility.reference}, settings, hostility.topic, self._name)
+            self._sides.append(self._reference)
         self._machine = Machine(hostility.pid, hostility.log)
-        # The versions that the reference offers.
-        self._known_there: Offered = {}
-        # The state of the broker, and that of the reference if it is compared.
-        self._context: Context | None = None
-        self._there: Context | None = None
-        self._uses = 0
-        # The conversation that the state belongs to, and those that were reached.
-        self._state = ""
-        self._reached: set[str] = set()
-        self._since_health: list[Asked] = []
-        self._last: Asked | None = None
-        self._differing: set[tuple[str, ...]] = set()
-        self._looked_at: Counter[tuple[str, ...]] = Counter()
-        self._silent: Counter[tuple[str, ...]] = Counter()
 
     async def run(self) -> Report:
         """The whole probe."""
         deadline = time.monotonic() + self.settings.duration_s
-        sides = [side for side in (self._tested, self._reference) if side is not None]
         try:
             cases = await self._planned()
-            for side in sides:
+            for side in self._sides:
                 await side.check_topic()
                 missing = await side.health.learn()
                 who = "health" if side is self._tested else "health of the reference"
@@ -154,7 +151,7 @@ class _Probe:
         except (BrokerError, ConnectionLost) as error:
             raise UsageError(f"{error}; is a broker running there, and does it expect TLS?") from None
         finally:
-            for side in sides:
+            for side in self._sides:
                 if left := await side.leave():
                     self.on_notice(left)
         self.report.checks = self._tested.health.checks
@@ -165,21 +162,15 @@ class _Probe:
         """The cases for what the broker offers, as many as are wanted."""
         hostility = self.hostility
         offered = await self._tested.offers()
-        controller = None if hostility.controller is None else await self._tested.offers(CONTROLLER)
+        controller = None if hostility.controller is None else await self._tested.offers("controller")
         if self._reference is not None:
             self._known_there = await self._reference.offers()
         left_out: dict[str, str] = {}
+        globs, seed = hostility.globs, hostility.seed
+        planned = partial(plan, offered, self.vectors, seed=seed, left_out=left_out, controller=controller)
 
         def chosen(mutants: int) -> list[Case]:
-            made = plan(
-                offered,
-                self.vectors,
-                seed=hostility.seed,
-                mutants=mutants,
-                left_out=left_out,
-                controller=controller,
-            )
-            globs = hostility.globs
+            made = planned(mutants=mutants)
             return [one for one in made if not globs or any(fnmatchcase(one.id, glob) for glob in globs)]
 
         cases = chosen(hostility.mutants)
@@ -229,10 +220,10 @@ class _Probe:
         if not asked.sent and self._last is not None:
             # Nothing could be sent, so the case before it did that.
             asked = replace(self._last, reaction=asked.reaction)
-        both = [one for one in (asked.reaction, asked.reference) if one is not None]
+        both = filter(None, (asked.reaction, asked.reference))
         if any(one.harm or (one.changes and not conversation.lasts) for one in both):
             self._context = None
-        if asked.reaction.outcome == SILENT:
+        if asked.reaction.outcome == "silent":
             self._silent[group] += 1
         self._since_health.append(asked)
         self._last = asked
@@ -255,7 +246,7 @@ class _Probe:
         early = await side.ask(case, there) if first else None
         asked = await self._tested.ask(case, here)
         other = (early or await side.ask(case, there)).reaction
-        if other.harm == GONE:
+        if other.harm == "gone":
             raise _Ended(f"the reference does not work any more since {case.id}: {other.text}")
         return replace(asked, reference=other)
 
@@ -265,24 +256,23 @@ class _Probe:
         found = self._difference(asked, context)
         if found is None:
             return
-        key = asked.case.api, DIFFERS, found[0]
+        key = asked.case.api, "differs", found[0]
         if key not in self._differing:
             self._context = None
             for number in range(CONFIRMED):
+                found = None
                 if self._looked_at[key] < TRIED_MAX:
-                    try:
+                    with suppress(*FAILED):
                         here, there = await self._reach(CONVERSATIONS[asked.case.conversation], anew=True)
                         again = await self._asked(asked.case, here, there, first=number % 2 == 0)
                         found = self._difference(again, here)
-                    except FAILED:
-                        found = None
-                if found is None or found[0] != key[2] or self._looked_at[key] >= TRIED_MAX:
+                if found is None or found[0] != key[2]:
                     self._looked_at[key] += 1
                     self.report.once += 1
                     return
             asked = replace(again, alone=True)
             self._differing.add(key)
-        self.report.note(asked.with_harm(DIFFERS, found[1], found[0]))
+        self.report.note(asked.with_harm("differs", found[1], found[0]))
 
     def _difference(self, asked: Asked, context: Context) -> tuple[str, str] | None:
         if asked.reference is None:
@@ -307,7 +297,7 @@ class _Probe:
             # Topics have the same names on both sides.
             self._forget()
             raise
-        if side is None or conversation.place == CONTROLLER:
+        if side is None or conversation.place == "controller":
             return context, None
         try:
             return context, await side.reach(conversation, prefix)
@@ -318,9 +308,8 @@ class _Probe:
             return await self._tested.reach(conversation, prefix), None
 
     def _forget(self) -> None:
-        for side in (self._tested, self._reference):
-            if side is not None:
-                side.forget()
+        for side in self._sides:
+            side.forget()
 
     async def _has_state(self, conversation: Conversation) -> bool:
         """Reach the state of a conversation. Whether that works; what does not work from the start is left out."""
@@ -339,7 +328,7 @@ class _Probe:
         self.report.left_out[conversation.name] = why
         # Perhaps it worked before the last hostile requests.
         if conversation.name in self._reached and self._last is not None:
-            self.report.add(self._last.with_harm(UNHEALTHY, f"after it, {conversation.name} is not reached: {why}"))
+            self.report.add(self._last.with_harm("unhealthy", f"after it, {conversation.name} is not reached: {why}"))
         return False
 
     async def _alone(self, case: Case) -> Asked | None:
@@ -362,7 +351,7 @@ class _Probe:
         again = await self._alone(asked.case)
         return asked if again is None else replace(asked, alone=again.reaction.harm == asked.reaction.harm)
 
-    async def _well_again(self, asked: Asked) -> tuple[str, str] | None:
+    async def _well_again(self, asked: Asked) -> tuple[Harm, str] | None:
         """Wait until the broker is well. The harm and its text if it was not well at first; None if it was.
 
         ``_Ended`` if it does not become well in time.
@@ -375,7 +364,7 @@ class _Probe:
         if not failure:
             self._since_health.clear()
             return None
-        harm = GONE if asked.reaction.harm == GONE or await self._is_away() else UNHEALTHY
+        harm: Harm = "gone" if asked.reaction.harm == "gone" or await self._is_away() else "unhealthy"
         first = failure
         while failure:
             if time.monotonic() > deadline:

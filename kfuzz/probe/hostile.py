@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kfuzz.client.protocol import SIZE, frame
 from kfuzz.errors import EncodeError
@@ -25,28 +25,19 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.probe.conversations import (
     BLOB_VERSION,
-    BROKER,
-    CONTROLLER,
     CONVERSATIONS,
     NOBODY,
-    STRANGER,
     Context,
     Conversation,
+    Place,
     assignment,
     subscription,
 )
 from kfuzz.vectors import Vector
 
-__all__ = ["KINDS", "Case", "Shot", "not_asked", "plan"]
+__all__ = ["Case", "Kind", "Shot", "not_asked", "plan"]
 
-VECTOR: Final = "vector"
-MUTANT: Final = "mutant"
-POISON: Final = "poison"
-WRONG: Final = "wrong"
-ORDER: Final = "order"
-FRAME: Final = "frame"
-KINDS: Final = (VECTOR, MUTANT, POISON, WRONG, ORDER, FRAME)
-
+Kind = Literal["vector", "mutant", "poison", "wrong", "order", "frame"]
 # Larger vectors are bombs for decoders, and no broker takes such a frame.
 BODY_BYTES_MAX: Final = 1 << 20
 # The conversation in which vectors of APIs are asked that no conversation knows.
@@ -54,7 +45,6 @@ ANY: Final = "topic"
 CUTS: Final = 3
 # How many bytes of a split frame are sent one by one.
 SINGLE_BYTES: Final = 64
-UNKNOWN_API: Final = 32767
 
 
 class Shot(NamedTuple):
@@ -71,6 +61,8 @@ class Shot(NamedTuple):
 # The versions of each API.
 Offered = Mapping[str, Versions]
 Shape = Callable[[bytes, Callable[[], int]], Shot]
+# Makes pieces of a whole frame.
+Change = Callable[[bytes], list[bytes]]
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,7 @@ class Case:
     conversation: str
     api: str
     version: int
-    kind: str
+    kind: Kind
     index: str
     make: Callable[[Context], bytes]
     shape: Shape | None = None
@@ -94,7 +86,7 @@ class Case:
         return f"{self.conversation}/{self.api}/{self.version}/{self.kind}/{self.index}"
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place where its conversation is held."""
         return CONVERSATIONS[self.conversation].place
 
@@ -124,31 +116,35 @@ def plan(
     used: set[tuple[str, str]] = set()
     for conversation in CONVERSATIONS.values():
         place = conversation.place
-        apis = controller if place == CONTROLLER else offered
+        apis = controller if place == "controller" else offered
         if apis is None:
             left_out[conversation.name] = "only a controller knows it; name its port with --controller"
             continue
         missing = [api for api in conversation.needs if not apis.get(api)]
         asks = [api for api in conversation.asks if apis.get(api)]
         if missing or not asks:
-            who = CONTROLLER if place == CONTROLLER else BROKER
+            who = "controller" if place == "controller" else "broker"
             left_out[conversation.name] = f"the {who} does not offer {', '.join(missing) or 'its requests'}"
             continue
         for api in asks:
-            # Frames are taken apart before anyone looks at what is asked, so one state is enough.
-            framed = (place, api) not in used
-            yield from _cases(conversation, api, apis[api], of_requests, seed, mutants, framed=framed)
+            versions = apis[api]
+            yield from _vectors(conversation.name, api, versions, of_requests)
+            for version in sorted({versions.lowest, versions.highest}):
+                # Frames are taken apart before anyone looks at what is asked, so one state is enough.
+                framed = version == versions.highest and (place, api) not in used
+                others = [each.data for each in of_requests.get((api, version), ())]
+                yield from _Asked(conversation, api, version, seed).cases(mutants, others, framed=framed)
             used.add((place, api))
     for name, apis in ((ANY, offered), ("management", controller or {})):
         place = CONVERSATIONS[name].place
         for api in sorted(apis):
-            if (place, api) not in used and (STRANGER, api) not in used:
-                yield from _vectors(CONVERSATIONS[name], api, apis[api], of_requests)
+            if (place, api) not in used and ("stranger", api) not in used:
+                yield from _vectors(name, api, apis[api], of_requests)
 
 
 def not_asked(cases: Iterable[Case], offered: Offered, controller: Offered | None) -> dict[str, str]:
     """Each request of the catalogue that no case makes of a good one, with the reason."""
-    asked = {case.api for case in cases if case.kind != VECTOR}
+    asked = {case.api for case in cases if case.kind != "vector"}
     every = {api for one in CONVERSATIONS.values() for api in one.asks}
     found = {}
     for definition in catalogue().messages.values():
@@ -168,7 +164,11 @@ def not_asked(cases: Iterable[Case], offered: Offered, controller: Offered | Non
     return found
 
 
-def _by_message(vectors: Iterable[Vector]) -> dict[tuple[str, int], list[Vector]]:
+# Vectors of requests by API and version.
+ByMessage = Mapping[tuple[str, int], Sequence[Vector]]
+
+
+def _by_message(vectors: Iterable[Vector]) -> ByMessage:
     found: dict[tuple[str, int], list[Vector]] = {}
     for one in vectors:
         name = one.options.get("message", "")
@@ -177,44 +177,14 @@ def _by_message(vectors: Iterable[Vector]) -> dict[tuple[str, int], list[Vector]
     return found
 
 
-def _vectors(
-    conversation: Conversation, api: str, versions: Versions, vectors: Mapping[tuple[str, int], Sequence[Vector]]
-) -> Iterator[Case]:
+def _vectors(conversation: str, api: str, versions: Versions, vectors: ByMessage) -> Iterator[Case]:
     for version in versions:
         for one in vectors.get((api, version), ()):
-            yield Case(conversation.name, api, version, VECTOR, one.id.removeprefix("messages/"), partial(_data, one))
+            yield Case(conversation, api, version, "vector", one.id.removeprefix("messages/"), partial(_data, one))
 
 
 def _data(vector: Vector, context: Context) -> bytes:
     return vector.data
-
-
-def _cases(
-    conversation: Conversation,
-    api: str,
-    versions: Versions,
-    vectors: Mapping[tuple[str, int], Sequence[Vector]],
-    seed: int,
-    mutants: int,
-    *,
-    framed: bool,
-) -> Iterator[Case]:
-    yield from _vectors(conversation, api, versions, vectors)
-    for version in sorted({versions.lowest, versions.highest}):
-        one = _Asked(conversation, api, version, seed)
-        try:
-            one.body(Context())
-        except EncodeError:
-            # The request says something for which this version has no place.
-            continue
-        others = [each.data for each in vectors.get((api, version), ())]
-        for index in range(mutants):
-            yield one.case(MUTANT, f"{index}", partial(one.mutant, index, others))
-        yield from one.poisoned()
-        yield from one.wrong()
-        yield from one.order()
-        if framed and version == versions.highest:
-            yield from one.frames()
 
 
 class _Asked:
@@ -227,10 +197,25 @@ class _Asked:
         self.seed = seed
         self.definition = catalogue().find(f"{api}Request")
 
-    def case(self, kind: str, index: str, make: Callable[[Context], bytes], shape: Shape | None = None) -> Case:
+    def cases(self, mutants: int, others: Sequence[bytes], *, framed: bool) -> Iterator[Case]:
+        try:
+            self.body(Context())
+        except EncodeError:
+            # The request says something for which this version has no place.
+            return
+        for index in range(mutants):
+            yield self.case("mutant", f"{index}", partial(self.mutant, index, others))
+        yield from self.poisoned()
+        yield from self.wrong()
+        yield self.case("order", "early", lambda context: self.body(context.stranger()))
+        yield self.case("order", "twice", self.body, self.twice)
+        if framed:
+            yield from self.frames()
+
+    def case(self, kind: Kind, index: str, make: Callable[[Context], bytes], shape: Shape | None = None) -> Case:
         return Case(self.conversation.name, self.api, self.version, kind, index, make, shape)
 
-    def dice(self, kind: str, index: int) -> Dice:
+    def dice(self, kind: Kind, index: int) -> Dice:
         name = f"{self.conversation.name}/{self.api}/{self.version}/{kind}/{index}"
         return Dice(self.seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
 
@@ -243,13 +228,13 @@ class _Asked:
     # -- mutants
 
     def mutant(self, index: int, others: Sequence[bytes], context: Context) -> bytes:
-        dice = self.dice(MUTANT, index)
+        dice = self.dice("mutant", index)
         other = dice.pick(others) if others else b""
-        return _mutator(self.api, self.version).mutate(self.body(context), dice, other=other)
+        return _mutator(self.definition.name, self.version).mutate(self.body(context), dice, other=other)
 
     # -- single fields
 
-    def changed(self, path: tuple[str | int, ...], value: Callable[[Context, Any], Any], context: Context) -> bytes:
+    def changed(self, path: Path, value: Value, context: Context) -> bytes:
         """The request with another value at a path."""
         values = copy.deepcopy(self.values(context))
         *way, last = path
@@ -259,71 +244,51 @@ class _Asked:
         struct[last] = value(context, struct[last])
         return encode(self.definition, self.version, values)
 
-    def poisoned(self) -> Iterator[Case]:
+    def leaves(self) -> Iterator[tuple[Path, str, Field]]:
         for path, field in _leaves(self.definition, self.definition.fields, self.values(Context())):
+            yield path, ".".join(map(str, path)), field
+
+    def poisoned(self) -> Iterator[Case]:
+        for path, name, field in self.leaves():
             if field.type.name in ("bytes", "records"):
-                name = ".".join(map(str, path))
                 for number, (what, make) in enumerate(_poisons(path, field)):
-                    value = partial(_poison, make, partial(self.dice, POISON, number))
-                    yield self.case(POISON, f"{name}-{what}", partial(self.changed, path, value))
+                    value = partial(_poison, make, partial(self.dice, "poison", number))
+                    yield self.case("poison", f"{name}-{what}", partial(self.changed, path, value))
 
     def wrong(self) -> Iterator[Case]:
-        for path, field in _leaves(self.definition, self.definition.fields, self.values(Context())):
-            for what, value in _wrong(path, field):
+        for path, name, field in self.leaves():
+            for what, value in _wrong(field):
                 make = partial(self.changed, path, value)
                 try:
                     make(Context())
                 except EncodeError:
                     continue
-                yield self.case(WRONG, f"{'.'.join(map(str, path))}-{what}", make)
+                yield self.case("wrong", f"{name}-{what}", make)
 
-    # -- order
-
-    def order(self) -> Iterator[Case]:
-        yield self.case(ORDER, "early", lambda context: self.body(context.stranger()))
-        yield self.case(ORDER, "twice", self.body, self.twice)
+    # -- order and frames
 
     def twice(self, body: bytes, next_number: Callable[[], int]) -> Shot:
         """The same request two times, the second before the first is answered."""
         numbers = [next_number(), next_number()]
         return Shot([b"".join(frame(self.api, self.version, one, body) for one in numbers)], numbers)
 
-    # -- frames
-
     def frames(self) -> Iterator[Case]:
-        def framed(index: str, change: Callable[[bytes], list[bytes]], *, waits: bool = True) -> Case:
-            def shape(body: bytes, next_number: Callable[[], int]) -> Shot:
-                number = next_number()
-                return Shot(change(frame(self.api, self.version, number, body)), [number], waits)
-
-            return self.case(FRAME, index, self.body, shape)
-
-        def sized(size: Callable[[int], int]) -> Callable[[bytes], list[bytes]]:
-            return lambda whole: [SIZE.pack(size(len(whole) - SIZE.size)) + whole[SIZE.size :]]
-
-        for index in range(CUTS):
-            yield framed(f"cut-{index}", partial(self.cut, index), waits=False)
-        yield framed("longer-size", sized(lambda size: size + 1), waits=False)
-        yield framed("shorter-size", sized(lambda size: size - 1))
-        yield framed("size-0", sized(lambda size: 0))
-        yield framed("size-negative", sized(lambda size: -1))
-        yield framed("size-max", sized(lambda size: INT32_MAX))
-        yield framed("split", _split)
-        yield framed("bytes-after", lambda whole: _resized(whole + b"\xff" * 4))
-        yield framed("unknown-api", lambda whole: [whole[:4] + UNKNOWN_API.to_bytes(2, "big") + whole[6:]])
-        yield framed("unknown-version", lambda whole: [whole[:6] + UNKNOWN_API.to_bytes(2, "big") + whole[8:]])
-        yield framed("negative-version", lambda whole: [whole[:6] + b"\xff\xff" + whole[8:]])
-        yield framed("client-id-beyond", lambda whole: [whole[:12] + b"\x7f\xff" + whole[14:]])
-        yield framed("client-id-negative", lambda whole: [whole[:12] + b"\xff\xfe" + whole[14:]])
-        yield framed("client-id-not-utf8", lambda whole: [whole[:14] + b"\xff\xfe" + whole[16:]])
+        changes: dict[str, Change] = {f"cut-{index}": partial(self.cut, index) for index in range(CUTS)}
+        changes |= FRAMES
         if self.version in self.definition.flexible_versions:
             # After the client id, which is kfuzz.
-            at = 14 + len("kfuzz")
-            yield framed("header-tags-huge", lambda whole: [whole[:at] + b"\x7f" + whole[at + 1 :]])
+            changes["header-tags-huge"] = _put(14 + len("kfuzz"), b"\x7f")
+        for index, change in changes.items():
+            yield self.case("frame", index, self.body, partial(self.framed, index, change))
+
+    def framed(self, index: str, change: Change, body: bytes, next_number: Callable[[], int]) -> Shot:
+        number = next_number()
+        waits = not index.startswith("cut-") and index != "longer-size"
+        return Shot(change(frame(self.api, self.version, number, body)), [number], waits)
 
     def cut(self, index: int, whole: bytes) -> list[bytes]:
         """The beginning of a frame."""
-        return [whole[: self.dice(FRAME, index).below(len(whole))]]
+        return [whole[: self.dice("frame", index).below(len(whole))]]
 
 
 def _split(whole: bytes) -> list[bytes]:
@@ -333,39 +298,67 @@ def _split(whole: bytes) -> list[bytes]:
     ]
 
 
-def _resized(whole: bytes) -> list[bytes]:
-    return [SIZE.pack(len(whole) - SIZE.size) + whole[SIZE.size :]]
+def _put(at: int, data: bytes) -> Change:
+    """Other bytes in place of those at ``at``."""
+    return lambda whole: [whole[:at] + data + whole[at + len(data) :]]
+
+
+def _sized(more: int, after: bytes = b"") -> Change:
+    """Bytes after the frame, and a size that is larger by ``more``."""
+    return lambda whole: [SIZE.pack(len(whole) - SIZE.size + more) + whole[SIZE.size :] + after]
+
+
+# After the size come the API, the version, the correlation id and the client id.
+FRAMES: Final[Mapping[str, Change]] = {
+    "longer-size": _sized(1),
+    "shorter-size": _sized(-1),
+    "size-0": _put(0, SIZE.pack(0)),
+    "size-negative": _put(0, SIZE.pack(-1)),
+    "size-max": _put(0, SIZE.pack(INT32_MAX)),
+    "split": _split,
+    "bytes-after": _sized(4, b"\xff" * 4),
+    "unknown-api": _put(4, b"\x7f\xff"),
+    "unknown-version": _put(6, b"\x7f\xff"),
+    "negative-version": _put(6, b"\xff\xff"),
+    "client-id-beyond": _put(12, b"\x7f\xff"),
+    "client-id-negative": _put(12, b"\xff\xfe"),
+    "client-id-not-utf8": _put(14, b"\xff\xfe"),
+}
 
 
 @cache
-def _mutator(api: str, version: int) -> MessageMutator:
-    return MessageMutator(schema(catalogue().find(f"{api}Request"), version))
+def _mutator(message: str, version: int) -> MessageMutator:
+    return MessageMutator(schema(catalogue().find(message), version))
+
+
+Path = tuple[str | int, ...]
 
 
 def _leaves(
-    definition: Definition, fields: Sequence[Field], values: Mapping[str, Any], path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], Field]]:
+    definition: Definition, fields: Sequence[Field], values: Message, path: Path = ()
+) -> Iterator[tuple[Path, Field]]:
     """All values that are no structs, by their paths, as far as the request gives them."""
     for one in fields:
         key = key_of(one.name)
-        if values.get(key) is None:
+        here, value = (*path, key), values.get(key)
+        if value is None:
             continue
-        value = values[key]
-        if one.type.struct is None:
-            for at in range(len(value)) if one.type.array else ():
-                yield (*path, key, at), one
-            if not one.type.array:
-                yield (*path, key), one
-            continue
-        inner = definition.fields_of(one.type)
-        for at, each in enumerate(value if one.type.array else [value]):
-            yield from _leaves(definition, inner, each, (*path, key, at) if one.type.array else (*path, key))
+        for place, each in (
+            [((*here, at), each) for at, each in enumerate(value)] if one.type.array else [(here, value)]
+        ):
+            if one.type.struct is None:
+                yield place, one
+            else:
+                yield from _leaves(definition, definition.fields_of(one.type), each, place)
 
 
 # -- poison inside bytes that the message's own form says nothing about
 
 Poison = Callable[[bytes, Dice], bytes]
-BLOBS: Final = {"metadata": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+BLOBS: Final = {
+    "metadata": ("ConsumerProtocolSubscription", subscription),
+    "assignment": ("ConsumerProtocolAssignment", assignment),
+}
 MUTANTS_OF_BLOBS: Final = 8
 MUTANTS_OF_RECORDS: Final = 24
 
@@ -374,7 +367,7 @@ def _poison(make: Poison, dice: Callable[[], Dice], context: Context, value: byt
     return make(bytes(value or b""), dice())
 
 
-def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Poison]]:
+def _poisons(path: Path, field: Field) -> Iterator[tuple[str, Poison]]:
     yield "empty", lambda data, dice: b""
     yield "byte", lambda data, dice: b"\xff"
     yield "cut", lambda data, dice: data[: dice.below(len(data) + 1)]
@@ -382,22 +375,24 @@ def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, P
     yield "long", lambda data, dice: data + bytes(1 << 16)
     name = path[-1]
     if name in BLOBS:
-        message = BLOBS[str(name)]
+        message, make = BLOBS[str(name)]
         yield "version", lambda data, dice: data[:2]
         # KAFKA-20570: a count of -1 made Kafka's coordinators throw what they did not catch.
         for version in (0, 1, BLOB_VERSION, 0x7FFF, 0xFFFF):
             for what, count in (("null", 0xFFFFFFFF), ("negative", 0x80000000), ("huge", 0x7FFFFFFF)):
                 prefix = version.to_bytes(2, "big") + count.to_bytes(4, "big")
-                yield f"v{version}-count-{what}", _always(prefix)
+                yield f"v{version}-count-{what}", _fixed(prefix)
         yield "topic-null", lambda data, dice: b"\0\1\0\0\0\1\xff\xff"
         yield "topic-beyond", lambda data, dice: b"\0\1\0\0\0\1\x7f\xff"
-        mutator = MessageMutator(schema(catalogue().find(message), BLOB_VERSION))
-        good = subscription("kfuzz") if name == "metadata" else assignment("kfuzz")
+        mutator, good = _mutator(message, BLOB_VERSION), make("kfuzz")
         for index in range(MUTANTS_OF_BLOBS):
             yield f"mutant-{index}", lambda data, dice: good[:2] + mutator.mutate(good[2:], dice)
     elif field.type.name == "records":
         for index in range(MUTANTS_OF_RECORDS):
-            yield f"mutant-{index}", _records
+            yield (
+                f"mutant-{index}",
+                lambda data, dice: Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input(),
+            )
     elif name == "authBytes":
         yield "nuls", lambda data, dice: bytes(3)
         yield "words", lambda data, dice: b"\0" * 1000 + b"a" * 1000
@@ -411,24 +406,23 @@ def _poisons(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, P
         yield "field-0", lambda data, dice: b"\x02\x00"
 
 
-def _records(old: bytes, dice: Dice) -> bytes:
-    return Mutator(dice.below(1 << 32), role="broker", codecs=("none",)).input()
-
-
-def _always(data: bytes) -> Poison:
-    return lambda old, dice: data
-
-
 # -- single values of other states and other owners
 
 Value = Callable[[Context, Any], Any]
 
 
-def _fixed(value: Any) -> Value:
-    return lambda context, old: value
+def _fixed(value: Any) -> Callable[[Any, Any], Any]:
+    return lambda one, other: value
 
 
-def _wrong(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Value]]:
+WRONG: Final[Mapping[str, Mapping[str, Any]]] = {
+    "string": {"empty": "", "nobody": NOBODY, "long": "a" * 32_767, "odd": "../\0\N{SNOWMAN}"},
+    "uuid": {"zero": bytes(16), "one": bytes(15) + b"\1", "nobody": b"\xee" * 16},
+    "float64": {"nan": float("nan"), "infinite": float("-inf")},
+}
+
+
+def _wrong(field: Field) -> Iterator[tuple[str, Value]]:
     name = key_of(field.name).lower()
     kind = field.type.name
     if kind.startswith("int"):
@@ -444,19 +438,9 @@ def _wrong(path: tuple[str | int, ...], field: Field) -> Iterator[tuple[str, Val
         # A broker may wait as long as a request allows.
         if not name.endswith("timeoutms") and name != "maxwaitms":
             yield "max", _fixed(min(largest, INT64_MAX))
-    elif kind == "string":
-        yield "empty", _fixed("")
-        yield "nobody", _fixed(NOBODY)
-        yield "long", _fixed("a" * 32_767)
-        yield "odd", _fixed("../\0\N{SNOWMAN}")
-        if name in ("groupid", "transactionalid"):
-            yield "early", lambda context, old: context.stranger().group
-        if name in ("name", "topic", "topicname", "resourcename", "subscribedtopicnames"):
-            yield "internal", _fixed("__consumer_offsets")
-    elif kind == "uuid":
-        yield "zero", _fixed(bytes(16))
-        yield "one", _fixed(bytes(15) + b"\1")
-        yield "nobody", _fixed(b"\xee" * 16)
-    elif kind == "float64":
-        yield "nan", _fixed(float("nan"))
-        yield "infinite", _fixed(float("-inf"))
+    for what, value in WRONG.get(kind, {}).items():
+        yield what, _fixed(value)
+    if kind == "string" and name in ("groupid", "transactionalid"):
+        yield "early", lambda context, old: context.stranger().group
+    if kind == "string" and name in ("name", "topic", "topicname", "resourcename", "subscribedtopicnames"):
+        yield "internal", _fixed("__consumer_offsets")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kfuzz.client.link import CLOSED, GARBLED, SILENT
 from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell, judge
 from kfuzz.conformance.judge.harm import HARM_OF, worst
@@ -16,7 +15,7 @@ from kfuzz.conformance.judge.reference import as_vector, for_broker, verdict
 from kfuzz.conformance.protocol.lines import Answer
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE
-from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, TOO_LARGE, Observed
+from kfuzz.probe.observed import TOO_LARGE, Observed
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors import Vector
 from kfuzz.vectors.model import TOPIC
@@ -27,13 +26,12 @@ BROKER: Final = "broker"
 BATCH_TOO_LARGE: Final = "batch-too-large"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
-# The outcome for each way a connection can be lost.
-OUTCOME_OF: Final = {CLOSED: "fault", SILENT: "timeout", GARBLED: "protocol-error", GONE: "crash"}
-TEXT_OF: Final = {
-    CLOSED: "closed the connection instead of an answer",
-    SILENT: "gave no answer",
-    GARBLED: "answered with bytes that cannot be read",
-    GONE: "the broker ended",
+# The outcome for each way a connection can be lost, and its text.
+LOST: Final = {
+    "closed": ("fault", "closed the connection instead of an answer"),
+    "silent": ("timeout", "gave no answer"),
+    "garbled": ("protocol-error", "answered with bytes that cannot be read"),
+    "gone": ("crash", "the broker ended"),
 }
 
 
@@ -82,13 +80,13 @@ def limit_notes(cases: Sequence[Case], reported: int | None) -> list[str]:
 def cell_of(case: Case, seen: Observed) -> Cell:
     """The judgement on one vector, with the observation as its answer."""
     told = seen.to_json(case.vector.data)
-    if seen.outcome == NOT_JUDGED:
+    if seen.outcome == "not judged":
         return Cell("unsupported", seen.text, declared=True, answer=told)
     return replace(_judged(case, seen), answer=told)
 
 
 def _judged(case: Case, seen: Observed) -> Cell:
-    if seen.outcome in OUTCOME_OF:
+    if seen.outcome in LOST:
         return _lost(seen.outcome, "")
     if _is_undeclared(case, seen):
         return Cell("fault", _spoken(seen), HARM_OF["fault"])
@@ -103,8 +101,8 @@ def _judged(case: Case, seen: Observed) -> Cell:
 
 
 def _lost(how: str, where: str) -> Cell:
-    outcome = OUTCOME_OF[how]
-    return Cell(outcome, f"{TEXT_OF[how]}{where}", HARM_OF[outcome])
+    outcome, text = LOST[how]
+    return Cell(outcome, text + where, HARM_OF[outcome])
 
 
 def _is_undeclared(case: Case, seen: Observed) -> bool:
@@ -120,20 +118,20 @@ def _spoken(seen: Observed) -> str:
 
 def _answer(case: Case, seen: Observed) -> Answer:
     """The observation as a testee's answer."""
-    if seen.outcome != ACCEPTED:
+    if seen.outcome != "accepted":
         return Answer(case.vector.id, "rejected", _spoken(seen))
     if not seen.stored:
         # This checks only whether the broker may accept the bytes. The stored bytes are checked elsewhere.
         batches = case.expectation.get("batches", [])
-        return Answer(case.vector.id, ACCEPTED, batches=list(batches))
-    return Answer(case.vector.id, ACCEPTED, batches=seen.batches())
+        return Answer(case.vector.id, "accepted", batches=list(batches))
+    return Answer(case.vector.id, "accepted", batches=seen.batches())
 
 
 def _trouble_after(case: Case, seen: Observed) -> Cell | None:
     """The fault of the served bytes, whatever the answer was."""
-    if seen.outcome != ACCEPTED:
+    if seen.outcome != "accepted":
         return Cell("fail", f"answered {seen.error}, but serves the batch", "accepts") if seen.stored else None
-    if seen.fetch in OUTCOME_OF:
+    if seen.fetch in LOST:
         return _lost(seen.fetch, ", when the accepted batch was fetched")
     if seen.fetch:
         return Cell("fault", f"accepted the batch, but a fetch of it gets {seen.fetch}", HARM_OF["fault"])
@@ -167,7 +165,7 @@ def summary(run: Run, wanted: int) -> list[str]:
     """
     (broker,) = run.testees
     told: list[dict[str, Any]] = [dict(cell.answer) for key, cell in broker.cells.items() if not broker.hides(key)]
-    clear = [one for one in told if one.get("outcome") != NOT_JUDGED]
+    clear = [one for one in told if one.get("outcome") != "not judged"]
     served = [one for one in clear if "consumer" in one]
     lines = [f"judged    {len(clear)} of {wanted}"]
     for title, names in (

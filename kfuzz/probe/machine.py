@@ -10,13 +10,13 @@ import psutil
 
 from kfuzz.conformance.broker.real import TROUBLE
 from kfuzz.errors import UsageError
-from kfuzz.probe.reactions import LOGGED, MEMORY, THREADS
+from kfuzz.probe.reactions import Harm
 from kfuzz.text import foreign_text
 
 __all__ = ["Machine", "Seen"]
 
 # More than this is a cause; what was needed before does not count again.
-STEPS: Final = {MEMORY: 128 << 20, THREADS: 32}
+STEPS: Final[dict[Harm, int]] = {"memory": 128 << 20, "threads": 32}
 # Only the end of more is read.
 LOG_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 300
@@ -34,9 +34,9 @@ VARIABLE: Final = re.compile(r"[\w.-]*\d[\w.-]*|(?<![\w.-])[\w-]{22}(?![\w.-])")
 
 
 class Seen(NamedTuple):
-    """``harm``: one of the words of ``reactions``; ``about`` is the same for the same thing."""
+    """``about`` is the same for the same thing."""
 
-    harm: str
+    harm: Harm
     text: str
     about: str = ""
 
@@ -57,11 +57,11 @@ class Machine:
         self.most = dict(self.first)
         self._marks = dict(self.first)
 
-    def _need(self) -> dict[str, int]:
+    def _need(self) -> dict[Harm, int]:
         if self._process is None:
             return {}
         with self._process.oneshot():
-            return {MEMORY: self._process.memory_info().rss, THREADS: self._process.num_threads()}
+            return {"memory": self._process.memory_info().rss, "threads": self._process.num_threads()}
 
     def look(self) -> list[Seen]:
         """Everything seen since the last look."""
@@ -111,8 +111,8 @@ def _seen(data: bytes) -> Seen:
         about = trouble[0]
     else:
         about = VARIABLE.sub("…", VALUES.split(BRACKETS.sub("[]", line[: 4 * LINE_BYTES_MAX]), 1)[0])
-    return Seen(LOGGED, *(foreign_text(one, bytes_max=LINE_BYTES_MAX) for one in (line, about)))
+    return Seen("logged", *(foreign_text(one, bytes_max=LINE_BYTES_MAX) for one in (line, about)))
 
 
 def _amount(harm: str, value: int) -> str:
-    return f"{value >> 20} MiB" if harm == MEMORY else str(value)
+    return f"{value >> 20} MiB" if harm == "memory" else str(value)

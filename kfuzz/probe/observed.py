@@ -5,36 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kfuzz import records
+from kfuzz.client.link import Lost
 from kfuzz.errors import RecordsError
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 from kfuzz.wire.records.framing import frames
 
-__all__ = [
-    "ACCEPTED",
-    "CHANGED",
-    "EDITED",
-    "GONE",
-    "NOT_JUDGED",
-    "NO_ERROR",
-    "RECOMPRESSED",
-    "REFUSED",
-    "SAME",
-    "TOO_LARGE",
-    "Observed",
-    "is_excessive",
-    "stored_as",
-]
+__all__ = ["TOO_LARGE", "Observed", "is_excessive", "stored_as"]
 
-ACCEPTED: Final = "accepted"
-REFUSED: Final = "rejected"
-# The broker ended.
-GONE: Final = "gone"
-NOT_JUDGED: Final = "not judged"
-NO_ERROR: Final = "NONE"
+# "gone": the broker ended.
+Outcome = Lost | Literal["accepted", "rejected", "gone", "not judged"]
 TOO_LARGE: Final = "decompressed-size-exceeded"
+StoredAs = Literal["same", "edited", "recompressed", "changed", "nothing"]
 # Longer bytes are not in a report.
 SHOWN_BYTES_MAX: Final = 16 << 10
 
@@ -43,26 +27,18 @@ SERVED_BATCHES_MAX: Final = 1000
 SERVED_RECORDS_MAX: Final = 200_000
 SERVED_LIMITS: Final = records.Limits(2 << 20)
 
-SAME: Final = "same"
-EDITED: Final = "edited"
-RECOMPRESSED: Final = "recompressed"
-CHANGED: Final = "changed"
-NOTHING: Final = "nothing"
-
 
 @dataclass(frozen=True)
 class Observed:
     """The observations about one vector.
 
-    - ``outcome``: ``accepted`` or ``rejected``; ``closed``, ``silent`` or ``garbled`` as in :mod:`kfuzz.client.link`;
-      ``gone`` or ``not judged``.
     - ``error``: Kafka's name of the error in the response. ``text``: the broker's message, or another remark.
     - ``base_offset``: that of the response.
     - ``stored``: the bytes that a fetch from the start of the partition returns.
     - ``fetch``: how that fetch failed; empty if it did not.
     """
 
-    outcome: str
+    outcome: Outcome
     error: str = ""
     text: str = ""
     base_offset: int = -1
@@ -95,7 +71,7 @@ class Observed:
         """The observation for a report; ``sent`` are the vector's bytes."""
         told: dict[str, Any] = {"outcome": self.outcome}
         told |= {name: value for name in ("error", "text", "fetch") if (value := getattr(self, name))}
-        if self.outcome != ACCEPTED and not self.stored:
+        if self.outcome != "accepted" and not self.stored:
             return told
         told |= {"base_offset": str(self.base_offset), "stored": stored_as(sent, self.stored)}
         if self.stored:
@@ -106,7 +82,7 @@ class Observed:
         return told
 
 
-def stored_as(sent: bytes, stored: bytes, *, contents: bool = True) -> str:
+def stored_as(sent: bytes, stored: bytes, *, contents: bool = True) -> StoredAs:
     """How stored bytes differ from those that were sent.
 
     ``same``: only base offset and leader epoch differ, which a broker must set. ``edited``: headers differ, payloads do
@@ -114,21 +90,21 @@ def stored_as(sent: bytes, stored: bytes, *, contents: bool = True) -> str:
     ``contents``: whether to read the records for that; without it, ``changed`` includes ``recompressed``.
     """
     if not stored:
-        return NOTHING
+        return "nothing"
     if _placed_anew(sent) == _placed_anew(stored):
-        return SAME
+        return "same"
     if (payloads := _payloads(sent)) and payloads == _payloads(stored):
-        return EDITED
+        return "edited"
     if not contents:
-        return CHANGED
-    return RECOMPRESSED if _contents(sent) == _contents(stored) is not None else CHANGED
+        return "changed"
+    return "recompressed" if _contents(sent) == _contents(stored) is not None else "changed"
 
 
 def is_excessive(sent: bytes, stored: bytes) -> bool:
     """Whether stored bytes that are not the vector's own would take much memory as records."""
     if sum(1 for _ in islice(frames(stored), SERVED_BATCHES_MAX + 1)) > SERVED_BATCHES_MAX:
         return True
-    if stored_as(sent, stored, contents=False) in (SAME, EDITED):
+    if stored_as(sent, stored, contents=False) in ("same", "edited"):
         return False
     verdict = records.check(stored, limits=SERVED_LIMITS)
     return (

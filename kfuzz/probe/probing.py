@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from kfuzz import records
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.cluster import Cluster, ClusterFailed
-from kfuzz.client.link import SILENT, connected, why
+from kfuzz.client.link import connected, why
 from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.conformance.broker.settings import MAX_MESSAGE_BYTES, OF_BROKERS, OF_TOPICS, by_settings, handshake_of
 from kfuzz.conformance.judge.compare import Case, Cell
@@ -27,22 +27,21 @@ from kfuzz.conformance.protocol.peer import Question
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.probe.asking import Place, ask, is_transactional
+from kfuzz.probe.conversations import batch
 from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, limit_notes, with_limit
-from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, REFUSED, Observed
+from kfuzz.probe.observed import Observed
 from kfuzz.probe.settings import Settings
-from kfuzz.records import Record, RecordBatch
 
 __all__ = ["Probed", "ProbedBroker", "probe"]
 
 T = TypeVar("T")
 PARTITIONS: Final = 64
-UNKNOWN_TOPIC: Final = 3
 # A broker that is silent so often would make a probe endless.
 SILENT_MAX: Final = 20
 PAUSE_S: Final = 0.2
 DELETE_TIMEOUT_S: Final = 10.0
 # Answers that nothing but the vector can have caused.
-SOUND: Final = (ACCEPTED, REFUSED)
+SOUND: Final = ("accepted", "rejected")
 # Errors from a broker that asks the coordinator first, for a transaction that was never begun.
 NO_TRANSACTION: Final = (
     "INVALID_TXN_STATE",
@@ -243,10 +242,10 @@ class ProbedBroker:
             self._base = {}
             self.notes.append("the broker refuses topics with " + " and ".join(BASE) + ", so defaults were used")
         self._topic, self._free = topic, list(range(1, count + 1))
-        seen = await ask(self._cluster, Place(topic, 0), _good())
-        if seen.outcome == REFUSED and self._numbers == 1:
+        seen = await ask(self._cluster, Place(topic, 0), batch(round(time.time() * 1000)))
+        if seen.outcome == "rejected" and self._numbers == 1:
             raise UsageError(f"{self._settings.bootstrap} refuses a good batch: {seen.error}; look at the broker")
-        if seen.outcome != ACCEPTED and not config:
+        if seen.outcome != "accepted" and not config:
             raise _Ended(f"the broker accepts no good batch: {seen.error or seen.outcome}")
 
     async def _drop(self) -> None:
@@ -260,7 +259,7 @@ class ProbedBroker:
                 await self._cluster.delete(names)
         except (ConnectionLost, BrokerError, ClusterFailed, UsageError, TimeoutError) as error:
             # A broker that keeps everything in memory forgets its topics when it restarts.
-            if not (isinstance(error, BrokerError) and error.code == UNKNOWN_TOPIC):
+            if not (isinstance(error, BrokerError) and error.code == ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]):
                 self.notes.append(f"{', '.join(names)} may still be there: {error or 'no answer in time'}")
 
     # -- vectors
@@ -273,20 +272,20 @@ class ProbedBroker:
             if self._held is None:
                 raise
             last, _ = self._held
-            await self._recovered(last, Observed(GONE, text=str(error)), config)
-            self._settle(last, Observed(GONE, text="after its answer"))
+            await self._recovered(last, Observed("gone", text=str(error)), config)
+            self._settle(last, Observed("gone", text="after its answer"))
             seen = await self._ask(question)
-        if SILENT in (seen.outcome, seen.fetch):
+        if "silent" in (seen.outcome, seen.fetch):
             # A busy machine may be slow once. The vector gets another partition of another topic.
             self._on_notice(f"{question.request['id']}: no answer; asked again")
             seen = await self._recovered(question, seen, config)
-            if seen.outcome != GONE:
+            if seen.outcome != "gone":
                 await self._place(config, 1)
                 seen = await self._ask(question)
         if seen.outcome not in SOUND or seen.fetch or seen.error == STORAGE_ERROR:
             seen = await self._recovered(question, seen, config)
         self._settle(question, seen)
-        if SILENT in (seen.outcome, seen.fetch):
+        if "silent" in (seen.outcome, seen.fetch):
             self._silent += 1
             if self._silent == SILENT_MAX:
                 raise _Ended(f"{SILENT_MAX} vectors got no answer; raise --timeout, or choose fewer vectors")
@@ -294,9 +293,9 @@ class ProbedBroker:
     async def _ask(self, question: Question[Any]) -> Observed:
         data = bytes.fromhex(question.request["hex"])
         seen = await ask(self._cluster, Place(self._topic, self._free.pop(0)), data)
-        transactional = seen.outcome == REFUSED and is_transactional(data)
+        transactional = seen.outcome == "rejected" and is_transactional(data)
         if transactional and seen.error in NO_TRANSACTION:
-            return Observed(NOT_JUDGED, text=f"asks for the transaction before it looks at the batch: {seen.error}")
+            return Observed("not judged", text=f"asks for the transaction before it looks at the batch: {seen.error}")
         return seen
 
     async def _recovered(self, question: Question[Any], seen: Observed, config: Config) -> Observed:
@@ -304,40 +303,24 @@ class ProbedBroker:
 
         ``_Ended`` if it does not work again in time.
         """
-        deadline = time.monotonic() + self._settings.timeout_ms / 1000
+        address, timeout_s = self._settings.bootstrap, self._settings.timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
         was_away = False
         while True:
             try:
-                was_away = await self._is_away() or was_away
-                await self._create(config, 1)
-                break
-            except (_Ended, ConnectionLost, BrokerError, ClusterFailed) as error:
-                was_away = was_away or isinstance(error, ConnectionLost)
-                if time.monotonic() > deadline:
-                    self._topic = ""
-                    self._settle(question, Observed(GONE, text=seen.text))
-                    raise _Ended(f"the broker does not work any more since {question.request['id']}: {error}") from None
-                await asyncio.sleep(PAUSE_S)
-        return Observed(GONE, text=seen.text) if was_away else seen
-
-    async def _is_away(self) -> bool:
-        """Wait until the broker listens. Return whether it had stopped listening.
-
-        ``ConnectionLost`` if it stays away longer than the timeout.
-        """
-        address = self._settings.bootstrap
-        deadline = time.monotonic() + self._settings.timeout_ms / 1000
-        was_away = False
-        while True:
-            try:
-                async with asyncio.timeout(self._settings.timeout_ms / 1000):
+                async with asyncio.timeout(timeout_s):
                     (await connected(address, self._settings.permit)).close()
-                return was_away
+                await self._create(config, 1)
+                return Observed("gone", text=seen.text) if was_away else seen
             except OSError as error:
-                was_away = True
-                if time.monotonic() > deadline:
-                    raise ConnectionLost(f"{address} cannot be reached: {why(error)}") from None
-                await asyncio.sleep(PAUSE_S)
+                was_away, failure = True, f"{address} cannot be reached: {why(error)}"
+            except (_Ended, ConnectionLost, BrokerError, ClusterFailed) as error:
+                was_away, failure = was_away or isinstance(error, ConnectionLost), str(error)
+            if time.monotonic() > deadline:
+                self._topic = ""
+                self._settle(question, Observed("gone", text=seen.text))
+                raise _Ended(f"the broker does not work any more since {question.request['id']}: {failure}")
+            await asyncio.sleep(PAUSE_S)
 
     def _settle(self, question: Question[Any], seen: Observed) -> None:
         """Keep what was observed, in place of an earlier observation of the same question."""
@@ -351,10 +334,4 @@ class ProbedBroker:
             self._held = None
 
     def _leave_out(self, question: Question[Any], why: str) -> None:
-        self._observed.put_nowait((question, Observed(NOT_JUDGED, text=why)))
-
-
-def _good() -> bytes:
-    """A batch that every broker accepts."""
-    now_ms = round(time.time() * 1000)
-    return records.encode([RecordBatch(0, 0, [Record(0, now_ms, b"kfuzz", b"probe")])])
+        self._observed.put_nowait((question, Observed("not judged", text=why)))

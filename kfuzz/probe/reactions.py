@@ -5,73 +5,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from kfuzz.client.link import CLOSED, SILENT
+from kfuzz.client.link import Lost
 from kfuzz.client.protocol import error_name
 from kfuzz.probe.hostile import Case
 from kfuzz.relay.frames import Api, api_of
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
-__all__ = [
-    "ABANDONED",
-    "ANSWERED",
-    "DIFFERS",
-    "FOUND",
-    "GONE",
-    "HELD",
-    "HUNG_UP",
-    "LOGGED",
-    "MALFORMED",
-    "MEMORY",
-    "THREADS",
-    "UNANSWERED",
-    "UNFORESEEN",
-    "UNHEALTHY",
-    "Asked",
-    "Cause",
-    "Reaction",
-    "Report",
-    "answered",
-    "api_asked",
-    "lines",
+__all__ = ["FOUND", "Asked", "Cause", "Harm", "Reaction", "Report", "answered", "api_asked", "lines"]
+
+# "held": the broker may wait for as long as the request allows, which is longer than the probe waits.
+# "unanswered": the request wants no answer. "abandoned": the frame was not whole, and the probe closed the connection.
+Outcome = Lost | Literal["answered", "held", "unanswered", "abandoned"]
+Harm = Literal[
+    "", "gone", "unhealthy", "silent", "malformed", "differs", "memory", "threads", "unforeseen", "hung up", "logged"
 ]
-
-ANSWERED: Final = "answered"
-# The broker may wait for as long as the request allows, which is longer than the probe waits.
-HELD: Final = "held"
-# The request wants no answer.
-UNANSWERED: Final = "unanswered"
-# The frame was not whole, and the probe closed the connection.
-ABANDONED: Final = "abandoned"
-
-# Harm, worst first.
-GONE: Final = "gone"
-UNHEALTHY: Final = "unhealthy"
-MALFORMED: Final = "malformed"
-DIFFERS: Final = "differs"
-MEMORY: Final = "memory"
-THREADS: Final = "threads"
-LOGGED: Final = "logged"
-UNFORESEEN: Final = "unforeseen"
-HUNG_UP: Final = "hung up"
-HARMS: Final[Mapping[str, str]] = {
-    GONE: "the broker does not listen any more",
-    UNHEALTHY: "the health conversation fails",
-    SILENT: "no answer",
-    MALFORMED: "the answer cannot be read, or is not as Kafka writes it",
-    DIFFERS: "the reference reacts in another way, also when both are asked again",
-    MEMORY: "the broker's process takes more memory",
-    THREADS: "the broker's process takes more threads",
-    UNFORESEEN: "the answer has UNKNOWN_SERVER_ERROR",
-    HUNG_UP: "the broker closes the connection, although the request can be read",
-    LOGGED: "the broker logs an error",
+# The worst first.
+HARMS: Final[Mapping[Harm, str]] = {
+    "gone": "the broker does not listen any more",
+    "unhealthy": "the health conversation fails",
+    "silent": "no answer",
+    "malformed": "the answer cannot be read, or is not as Kafka writes it",
+    "differs": "the reference reacts in another way, also when both are asked again",
+    "memory": "the broker's process takes more memory",
+    "threads": "the broker's process takes more threads",
+    "unforeseen": "the answer has UNKNOWN_SERVER_ERROR",
+    "hung up": "the broker closes the connection, although the request can be read",
+    "logged": "the broker logs an error",
 }
 # For these, the exit code is 1. Apache Kafka itself does the others.
-FOUND: Final = frozenset({GONE, UNHEALTHY, SILENT, MALFORMED, DIFFERS})
+FOUND: Final = frozenset({"gone", "unhealthy", "silent", "malformed", "differs"})
 # Cases of any kind are one cause, if they have the same ``about``.
-OF_ANY_KIND: Final = frozenset({DIFFERS, MEMORY, THREADS, LOGGED})
+OF_ANY_KIND: Final = frozenset({"differs", "memory", "threads", "logged"})
 HEX_BYTES_MAX: Final = 16 << 10
 OTHERS_MAX: Final = 10
 UNFORESEEN_CODE: Final = -1
@@ -80,14 +47,14 @@ API_VERSIONS_KEY: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """``outcome``: one of the words above, or of ``kfuzz.client.link``. ``errors``: names of the answer's errors.
+    """``errors``: names of the answer's errors.
 
     ``harm``: one of ``HARMS``, or empty. ``text``: what is known about it; ``about``: what its cause has in common.
     """
 
-    outcome: str
+    outcome: Outcome
     errors: tuple[str, ...] = ()
-    harm: str = ""
+    harm: Harm = ""
     text: str = ""
     answer: bytes = b""
     about: str = ""
@@ -95,7 +62,9 @@ class Reaction:
     @property
     def changes(self) -> bool:
         """Whether the request may have changed the state of its conversation."""
-        return self.outcome not in (ANSWERED, CLOSED, ABANDONED) or (self.outcome == ANSWERED and not self.errors)
+        return self.outcome not in ("answered", "closed", "abandoned") or (
+            self.outcome == "answered" and not self.errors
+        )
 
 
 def api_asked(sent: bytes) -> Api | None:
@@ -110,16 +79,16 @@ def answered(sent: bytes, data: bytes) -> Reaction:
     """The reaction of a broker that answered these bytes, without their size, to a request with its size."""
     api = api_asked(sent)
     if api is None:
-        return Reaction(ANSWERED, (), MALFORMED, "there is no such API or version, and yet an answer", data)
+        return Reaction("answered", (), "malformed", "there is no such API or version, and yet an answer", data)
     at, findings, picked = api.response.check(data)
     if at < 0 or picked is None:
         why = str(findings[-1]) if findings else "its header cannot be read"
-        return Reaction(ANSWERED, (), MALFORMED, foreign_text(why), data)
+        return Reaction("answered", (), "malformed", foreign_text(why), data)
     _, errors, _ = picked
     names = tuple(error_name(code) for code in sorted(errors) if code)
     if findings:
-        return Reaction(ANSWERED, names, MALFORMED, foreign_text(findings[0]), data)
-    return Reaction(ANSWERED, names, UNFORESEEN if UNFORESEEN_CODE in errors else "", answer=data)
+        return Reaction("answered", names, "malformed", foreign_text(findings[0]), data)
+    return Reaction("answered", names, "unforeseen" if UNFORESEEN_CODE in errors else "", answer=data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +104,7 @@ class Asked:
     alone: bool | None = None
     reference: Reaction | None = None
 
-    def with_harm(self, harm: str, text: str, about: str = "") -> Asked:
+    def with_harm(self, harm: Harm, text: str, about: str = "") -> Asked:
         """The same case with other harm."""
         return replace(self, reaction=replace(self.reaction, harm=harm, text=text, about=about))
 
@@ -155,7 +124,7 @@ class Cause:
     others: list[str] = field(default_factory=list)
 
     @property
-    def harm(self) -> str:
+    def harm(self) -> Harm:
         """One of ``HARMS``."""
         return self.smallest.reaction.harm
 
@@ -224,7 +193,7 @@ class Report:
         self.total += 1
         said = asked.reaction
         self.outcomes[said.outcome] += 1
-        if said.outcome == ANSWERED:
+        if said.outcome == "answered":
             self.answers.update(said.errors or ("NONE",))
         if said.harm:
             self.note(asked)
@@ -233,7 +202,7 @@ class Report:
         """Count the harm of a case."""
         case, said = asked.case, asked.reaction
         key = (case.api, said.about) if said.harm in OF_ANY_KIND else (case.api, case.kind, *said.errors)
-        if said.harm in (MEMORY, THREADS) or (said.harm == LOGGED and said.outcome == CLOSED):
+        if said.harm in ("memory", "threads") or (said.harm == "logged" and said.outcome == "closed"):
             # Kafka logs the same for all requests that it cannot read.
             key = (said.about,)
         self.by_cause.setdefault((said.harm, *key), Cause(asked)).add(asked)

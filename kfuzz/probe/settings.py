@@ -34,8 +34,6 @@ class Settings(Access):
     in_flight: int = 1
     retries: int = 3
     reconnects: int = 1_000_000
-    create: bool = True
-    transaction_timeout_ms: int = 60_000
 
     def __post_init__(self) -> None:
         if not PREFIX.fullmatch(self.prefix):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kfuzz.client.cluster import Cluster, ClusterFailed, backoff_s
-from kfuzz.client.link import GARBLED, Link
+from kfuzz.client.link import Link
 from kfuzz.client.protocol import (
     DUPLICATE,
     FENCED,
@@ -176,10 +176,10 @@ class Sender:
                 return False
             # While this waited, an answer may have come.
             if self._failed or not self._may_fly(sent):
-                link.pass_on()
+                link.wake(1)
                 continue
             if sent.producer is not None and sent.producer.lost:
-                link.pass_on()
+                link.wake(1)
                 self._fail(sent.batch, TRANSACTION_LOST)
                 return True
             self._transmit(link, sent)
@@ -242,19 +242,15 @@ class Sender:
             form = ProduceForm(version, self.topic, self.partition, acks, self.settings.timeout_ms, transactional_id)
             self._forms[transactional_id, version] = form
         number = link.next_number()
-        framed = form.around(number, len(batch.data))
+        pieces = form.around(number, batch.data)
         sent.began_ns = time.perf_counter_ns()
         if not acks:
-            link.send(number, [framed.before, batch.data, framed.after], None)
+            link.send(number, pieces, None)
             self._acknowledged(sent, None)
             return
         self._flying += 1
         self._flown = producer
-        link.send(
-            number,
-            [framed.before, batch.data, framed.after],
-            lambda answer: self._answered(link, version, sent, answer),
-        )
+        link.send(number, pieces, lambda answer: self._answered(link, version, sent, answer))
 
     def _answered(self, link: Link, version: int, sent: Sent, answer: bytes | None) -> None:
         now_ns = time.perf_counter_ns()
@@ -272,7 +268,7 @@ class Sender:
                     # One topic and one partition were asked for.
                     sent.error = values["responses"][0]["partitionResponses"][0]["errorCode"]
                 except IndexError:
-                    link.lose("the answer to Produce has no partition", GARBLED)
+                    link.lose("the answer to Produce has no partition", "garbled")
         if sent.error in (0, DUPLICATE):
             sent.error = 0
             self._acknowledged(sent, now_ns)

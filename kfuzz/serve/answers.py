@@ -6,7 +6,7 @@ Nothing here depends on chance or on time.
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from kfuzz.broker_errors import ERROR_CODES
@@ -14,7 +14,7 @@ from kfuzz.errors import EncodeError, KfuzzError, UsageError
 from kfuzz.messages import decode, encode, read
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.messages.model import Definition, Versions
+from kfuzz.messages.model import Versions
 from kfuzz.serve.cluster import (
     ELEMENTS_MAX,
     Answered,
@@ -69,27 +69,16 @@ UNREADABLE: Final = "requests that cannot be read"
 NOT_WRITTEN: Final = "answers that cannot be written"
 
 
-@cache
 def released(api: str) -> Versions:
     """The versions of an API that Kafka has released, and that kfuzz knows. ``UsageError`` for an unknown API."""
-    definition = _request(api)
+    definition = catalogue().find(f"{api}Request")
     low, high = definition.valid_versions.lowest, definition.valid_versions.highest
     return Versions(low, high - definition.latest_version_unstable)
 
 
 @cache
-def _request(api: str) -> Definition:
-    return catalogue().find(f"{api}Request")
-
-
-@cache
-def _response(api: str) -> Definition:
-    return catalogue().find(f"{api}Response")
-
-
-@cache
-def _by_key() -> dict[int, str]:
-    return {key: api for api in APIS if (key := _request(api).api_key) is not None}
+def _by_key() -> dict[int | None, str]:
+    return {catalogue().find(f"{api}Request").api_key: api for api in APIS}
 
 
 class Broker:
@@ -133,14 +122,9 @@ class Broker:
             return Answered(_framed(api, 0, number, values))
         answer, wait_ms = self._handlers[api](self._read(api, version, frame, caller))
         if isinstance(answer, Held):
-            held = answer
-            if held.values is None:
-
-                async def later() -> bytes:
-                    return _framed(api, version, number, await held.taken())
-
-                return Answered(None, later=later)
-            answer = held.values
+            if answer.values is None:
+                return Answered(None, later=partial(_framed_later, api, version, number, answer))
+            answer = answer.values
         if answer is None:
             return Answered(None, wait_ms)
         return Answered(_framed(api, version, number, answer), wait_ms, answer.get("throttleTimeMs", 0))
@@ -163,7 +147,7 @@ class Broker:
 
     @staticmethod
     def _read(api: str, version: int, frame: bytes, caller: Caller) -> Asked:
-        definition = _request(api)
+        definition = catalogue().find(f"{api}Request")
         header_version = request_header_version(definition, version)
         header = read("RequestHeader", header_version, frame, elements_max=ELEMENTS_MAX)
         if header.message is None:
@@ -215,7 +199,7 @@ class Broker:
 
 
 def _framed(api: str, version: int, number: int, values: Values) -> bytes:
-    response = _response(api)
+    response = catalogue().find(f"{api}Response")
     head = encode("ResponseHeader", response_header_version(response, version), {"correlationId": number})
     try:
         return head + encode(response, version, values)
@@ -224,9 +208,13 @@ def _framed(api: str, version: int, number: int, values: Values) -> bytes:
         raise Refused(NOT_WRITTEN, f"the answer cannot be written: {error}") from None
 
 
+async def _framed_later(api: str, version: int, number: int, held: Held) -> bytes:
+    return _framed(api, version, number, await held.taken())
+
+
 def _keys(versions: dict[str, Versions]) -> list[Values]:
     return [
-        {"apiKey": _request(api).api_key, "minVersion": both.lowest, "maxVersion": both.highest}
+        {"apiKey": catalogue().find(f"{api}Request").api_key, "minVersion": both.lowest, "maxVersion": both.highest}
         for api, both in versions.items()
     ]
 

@@ -154,10 +154,9 @@ def _topic(cluster: Cluster, asked: Values) -> Values:
 
 
 def _found(cluster: Cluster, name: str, index: int) -> Partition:
-    topic = cluster.topics.by_name.get(name)
-    if topic is None or index >= len(topic.partitions):
+    if (partition := cluster.topics.partition(name, index)) is None:
         raise UsageError(f"there is no topic {foreign_text(repr(name))} with partition {index}")
-    return topic.partitions[index]
+    return partition
 
 
 def _move(cluster: Cluster, asked: Values) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -65,35 +66,33 @@ class Fetching:
         self._last_session = 0
 
     def ListOffsets(self, asked: Asked) -> tuple[Values, int]:
-        topics = []
         committed = asked.values["isolationLevel"] == READ_COMMITTED
-        for one in asked.values["topics"]:
-            partitions = []
-            for wanted in one["partitions"]:
-                index, epoch = wanted["partitionIndex"], wanted["currentLeaderEpoch"]
-                partition, error = self.cluster.found(asked.caller, one["name"], NO_TOPIC_ID, index, epoch)
-                answer: Values = {"partitionIndex": index, "errorCode": error}
-                if partition is not None:
-                    answer["offset"] = _offset_at(partition, wanted["timestamp"], committed)
-                    if asked.version >= 4:
-                        answer["leaderEpoch"] = partition.leader_epoch
-                partitions.append(answer)
-            topics.append({"name": one["name"], "partitions": partitions})
-        return {"topics": topics}, 0
+
+        def answer(partition: Partition, wanted: Values) -> Values:
+            epoch = {"leaderEpoch": partition.leader_epoch} if asked.version >= 4 else {}
+            return {"offset": _offset_at(partition, wanted["timestamp"], committed)} | epoch
+
+        return self._each(asked, "name", "partitionIndex", answer), 0
 
     def OffsetForLeaderEpoch(self, asked: Asked) -> tuple[Values, int]:
+        def answer(partition: Partition, wanted: Values) -> Values:
+            epoch, end = partition.end_of_epoch(wanted["leaderEpoch"])
+            return {"leaderEpoch": epoch, "endOffset": end}
+
+        return self._each(asked, "topic", "partition", answer), 0
+
+    def _each(self, asked: Asked, name: str, index: str, answer: Callable[[Partition, Values], Values]) -> Values:
+        """Answers about each partition of a request. ``name`` and ``index``: the fields that say which it is."""
         topics = []
         for one in asked.values["topics"]:
             partitions = []
             for wanted in one["partitions"]:
-                index, epoch = wanted["partition"], wanted["currentLeaderEpoch"]
-                partition, error = self.cluster.found(asked.caller, one["topic"], NO_TOPIC_ID, index, epoch)
-                answer: Values = {"partition": index, "errorCode": error}
-                if partition is not None:
-                    answer["leaderEpoch"], answer["endOffset"] = partition.end_of_epoch(wanted["leaderEpoch"])
-                partitions.append(answer)
-            topics.append({"topic": one["topic"], "partitions": partitions})
-        return {"topics": topics}, 0
+                place = one[name], NO_TOPIC_ID, wanted[index], wanted["currentLeaderEpoch"]
+                partition, error = self.cluster.found(asked.caller, *place)
+                made = answer(partition, wanted) if partition is not None else {}
+                partitions.append({index: wanted[index], "errorCode": error, **made})
+            topics.append({name: one[name], "partitions": partitions})
+        return {"topics": topics}
 
     def Fetch(self, asked: Asked) -> tuple[Values, int]:
         values = asked.values

@@ -74,17 +74,13 @@ class _Group:
         return next((each["name"] for each in protocols if all(each["name"] in names for names in theirs)), None)
 
     def rejoin(self) -> None:
-        """Make all members join again."""
+        """Make all members join again, and begin the next generation when they have."""
         self.is_joining, self.is_assigned = True, False
         for member in self.members.values():
             if member.sync is not None:
                 member.sync.give({"errorCode": ERROR_CODES["REBALANCE_IN_PROGRESS"]})
                 member.sync = None
-        self.complete()
-
-    def complete(self) -> None:
-        """Begin the next generation if all members have joined."""
-        if not self.is_joining or not all(member.join for member in self.members.values()):
+        if not all(member.join for member in self.members.values()):
             return
         self.is_joining = False
         self.generation += 1

@@ -28,8 +28,8 @@ END_BUMPS: Final = 5
 
 # A producer with a higher epoch would not fit; the transactional id gets a new producer.
 EPOCH_MAX: Final = (1 << 15) - 2
-# The fields of a request that adds partitions, up to version 3.
-NAMED: Final = ("TransactionalId", "ProducerId", "ProducerEpoch", "Topics")
+# The fields of a request that adds partitions; up to version 3 they have other names.
+NAMED: Final = ("transactionalId", "producerId", "producerEpoch", "topics")
 # From these versions on, clients know the error PRODUCER_FENCED.
 FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 # The producer's id and epoch in the header of a batch.
@@ -139,10 +139,8 @@ class Producing:
             remember(self._transactional, name, _Transactional(made["producerId"]))
             return made, 0
         # A producer that says who it is continues; any other takes the place of the one before.
-        if values["producerId"] >= 0:
-            _, error = self._producer(asked, name, values["producerId"], values["producerEpoch"])
-            if error:
-                return {"errorCode": error}, 0
+        if values["producerId"] >= 0 and (error := self._producer(asked, values)[1]):
+            return {"errorCode": error}, 0
         found.epoch += 1
         if found.is_open:
             self._end(found, commit=False)
@@ -155,48 +153,36 @@ class Producing:
     def AddPartitionsToTxn(self, asked: Asked) -> tuple[Values, int]:
         values = asked.values
         if asked.version < 4:
-            [name, producer_id, epoch, topics] = (values[f"v3AndBelow{one}"] for one in NAMED)
-            return {"resultsByTopicV3AndBelow": self._added(asked, name, producer_id, epoch, topics)}, 0
+            wanted = {name: values[f"v3AndBelow{name[0].upper()}{name[1:]}"] for name in NAMED}
+            return {"resultsByTopicV3AndBelow": self._added(asked, wanted)}, 0
         results = [
-            {
-                "transactionalId": one["transactionalId"],
-                "topicResults": self._added(
-                    asked, one["transactionalId"], one["producerId"], one["producerEpoch"], one["topics"]
-                ),
-            }
+            {"transactionalId": one["transactionalId"], "topicResults": self._added(asked, one)}
             for one in values["transactions"]
         ]
         return {"resultsByTransaction": results}, 0
 
-    def _added(self, asked: Asked, name: str, producer_id: int, epoch: int, topics: list[Values]) -> list[Values]:
-        found, error = self._producer(asked, name, producer_id, epoch)
-        known = self.cluster.topics.by_name
-        places = [(one["name"], index) for one in topics for index in one["partitions"]]
-        missing = {
-            place for place in places if place[0] not in known or not 0 <= place[1] < len(known[place[0]].partitions)
-        }
+    def _added(self, asked: Asked, wanted: Values) -> list[Values]:
+        found, error = self._producer(asked, wanted)
+        places = [(one["name"], index) for one in wanted["topics"] for index in one["partitions"]]
+        missing = {place for place in places if self.cluster.topics.partition(*place) is None}
         if found is not None and not missing:
             found.add(*places)
-        # All are added, or none.
-        other = error or (ERROR_CODES["OPERATION_NOT_ATTEMPTED"] if missing else NO_ERROR)
-        unknown = error or ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+
+        def result(name: str, index: int) -> Values:
+            code = NO_ERROR
+            if missing:
+                # All are added, or none.
+                is_missing = (name, index) in missing
+                code = ERROR_CODES["UNKNOWN_TOPIC_OR_PARTITION" if is_missing else "OPERATION_NOT_ATTEMPTED"]
+            return {"partitionIndex": index, "partitionErrorCode": error or code}
+
         return [
-            {
-                "name": one["name"],
-                "resultsByPartition": [
-                    {
-                        "partitionIndex": index,
-                        "partitionErrorCode": unknown if (one["name"], index) in missing else other,
-                    }
-                    for index in one["partitions"]
-                ],
-            }
-            for one in topics
+            {"name": one["name"], "resultsByPartition": [result(one["name"], index) for index in one["partitions"]]}
+            for one in wanted["topics"]
         ]
 
     def AddOffsetsToTxn(self, asked: Asked) -> tuple[Values, int]:
-        values = asked.values
-        found, error = self._producer(asked, values["transactionalId"], values["producerId"], values["producerEpoch"])
+        found, error = self._producer(asked, asked.values)
         if found is not None:
             found.add()
         return {"errorCode": error}, 0
@@ -204,7 +190,7 @@ class Producing:
     def EndTxn(self, asked: Asked) -> tuple[Values, int]:
         values = asked.values
         commit = values["committed"]
-        found, error = self._producer(asked, values["transactionalId"], values["producerId"], values["producerEpoch"])
+        found, error = self._producer(asked, values)
         if found is None:
             return {"errorCode": error}, 0
         if not found.is_open and found.committed is not commit and not (asked.version >= END_BUMPS and not commit):
@@ -215,12 +201,17 @@ class Producing:
             self._end(found, commit=commit)
         return {"producerId": found.producer_id, "producerEpoch": found.epoch}, 0
 
-    def _producer(self, asked: Asked, name: str, producer_id: int, epoch: int) -> tuple[_Transactional | None, int]:
+    def _producer(self, asked: Asked, wanted: Values) -> tuple[_Transactional | None, int]:
         """The producer with this transactional id, or why the request is not its."""
+        name = wanted["transactionalId"]
         if self.cluster.is_elsewhere(asked, name):
             return None, ERROR_CODES["NOT_COORDINATOR"]
         found = self._transactional.get(name)
-        error = found.refusal(producer_id, epoch) if found else ERROR_CODES["INVALID_PRODUCER_ID_MAPPING"]
+        error = (
+            found.refusal(wanted["producerId"], wanted["producerEpoch"])
+            if found
+            else ERROR_CODES["INVALID_PRODUCER_ID_MAPPING"]
+        )
         # Older clients know only the older error.
         if error == ERROR_CODES["PRODUCER_FENCED"] and asked.version < FENCED_SINCE[asked.api]:
             error = ERROR_CODES["INVALID_PRODUCER_EPOCH"]
@@ -228,8 +219,7 @@ class Producing:
 
     def _end(self, found: _Transactional, *, commit: bool) -> None:
         for name, index in found.partitions:
-            topic = self.cluster.topics.by_name.get(name)
-            partition = topic.partitions[index] if topic and index < len(topic.partitions) else None
+            partition = self.cluster.topics.partition(name, index)
             if isinstance(partition, WrittenPartition):
                 partition.end_transaction(found.producer_id, found.epoch, commit=commit)
         found.partitions.clear()

@@ -11,7 +11,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -116,8 +116,7 @@ class Server:
         self.broker.cluster.close = self._end
         self.settings = settings
         self.tell = tell
-        self.host = settings.host
-        self.port = settings.port
+        self.host, self.port = settings.host, settings.port
         self._servers: dict[int, asyncio.Server] = {}
         self._open: set[_Connection] = set()
         self._held_bytes = 0
@@ -167,27 +166,26 @@ class Server:
         """Close what a broker listens to, and its connections but the one that is being answered."""
         self._servers[node_id].close()
         for one in list(self._open):
-            if one.node_id == node_id and one.task is not asyncio.current_task():
+            if one.caller.node_id == node_id and one.task is not asyncio.current_task():
                 self._evict(one, Refused(ENDED, "as asked for"))
 
     async def _connected(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
         # A connection may be gone already.
         client = shown_address(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
-        one = _Connection(task, node_id)
+        # The address that the client connected to. It may differ from the one we listen on.
+        host, port = (writer.get_extra_info("sockname") or (self.host, self.port))[:2]
+        one = _Connection(task, Caller(host, port, node_id))
         if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
             self._refuse(client, Refused(TOO_MANY, f"there are {CONNECTIONS_MAX} connections already"))
             writer.close()
             return
         self._open.add(one)
         self.report.connections += 1
-        # Return the address that the client connected to. It may differ from the one we listen on.
-        host, port = (writer.get_extra_info("sockname") or (self.host, self.port))[:2]
-        caller = Caller(host, port, node_id)
         try:
             # A client may close its connection in the middle of a frame. That is no error.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._answer_all(one, caller, reader, writer)
+                await self._answer_all(one, reader, writer)
         except Refused as why:
             self._refuse(client, why)
         except asyncio.CancelledError:
@@ -196,7 +194,7 @@ class Server:
                 self._refuse(client, one.evicted)
         finally:
             self._forget(one)
-            self.broker.gone(caller)
+            self.broker.gone(one.caller)
             if one.evicted is not None or one.is_slow:
                 # Answers that the client does not take would stay in memory.
                 writer.transport.abort()
@@ -240,23 +238,20 @@ class Server:
                 return
             self._evict(min(others, key=lambda each: each.since), Refused(TOO_MUCH, "others need the memory"))
 
-    async def _answer_all(
-        self, one: _Connection, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _answer_all(self, one: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             try:
                 async with asyncio.timeout(IDLE_S_MAX):
                     head = await reader.readexactly(1)
             except TimeoutError:
                 return
-            with one.in_time("a request that has begun is not whole"):
-                async with asyncio.timeout(SLOW_S_MAX):
-                    [size] = SIZE.unpack(head + await reader.readexactly(SIZE.size - 1))
-                    if not 0 <= size <= FRAME_BYTES_MAX:
-                        raise Refused(WRONG_SIZE, f"a request of {size} bytes")
-                    self._hold(one, size)
-                    frame = await reader.readexactly(size)
-            data, wait_ms, mute_ms, later = self.broker.answer(frame, caller)
+            async with one.in_time("a request that has begun is not whole"):
+                [size] = SIZE.unpack(head + await reader.readexactly(SIZE.size - 1))
+                if not 0 <= size <= FRAME_BYTES_MAX:
+                    raise Refused(WRONG_SIZE, f"a request of {size} bytes")
+                self._hold(one, size)
+                frame = await reader.readexactly(size)
+            data, wait_ms, mute_ms, later = self.broker.answer(frame, one.caller)
             one.has_asked = True
             del frame
             # A client may send many requests ahead; the others get their turn in between.
@@ -270,9 +265,8 @@ class Server:
                 # (python/cpython#127655).
                 writer.write(SIZE.pack(len(data)) + data)
             del data
-            with one.in_time("an answer is not taken"):
-                async with asyncio.timeout(SLOW_S_MAX):
-                    await writer.drain()
+            async with one.in_time("an answer is not taken"):
+                await writer.drain()
             self._hold(one, 0)
             # As a broker does with a client that it throttles.
             await asyncio.sleep(mute_ms / 1000)
@@ -283,18 +277,19 @@ class _Connection:
     """A connection. ``since``: when it last did something. ``evicted``: why the server closes it before its time."""
 
     task: asyncio.Task[None]
-    node_id: int
+    caller: Caller
     since: float = field(default_factory=time.monotonic)
     has_asked: bool = False
     held_bytes: int = 0
     evicted: Refused | None = None
     is_slow: bool = False
 
-    @contextlib.contextmanager
-    def in_time(self, what: str) -> Iterator[None]:
-        """``Refused`` with this sentence if the block runs out of time."""
+    @contextlib.asynccontextmanager
+    async def in_time(self, what: str) -> AsyncIterator[None]:
+        """``Refused`` with this sentence if the block takes longer than ``SLOW_S_MAX``."""
         try:
-            yield
+            async with asyncio.timeout(SLOW_S_MAX):
+                yield
         except TimeoutError:
             self.is_slow = True
             raise Refused(TOO_SLOW, f"{what} after {SLOW_S_MAX:g} s") from None

@@ -112,11 +112,6 @@ class Partition:
         """The last stable offset: nothing from there on is given to a fetch in read_committed."""
         return self.high_watermark
 
-    @property
-    def data(self) -> bytes:
-        """The bytes of all steps."""
-        return b"".join(step.data for step in self.steps)
-
     def fetched(self, offset: int, *, committed: bool = False, room: int = INT64_MAX) -> Step:
         """The answer to a fetch at ``offset``. There are no bytes if nothing is left from there on.
 
@@ -224,7 +219,7 @@ class GivenPartition(Partition):
         *,
         is_exact: bool = True,
         start: int = 0,
-        aborted: Iterable[tuple[int, int]] = (),
+        aborted: Sequence[tuple[int, int]] = (),
         aborted_always: bool = False,
         last_stable_offset: int | None = None,
     ) -> None:
@@ -242,7 +237,15 @@ class GivenPartition(Partition):
             self._steps[-1] = Step(self._steps[-1].data, end)
         self._end = end
         self._last_stable_offset = end if last_stable_offset is None else last_stable_offset
-        self._listed = tuple(aborted)
+        markers = [one for step in self._steps for one in _abort_markers(step.data)] if aborted else []
+        self.aborted = [
+            AbortedRange(
+                producer_id,
+                first_offset,
+                min((at for who, at in markers if who == producer_id and at >= first_offset), default=INT64_MAX),
+            )
+            for producer_id, first_offset in aborted
+        ]
 
     @property
     def steps(self) -> Iterable[Step]:
@@ -255,20 +258,6 @@ class GivenPartition(Partition):
     @property
     def last_stable_offset(self) -> int:
         return self._last_stable_offset
-
-    @cached_property
-    def aborted(self) -> Sequence[AbortedRange]:  # type: ignore[override]
-        if not self._listed:
-            return ()
-        markers = [one for step in self._steps for one in _abort_markers(step.data)]
-        return [
-            AbortedRange(
-                producer_id,
-                first_offset,
-                min((at for who, at in markers if who == producer_id and at >= first_offset), default=INT64_MAX),
-            )
-            for producer_id, first_offset in self._listed
-        ]
 
 
 def stream_partition(vector: Vector) -> GivenPartition:
@@ -396,6 +385,11 @@ class Topics:
                 f"topic {foreign_text(repr(name))} gets partition 0 first, then 1, then 2, up to {PARTITIONS_MAX - 1}"
             )
         topic.partitions[index : index + 1] = [partition]
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """A partition of a topic; None if it is not there."""
+        topic = self.by_name.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
     def remove(self, name: str) -> None:
         """Remove a topic; nothing happens if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
@@ -57,12 +58,6 @@ class Arrived(NamedTuple):
         }
 
 
-class _Stored(NamedTuple):
-    base_offset: int
-    last_offset: int
-    data: bytes
-
-
 class WrittenPartition(Partition):
     """An empty log to which clients append. ``produced`` has what arrived, also what was refused."""
 
@@ -74,11 +69,12 @@ class WrittenPartition(Partition):
         self.state = ProducerState()
         self.produced: list[Arrived] = []
         self.aborted: list[AbortedRange] = []
-        self._stored: list[_Stored] = []
+        # A step is a batch, which begins where the one before ends.
+        self._stored: list[Step] = []
 
     @property
     def steps(self) -> Iterable[Step]:
-        return (Step(one.data, one.last_offset + 1) for one in self._stored)
+        return self._stored
 
     @property
     def end(self) -> int:
@@ -92,13 +88,13 @@ class WrittenPartition(Partition):
         """Whole batches from the one with ``offset`` on, until they need more than ``room``."""
         limit = self.last_stable_offset if committed else self.end
         found, size, end = [], 0, offset
-        first = bisect_right(self._stored, offset, key=lambda one: one.last_offset + 1)
-        for place in range(first, len(self._stored)):
-            one = self._stored[place]
-            if one.base_offset >= limit or size > room:
+        first = bisect_right(self._stored, offset, key=lambda one: one.end)
+        begin = self._stored[first - 1].end if first else 0
+        for data, after in islice(self._stored, first, None):
+            if begin >= limit or size > room:
                 break
-            found.append(one.data)
-            size, end = size + len(one.data), one.last_offset + 1
+            found.append(data)
+            size, begin, end = size + len(data), after, after
         return Step(b"".join(found), end)
 
     def arrive(self, arrived: Arrived) -> None:
@@ -137,21 +133,19 @@ class WrittenPartition(Partition):
     def _store(self, data: bytes, batch: records.RecordBatch) -> Append:
         done = self.state.append(batch)
         if done.outcome == "appended":
-            self._stored.append(_Stored(batch.base_offset, batch.last_offset, data))
+            self._stored.append(Step(data, batch.last_offset + 1))
             self.written_bytes += len(data) + BATCH_BYTES
         return done
 
 
 def _headed(data: bytes) -> records.RecordBatch:
     """A batch with its header only: no more is needed to judge what a producer sends."""
-    base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, _ = parse_header(
-        data, 0
-    )
+    header = parse_header(data, 0)
     return records.RecordBatch(
-        base_offset,
-        base_offset + last_offset_delta,
-        transactional=bool(attributes & TRANSACTIONAL),
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        transactional=bool(header.attributes & TRANSACTIONAL),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
     )

@@ -15,26 +15,12 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 
 INVALID_RECORD = 87
 UNKNOWN_TOPIC = 3
-# The broker's ways with some bytes.
-CLOSE = "close"
-KEEP_SILENT = "keep silent"
-SILENT_ONCE = "silent once"
-GARBLE = "garble"
-DIE = "die"
-RESTART = "restart"
-ACCEPT = "accept"
-LOSE = "lose"
-DAMAGE = "damage"
-STORE_REFUSED = "store, and say that it was refused"
-CLOSE_AT_FETCH = "close at fetch"
-SILENT_AT_FETCH = "silent at fetch"
-WRONG_OFFSET = "wrong offset"
 AWAY_S = 0.4
 
 
 @dataclass
 class OddBroker(FakeBroker):
-    """``odd``: what to do with these bytes: one of the words above, or an error code. ``refuses``: for all bytes.
+    """``odd``: what to do with these bytes: a word such as "close", or an error code. ``refuses``: for all bytes.
 
     ``serves``: other bytes that it serves for these. ``tells``: what it answers if it is asked for
     ``max_message_bytes``; without it, the question is not offered.
@@ -96,30 +82,30 @@ class OddBroker(FakeBroker):
         data = bytes(partition["records"])
         self.produced.append(data)
         odd = self.odd.get(data)
-        if odd == SILENT_ONCE:
-            self.odd[data] = ACCEPT
+        if odd == "silent once":
+            self.odd[data] = "accept"
             return None
-        if odd in (CLOSE, KEEP_SILENT):
-            return HANG_UP if odd == CLOSE else None
-        if odd in (DIE, RESTART):
-            self._die(restarts=odd == RESTART)
+        if odd in ("close", "keep silent"):
+            return HANG_UP if odd == "close" else None
+        if odd in ("die", "restart"):
+            self._die(restarts=odd == "restart")
             return HANG_UP
         made = verdict(data, "broker", topic=Topic(max_message_bytes=self.max_message_bytes))
         error = odd if isinstance(odd, int) else INVALID_RECORD if made.fatal else 0
         kept = self.serves.get(data) or made.stored or data
-        if odd in (CLOSE_AT_FETCH, SILENT_AT_FETCH):
+        if odd in ("close at fetch", "silent at fetch"):
             self.trouble_at_fetch[place] = str(odd)
-        if odd == DAMAGE:
+        if odd == "damage":
             kept = kept[:-1] + bytes([kept[-1] ^ 1])
-        if odd in (ACCEPT, DAMAGE, WRONG_OFFSET):
+        if odd in ("accept", "damage", "wrong offset"):
             error = 0
         error = self.refuses or error
-        if (not error or odd == STORE_REFUSED) and odd != LOSE:
+        if (not error or odd == "store, and say that it was refused") and odd != "lose":
             self.stored[place] = kept
-        offset = 5 if odd == WRONG_OFFSET else -1 if error or odd == STORE_REFUSED else 0
-        error = INVALID_RECORD if odd == STORE_REFUSED else error
+        offset = 5 if odd == "wrong offset" else -1 if error or odd == "store, and say that it was refused" else 0
+        error = INVALID_RECORD if odd == "store, and say that it was refused" else error
         answered = {"index": partition["index"], "errorCode": error, "baseOffset": offset, "logStartOffset": 0}
-        said = [] if odd == GARBLE else [{"name": topic["name"], "partitionResponses": [answered]}]
+        said = [] if odd == "garble" else [{"name": topic["name"], "partitionResponses": [answered]}]
         return {"responses": said, "throttleTimeMs": 0}
 
     def _Fetch(self, values: Any, version: int) -> Any:
@@ -127,7 +113,7 @@ class OddBroker(FakeBroker):
         [asked] = topic["partitions"]
         place = topic["topic"], asked["partition"]
         if place in self.trouble_at_fetch:
-            return HANG_UP if self.trouble_at_fetch[place] == CLOSE_AT_FETCH else None
+            return HANG_UP if self.trouble_at_fetch[place] == "close at fetch" else None
         data = self.stored.get(place, b"")
         told = {
             "partitionIndex": asked["partition"],

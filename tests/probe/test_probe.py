@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from probe import odd_broker
 from probe.odd_broker import OddBroker
 
 from kfuzz import records
@@ -34,7 +33,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.kafka import BROKER_RELEASE, Codec
 from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, probing, summary
 from kfuzz.probe.asking import Place, ask
-from kfuzz.probe.observed import CHANGED, EDITED, RECOMPRESSED, SAME, Observed, stored_as
+from kfuzz.probe.observed import Observed, stored_as
 from kfuzz.records import Record
 from kfuzz.records.appending import recompress, stamp_log_append_time
 from kfuzz.records.read.topic import DEFAULT_TOPIC
@@ -44,6 +43,7 @@ from vectors import mini_suite
 GLOB = "records/v2/count/*"
 GOOD = "records/v2/count/of-2"
 BAD = "records/v2/count/negative-one"
+AT_FETCH = ", when the accepted batch was fetched"
 # Bombs whose contents are above kfuzz's limits, so only Kafka's own answer is known.
 TOO_LARGE = {f"records/v2/bomb/{codec}-value-96mib" for codec in ("gzip", "lz4", "zstd")}
 
@@ -61,6 +61,11 @@ def some(*globs: str) -> list[Vector]:
 def bytes_of(id: str) -> bytes:
     (vector,) = some(id)
     return vector.data
+
+
+def odd_with(word: str | int, *ids: str) -> OddBroker:
+    """A broker that does something odd with these vectors."""
+    return OddBroker(odd={bytes_of(id): word for id in ids or (GOOD,)})
 
 
 def probed(broker: OddBroker, *globs: str, **settings: Any) -> Probed:
@@ -108,34 +113,28 @@ def test_many_vectors_need_several_topics_but_only_one_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("id", "odd", "outcome", "harm", "text"),
     [
-        (GOOD, odd_broker.CLOSE, "fault", "panics", "closed the connection instead of an answer"),
-        (GOOD, odd_broker.KEEP_SILENT, "timeout", "hangs", "gave no answer"),
-        (GOOD, odd_broker.GARBLE, "protocol-error", "panics", "answered with bytes that cannot be read"),
-        (GOOD, odd_broker.RESTART, "crash", "kills", "the broker ended"),
+        (GOOD, "close", "fault", "panics", "closed the connection instead of an answer"),
+        (GOOD, "keep silent", "timeout", "hangs", "gave no answer"),
+        (GOOD, "garble", "protocol-error", "panics", "answered with bytes that cannot be read"),
+        (GOOD, "restart", "crash", "kills", "the broker ended"),
         (GOOD, 87, "fail", "refuses", "refused bytes that must be accepted: INVALID_RECORD"),
         (GOOD, -1, "fault", "panics", "UNKNOWN_SERVER_ERROR"),
         (GOOD, 56, "fault", "panics", "KAFKA_STORAGE_ERROR"),
-        (GOOD, odd_broker.STORE_REFUSED, "fail", "accepts", "answered INVALID_RECORD, but serves the batch"),
-        (GOOD, odd_broker.LOSE, "fail", "loses", "accepted the batch, but does not serve it"),
-        (GOOD, odd_broker.DAMAGE, "fail", "loses", "serves what consumers refuse (crc-mismatch), but it got good data"),
-        (GOOD, odd_broker.WRONG_OFFSET, "fail", "differs", "answered base offset 5, but serves the batch at 0"),
         (
             GOOD,
-            odd_broker.CLOSE_AT_FETCH,
-            "fault",
-            "panics",
-            "closed the connection instead of an answer, when the accepted batch was fetched",
+            "store, and say that it was refused",
+            "fail",
+            "accepts",
+            "answered INVALID_RECORD, but serves the batch",
         ),
-        (
-            GOOD,
-            odd_broker.SILENT_AT_FETCH,
-            "timeout",
-            "hangs",
-            "gave no answer, when the accepted batch was fetched",
-        ),
+        (GOOD, "lose", "fail", "loses", "accepted the batch, but does not serve it"),
+        (GOOD, "damage", "fail", "loses", "serves what consumers refuse (crc-mismatch), but it got good data"),
+        (GOOD, "wrong offset", "fail", "differs", "answered base offset 5, but serves the batch at 0"),
+        (GOOD, "close at fetch", "fault", "panics", f"closed the connection instead of an answer{AT_FETCH}"),
+        (GOOD, "silent at fetch", "timeout", "hangs", f"gave no answer{AT_FETCH}"),
         (
             BAD,
-            odd_broker.ACCEPT,
+            "accept",
             "fail",
             "accepts",
             "accepted bytes that must be refused (record-count-negative), and consumers refuse what it serves",
@@ -145,7 +144,7 @@ def test_many_vectors_need_several_topics_but_only_one_at_a_time() -> None:
 def test_whatever_a_broker_does_is_the_outcome_of_that_vector_alone(
     id: str, odd: str | int, outcome: str, harm: str, text: str
 ) -> None:
-    with OddBroker(odd={bytes_of(id): odd}) as broker:
+    with odd_with(odd, id) as broker:
         done = probed(broker, GLOB, timeout_ms=1000)
     found = cells(done)
     assert (found[id].outcome, found[id].harm, found[id].text) == (outcome, harm, text)
@@ -156,7 +155,7 @@ def test_whatever_a_broker_does_is_the_outcome_of_that_vector_alone(
 
 
 def test_a_vector_without_an_answer_is_asked_again_before_it_is_blamed() -> None:
-    with OddBroker(odd={bytes_of(GOOD): odd_broker.SILENT_ONCE}) as broker:
+    with odd_with("silent once") as broker:
         done = probed(broker, GLOB, timeout_ms=1000)
     assert broker.produced.count(bytes_of(GOOD)) == 2
     assert {cell.outcome for cell in cells(done).values()} == {"pass"}
@@ -183,7 +182,7 @@ def test_a_broker_that_is_gone_before_a_question_ended_because_of_the_one_before
 
 
 def test_a_broker_that_is_gone_ends_the_probe_with_what_was_seen() -> None:
-    with OddBroker(odd={bytes_of(GOOD): odd_broker.DIE}) as broker:
+    with odd_with("die") as broker:
         done = probed(broker, GLOB, timeout_ms=1000)
     found = cells(done)
     assert found[GOOD].outcome == "crash"
@@ -195,20 +194,11 @@ def test_a_broker_that_is_gone_ends_the_probe_with_what_was_seen() -> None:
 
 def test_a_broker_that_keeps_silent_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kfuzz.probe.probing.SILENT_MAX", 2)
-    odd: dict[bytes, str | int] = {vector.data: odd_broker.KEEP_SILENT for vector in some(GLOB)}
-    with OddBroker(odd=odd) as broker:
+    with odd_with("keep silent", *(vector.id for vector in some(GLOB))) as broker:
         done = probed(broker, GLOB, timeout_ms=500)
         assert broker.topics == {}
     assert [cell.outcome for cell in cells(done).values()] == ["timeout"] * 2
     assert done.ended == "2 vectors got no answer; raise --timeout, or choose fewer vectors"
-
-
-def test_a_probe_ends_when_its_time_is_over_and_removes_its_topics() -> None:
-    with OddBroker() as broker:
-        done = probed(broker, duration_s=0)
-    assert done.ended == "0 s are over, and not all vectors were asked; add --duration"
-    assert cells(done) == {}
-    assert broker.topics == {}
 
 
 @pytest.mark.parametrize(
@@ -238,8 +228,7 @@ def test_a_broker_without_settings_of_topics_is_probed_with_its_defaults() -> No
 
 def test_an_answer_that_depends_on_a_coordinator_is_no_judgement() -> None:
     ids = [vector.id for vector in some("records/v2/header/transactional*")]
-    odd: dict[bytes, str | int] = {bytes_of(one): 48 for one in ids}
-    with OddBroker(odd=odd) as broker:
+    with odd_with(48, *ids) as broker:
         done = probed(broker, *ids)
     assert {cell.outcome for cell in cells(done).values()} == {"unsupported"}
 
@@ -278,12 +267,14 @@ def test_a_broker_is_not_asked_to_explain_a_limit_that_decides_nothing() -> None
         assert probed(broker).run.testees[0].notes == ()
 
 
-def test_the_time_of_a_probe_ends_also_what_it_waits_for() -> None:
-    with OddBroker(odd={bytes_of(GOOD): odd_broker.KEEP_SILENT}) as broker:
+@pytest.mark.parametrize("duration_s", [0, 0.5])
+def test_a_probe_ends_when_its_time_is_over_also_what_it_waits_for_and_removes_its_topics(duration_s: float) -> None:
+    with odd_with("keep silent") as broker:
         began = time.monotonic()
-        done = probed(broker, GOOD, timeout_ms=3_600_000, duration_s=0.5)
+        done = probed(broker, GOOD, timeout_ms=3_600_000, duration_s=duration_s)
         assert broker.topics == {}
-    assert done.ended == "0.5 s are over, and not all vectors were asked; add --duration"
+    assert done.ended == f"{duration_s:g} s are over, and not all vectors were asked; add --duration"
+    assert cells(done) == {}
     assert time.monotonic() - began < 60
 
 
@@ -320,10 +311,7 @@ def test_a_broker_that_serves_much_more_than_it_got_costs_little(served: Callabl
     with OddBroker(serves={data: served()}) as broker:
         done = probed(broker, GOOD)
     cell = cells(done)[GOOD]
-    assert (cell.outcome, cell.text) == (
-        "protocol-error",
-        "answered with bytes that cannot be read, when the accepted batch was fetched",
-    )
+    assert (cell.outcome, cell.text) == ("protocol-error", f"answered with bytes that cannot be read{AT_FETCH}")
 
 
 def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
@@ -346,13 +334,13 @@ MOVED = (7).to_bytes(8, "big") + BATCH[8:12] + (3).to_bytes(4, "big") + BATCH[16
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (lambda: BATCH, SAME),
-        (lambda: MOVED, SAME),
-        (lambda: stamp_log_append_time(BATCH, 9), EDITED),
-        (lambda: recompress(BATCH, "gzip"), RECOMPRESSED),
-        (lambda: records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"w" * 50)])]), CHANGED),
-        (lambda: BATCH + BATCH, CHANGED),
-        (lambda: BATCH[:-1], CHANGED),
+        (lambda: BATCH, "same"),
+        (lambda: MOVED, "same"),
+        (lambda: stamp_log_append_time(BATCH, 9), "edited"),
+        (lambda: recompress(BATCH, "gzip"), "recompressed"),
+        (lambda: records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"w" * 50)])]), "changed"),
+        (lambda: BATCH + BATCH, "changed"),
+        (lambda: BATCH[:-1], "changed"),
         (lambda: b"", "nothing"),
     ],
 )
@@ -361,7 +349,7 @@ def test_stored_bytes_are_told_apart(change: Callable[[], Any], word: str) -> No
 
 
 def test_the_report_says_what_was_answered_stored_and_served_and_can_be_read_again() -> None:
-    with OddBroker(odd={bytes_of(BAD): odd_broker.ACCEPT}) as broker:
+    with odd_with("accept", BAD) as broker:
         done = probed(broker)
     assert summary(done.run, 3) == [
         "judged    3 of 3",
@@ -391,7 +379,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_outcomes_of_ones_own_are_written_and_a_change_is_noticed(tmp_path: Path) -> None:
     root = str(mini_suite.write(tmp_path / "suite"))
     file = tmp_path / "mine.txt"
-    with OddBroker(odd={bytes_of(BAD): odd_broker.CLOSE}) as broker:
+    with odd_with("close", BAD) as broker:
         address = f"127.0.0.1:{broker.port}"
         assert run(address, "--vectors", root)[0] == 1
         code, output = run(address, "--vectors", root, "--expected", str(file), "--update-expected")
@@ -409,7 +397,7 @@ def test_outcomes_of_ones_own_are_written_and_a_change_is_noticed(tmp_path: Path
 def test_a_crash_that_nobody_knows_of_is_withheld(tmp_path: Path) -> None:
     root = mini_suite.write(tmp_path / "suite")
     (root / "expected").mkdir()
-    with OddBroker(odd={bytes_of(BAD): odd_broker.RESTART}) as broker:
+    with odd_with("restart", BAD) as broker:
         arguments = (f"127.0.0.1:{broker.port}", "--vectors", str(root), "--name", "broker-odd@1", "--timeout", "2")
         assert run(*arguments, "--update-expected")[0] == 0
         listed = (root / "expected/broker-odd@1.txt").read_text()
@@ -422,7 +410,7 @@ def test_a_crash_that_nobody_knows_of_is_withheld(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_gone_is_told_with_exit_code_1() -> None:
-    with OddBroker(odd={bytes_of(BAD): odd_broker.DIE}) as broker:
+    with odd_with("die", BAD) as broker:
         code, output = run(f"127.0.0.1:{broker.port}", BAD, GOOD, "--timeout", "1")
     assert code == 1
     assert f"kfuzz: the broker does not work any more since {BAD}" in output
@@ -438,7 +426,7 @@ def test_a_server_that_never_answers_is_one_sentence() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_probe_that_is_interrupted_removes_its_topics(number: signal.Signals) -> None:
-    with OddBroker(odd={bytes_of(GOOD): odd_broker.KEEP_SILENT}) as broker:
+    with odd_with("keep silent") as broker:
         argv = [sys.executable, "-m", "kfuzz", "probe", f"127.0.0.1:{broker.port}", GOOD, "--timeout", "60"]
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             deadline = time.monotonic() + 60

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cli_driver import outcome
@@ -28,7 +28,7 @@ from kfuzz.probe import Address, Settings
 from kfuzz.probe.comparing import Own, difference
 from kfuzz.probe.conversations import CONVERSATIONS, Context
 from kfuzz.probe.conversing import Hostility, probe_apis
-from kfuzz.probe.hostile import KINDS, Case, not_asked, plan
+from kfuzz.probe.hostile import Case, Kind, not_asked, plan
 from kfuzz.probe.machine import STEPS, Machine
 from kfuzz.probe.reactions import Reaction, Report, answered
 from kfuzz.relay.local import LocalCluster, cluster
@@ -94,7 +94,7 @@ def test_equal_seeds_give_equal_bytes_and_other_seeds_other_mutants() -> None:
 def test_every_conversation_and_kind_is_planned_and_every_vector_of_an_offered_request() -> None:
     cases = planned()
     assert {case.conversation for case in cases} == set(CONVERSATIONS)
-    assert {case.kind for case in cases} == set(KINDS)
+    assert {case.kind for case in cases} == set(get_args(Kind))
     requests = {f"{api}Request": versions for api, versions in offered().items()}
     wanted = {
         one.id.removeprefix("messages/")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from kfuzz import messages
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
-from kfuzz.serve import Broker, Cluster, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve import Broker, Cluster, Server, Settings, Topics, cluster, feed, topics_of
+from kfuzz.serve import server as serving
 from kfuzz.serve.cluster import Caller
 from kfuzz.vectors import load_suite
 
@@ -23,19 +28,15 @@ HERE = Caller("127.0.0.1", 9092)
 
 def topics(*globs: str) -> Topics:
     made = Topics()
-    for topic in topics_of(load_suite(globs or (MINIMAL, INVALID))).values():
+    for topic in topics_of(load_suite(globs or (MINIMAL, INVALID), kinds=("records", "stream"))).values():
         made.put(topic)
     return made
 
 
 def request(api: str, version: int, values: dict[str, Any], number: int = 7) -> bytes:
     definition = catalogue().find(f"{api}Request")
-    header = {
-        "requestApiKey": definition.api_key,
-        "requestApiVersion": version,
-        "correlationId": number,
-        "clientId": "test",
-    }
+    header = {"requestApiKey": definition.api_key, "requestApiVersion": version}
+    header |= {"correlationId": number, "clientId": "test"}
     head = messages.encode("RequestHeader", request_header_version(definition, version), header)
     return head + messages.encode(definition, version, values)
 
@@ -66,7 +67,10 @@ class Client:
         return response(api, version, await self.exchange(request(api, version, values)))
 
     async def exchange(self, frame: bytes) -> bytes:
-        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        self.writer.write(sized(frame))
+        return await self.answer()
+
+    async def answer(self) -> bytes:
         [size] = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
@@ -76,6 +80,10 @@ class Client:
             return await self.reader.read() == b""
         except ConnectionResetError:
             return True
+
+
+def sized(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
 
 
 def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | None = None, **settings: Any) -> list[str]:
@@ -93,10 +101,44 @@ def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | Non
     return printed
 
 
+Scenario = Callable[..., Coroutine[Any, Any, None]]
+
+
+def served(
+    *says: str, of: Callable[[], Topics] = topics, limits: dict[str, Any] | None = None, **settings: Any
+) -> Callable[[Scenario], Callable[..., None]]:
+    """Make a test of a scenario with a server of topics, which says this and nothing else. The rest are fixtures.
+
+    ``limits``: other values of constants of ``kfuzz.serve``.
+    """
+
+    def made(scenario: Scenario) -> Callable[..., None]:
+        @functools.wraps(scenario)
+        def test(**fixtures: Any) -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in (limits or {}).items():
+                    patch.setattr(cluster if hasattr(cluster, name) else serving, name, value)
+                said = run(functools.partial(scenario, **fixtures), of(), **settings)
+            assert [one.partition(": connection closed: ")[2] or one for one in said] == list(says)
+
+        signature = inspect.signature(scenario)
+        others = [one for name, one in signature.parameters.items() if name != "server"]
+        test.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return test
+
+    return made
+
+
 def fetch_of(name: str, version: int, topic_id: bytes, offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
     partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
     named = {"topicId": topic_id} if version >= 13 else {"topic": name}
     return {"maxWaitMs": max_wait_ms, "minBytes": 1, "topics": [{**named, "partitions": [partition]}]}
+
+
+def writes(data: bytes, acks: int = -1, topic: str = "t", **more: Any) -> dict[str, Any]:
+    """The values of a Produce request."""
+    partition = {"index": 0, "records": data}
+    return {"acks": acks, "topicData": [{"name": topic, "partitionData": [partition]}], **more}
 
 
 def asked(broker: Broker, api: str, version: int, values: dict[str, Any], caller: Caller = HERE) -> dict[str, Any]:
@@ -106,7 +148,15 @@ def asked(broker: Broker, api: str, version: int, values: dict[str, Any], caller
     return response(api, version, data)
 
 
-def fed(cluster: Cluster, *given: Any) -> list[dict[str, Any]]:
+def with_topics(*lines: dict[str, Any]) -> Broker:
+    """A cluster of three after these lines of the feeding program."""
+    broker = Broker(Topics())
+    broker.cluster.ports = {1: 1, 2: 2, 3: 3}
+    assert not [one for one in fed(broker.cluster, *lines) if "error" in one]
+    return broker
+
+
+def fed(of: Cluster, *given: Any) -> list[dict[str, Any]]:
     """The answers to lines of the feeding program."""
 
     async def lines() -> Any:
@@ -114,5 +164,5 @@ def fed(cluster: Cluster, *given: Any) -> list[dict[str, Any]]:
             yield one if isinstance(one, bytes) else json.dumps(one).encode()
 
     said: list[dict[str, Any]] = []
-    asyncio.run(feed(cluster, lines(), said.append))
+    asyncio.run(feed(of, lines(), said.append))
     return said

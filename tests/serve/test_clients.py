@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -72,6 +73,15 @@ def aiokafka_reads(brokers: LocalCluster) -> list[tuple[int, bytes]]:
     return asyncio.run(asyncio.wait_for(read(), SECONDS_MAX))
 
 
+def in_transactions(brokers: LocalCluster, producer: Any, send: Callable[[bytes], object]) -> None:
+    producer.init_transactions()
+    for number, (value, commits) in enumerate(SENT):
+        move(brokers, number)
+        producer.begin_transaction()
+        send(value)
+        (producer.commit_transaction if commits else producer.abort_transaction)()
+
+
 def kafka_python_writes(brokers: LocalCluster) -> list[int]:
     import kafka
 
@@ -79,12 +89,7 @@ def kafka_python_writes(brokers: LocalCluster) -> list[int]:
     offsets = [idempotent.send("i", b"v", partition=0).get(SECONDS_MAX).offset for _ in range(3)]
     idempotent.close()
     producer = kafka.KafkaProducer(bootstrap_servers=brokers.bootstrap, transactional_id="x")
-    producer.init_transactions()
-    for number, (value, commits) in enumerate(SENT):
-        move(brokers, number)
-        producer.begin_transaction()
-        producer.send("t", value, partition=0).get(SECONDS_MAX)
-        (producer.commit_transaction if commits else producer.abort_transaction)()
+    in_transactions(brokers, producer, lambda value: producer.send("t", value, partition=0).get(SECONDS_MAX))
     producer.close()
     return offsets
 
@@ -113,13 +118,12 @@ def librdkafka_writes(brokers: LocalCluster) -> list[int]:
         idempotent.produce("i", b"v", partition=0, on_delivery=lambda error, message: offsets.append(message.offset()))
         assert idempotent.flush(SECONDS_MAX) == 0
     producer = confluent_kafka.Producer({"bootstrap.servers": brokers.bootstrap, "transactional.id": "x"})
-    producer.init_transactions(SECONDS_MAX)
-    for number, (value, commits) in enumerate(SENT):
-        move(brokers, number)
-        producer.begin_transaction()
+
+    def send(value: bytes) -> None:
         producer.produce("t", value, partition=0)
         assert producer.flush(SECONDS_MAX) == 0
-        (producer.commit_transaction if commits else producer.abort_transaction)(SECONDS_MAX)
+
+    in_transactions(brokers, producer, send)
     return offsets
 
 
@@ -133,8 +137,7 @@ def librdkafka_reads(brokers: LocalCluster, **more: Any) -> list[tuple[int, byte
     return [(one.offset(), one.value()) for one in found]
 
 
-def librdkafka_reads_in_a_newer_group(brokers: LocalCluster) -> list[tuple[int, bytes]]:
-    return librdkafka_reads(brokers, **{"group.protocol": "consumer"})
+librdkafka_reads_in_a_newer_group = partial(librdkafka_reads, **{"group.protocol": "consumer"})
 
 
 @pytest.mark.parametrize(

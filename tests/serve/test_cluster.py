@@ -6,17 +6,16 @@ import asyncio
 import contextlib
 import json
 import socket
-import struct
 import time
 from typing import Any
 
 import pytest
-from serve.asking import Client, asked, fed, fetch_of, request, run, topics
+from serve.asking import Client, asked, fed, fetch_of, request, served, sized, topics, with_topics, writes
 
 from kfuzz import records
-from kfuzz.broker_errors import ERROR_CODES
+from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
 from kfuzz.errors import UsageError
-from kfuzz.serve import Broker, Server, Settings, Topics
+from kfuzz.serve import Broker, Server, Settings
 from kfuzz.serve.cluster import Caller, Refused
 from kfuzz.serve.feeding import done
 
@@ -46,13 +45,6 @@ def first(got: dict[str, Any]) -> dict[str, Any]:
     return partition
 
 
-def with_topics(*lines: dict[str, Any]) -> Broker:
-    broker = Broker(Topics())
-    broker.cluster.ports = {1: 1, 2: 2, 3: 3}
-    assert not [one for one in fed(broker.cluster, *lines) if "error" in one]
-    return broker
-
-
 # -- limits
 
 
@@ -77,8 +69,7 @@ def test_the_limits_of_a_fetch_cut_a_log_but_never_its_first_batch() -> None:
 def test_a_written_log_is_served_from_the_batch_with_the_offset_and_in_parts() -> None:
     broker = with_topics({"topic": "t", "produce": True})
     for _ in range(3):
-        part = {"index": 0, "records": batch(0)}
-        asked(broker, "Produce", 9, {"acks": 1, "topicData": [{"name": "t", "partitionData": [part]}]}, ONE)
+        asked(broker, "Produce", 9, writes(batch(0)), ONE)
     size = len(batch(0))
     got = [len(first(fetch(broker, [("t", offset)]))["records"]) for offset in (0, 1, 2, 3)]
     assert got == [3 * size, 2 * size, size, 0]
@@ -97,28 +88,24 @@ def test_one_answer_is_cut_on_demand(form: str) -> None:
 # -- how the brokers behave
 
 
-def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer() -> None:
-    async def scenario(server: Server) -> None:
-        fed_to(server, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
-        async with Client(server) as client:
-            got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 0))
-            assert got["throttleTimeMs"] == 0
-            assert first(got)["records"]
-            began = time.monotonic()
-            got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 1))
-            assert got["throttleTimeMs"] == 50
-            await client.ask("ApiVersions", 0, {})
-            assert time.monotonic() - began >= 0.05
-
-    assert run(scenario) == []
+@served()
+async def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer(server: Server) -> None:
+    fed_to(server, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
+    async with Client(server) as client:
+        got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 0))
+        assert got["throttleTimeMs"] == 0
+        assert first(got)["records"]
+        began = time.monotonic()
+        got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 1))
+        assert got["throttleTimeMs"] == 50
+        await client.ask("ApiVersions", 0, {})
+        assert time.monotonic() - began >= 0.05
 
 
 @pytest.mark.parametrize(("acks", "wait_ms"), [(-1, 50), (0, 0)])
 def test_a_slow_broker_holds_back_its_answers_to_produce(acks: int, wait_ms: int) -> None:
     broker = with_topics({"topic": "t", "produce": True}, {"broker": {"produce_ms": 50}})
-    part = {"index": 0, "records": batch(0)}
-    produce = {"acks": acks, "topicData": [{"name": "t", "partitionData": [part]}]}
-    assert broker.answer(request("Produce", 9, produce), ONE).wait_ms == wait_ms
+    assert broker.answer(request("Produce", 9, writes(batch(0), acks)), ONE).wait_ms == wait_ms
     assert broker.answer(request("ApiVersions", 0, {}), ONE).wait_ms == 0
 
 
@@ -135,33 +122,28 @@ def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_no
     assert fed(broker.cluster, {"broker": {}})[0]["not_offered"] == "version 12 of Fetch"
 
 
-def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place() -> None:
-    async def scenario(server: Server) -> None:
-        lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
-        fed_to(server, *lines)
-        first_port, second_port = server.broker.cluster.ports.values()
-        part = {"index": 0, "records": batch(0)}
-        produce = {"acks": -1, "topicData": [{"name": "t", "partitionData": [part]}]}
-        frame = request("Produce", 9, produce)
-        sent = struct.pack(">i", len(frame)) + frame
-        async with Client(server, first_port) as client, Client(server, first_port) as idle:
-            assert await client.is_closed_after(sent)
-            assert await idle.is_closed_after(b"")
-        with pytest.raises(ConnectionRefusedError):
-            await Client(server, first_port).__aenter__()
-        async with Client(server, second_port) as client:
-            got = await client.ask("Metadata", 12, {"topics": [{"name": "t"}]})
-            assert [one["nodeId"] for one in got["brokers"]] == [2]
-            assert got["topics"][0]["partitions"][0]["leaderId"] == 2
-            got = await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": ["x"]})
-            assert got["coordinators"][0]["nodeId"] == 2
-            # The last broker only closes the connection.
-            assert await client.is_closed_after(sent)
-        async with Client(server, second_port) as client:
-            assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
-
-    told = run(scenario, brokers=2)
-    assert [one.split("closed: ")[1] for one in told[:2]] == ["the answer is lost, as asked for", "as asked for"]
+@served("the answer is lost, as asked for", "as asked for", "1 more connection closed: requests to write", brokers=2)
+async def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place(server: Server) -> None:
+    lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
+    fed_to(server, *lines)
+    first_port, second_port = server.broker.cluster.ports.values()
+    produce = writes(batch(0))
+    sent = sized(request("Produce", 9, produce))
+    async with Client(server, first_port) as client, Client(server, first_port) as idle:
+        assert await client.is_closed_after(sent)
+        assert await idle.is_closed_after(b"")
+    with pytest.raises(ConnectionRefusedError):
+        await Client(server, first_port).__aenter__()
+    async with Client(server, second_port) as client:
+        got = await client.ask("Metadata", 12, {"topics": [{"name": "t"}]})
+        assert [one["nodeId"] for one in got["brokers"]] == [2]
+        assert got["topics"][0]["partitions"][0]["leaderId"] == 2
+        got = await client.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": ["x"]})
+        assert got["coordinators"][0]["nodeId"] == 2
+        # The last broker only closes the connection.
+        assert await client.is_closed_after(sent)
+    async with Client(server, second_port) as client:
+        assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
 
 def fed_to(server: Server, *lines: dict[str, Any]) -> list[dict[str, Any]]:
@@ -213,8 +195,7 @@ def test_a_fetch_session_tells_only_what_is_new() -> None:
 
     assert told(1) == ["a"]  # It has records at the offset that the session knows.
     assert told(2, ("a", 1)) == []
-    part = {"index": 0, "records": batch(0)}
-    asked(broker, "Produce", 9, {"acks": 1, "topicData": [{"name": "b", "partitionData": [part]}]}, ONE)
+    asked(broker, "Produce", 9, writes(batch(0), topic="b"), ONE)
     assert told(3) == ["b"]
     assert told(4, ("a", 0), ("b", 1)) == ["a"]
     assert told(5, forgottenTopicsData=[{"topic": "a", "partitions": [0]}]) == []
@@ -227,15 +208,15 @@ def test_a_session_that_is_not_there_or_asked_out_of_order_is_refused() -> None:
     assert session_of(broker, "a") == 0
     broker.cluster.fetch_sessions = True
     session = session_of(broker, "a")
-    assert (
-        fetch(broker, [], sessionId=session, sessionEpoch=2)["errorCode"] == ERROR_CODES["INVALID_FETCH_SESSION_EPOCH"]
-    )
-    assert fetch(broker, [], sessionId=99, sessionEpoch=1)["errorCode"] == ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
+
+    def refusal(session: int, epoch: int) -> str:
+        return ERROR_NAMES[fetch(broker, [], sessionId=session, sessionEpoch=epoch)["errorCode"]]
+
+    assert refusal(session, 2) == "INVALID_FETCH_SESSION_EPOCH"
+    assert refusal(99, 1) == "FETCH_SESSION_ID_NOT_FOUND"
     closed = fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=-1)
     assert (closed["errorCode"], closed["sessionId"], len(closed["responses"])) == (0, 0, 1)
-    assert (
-        fetch(broker, [], sessionId=session, sessionEpoch=1)["errorCode"] == ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
-    )
+    assert refusal(session, 1) == "FETCH_SESSION_ID_NOT_FOUND"
 
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,14 +237,12 @@ def test_a_moved_partition_is_led_by_another_broker_in_a_new_epoch() -> None:
     [partition] = answer["topics"][0]["partitions"]
     assert (partition["leaderId"], partition["leaderEpoch"], partition["isrNodes"]) == (2, 1, [1, 2, 3])
     assert [first(fetch(broker, [("t", 0)], one))["errorCode"] for one in (ONE, TWO)] == [6, 0]
-    part = {"name": "t", "partitionData": [{"index": 0, "records": batch(0)}]}
     for caller, error in ((ONE, 6), (TWO, 0)):
-        got = asked(broker, "Produce", 9, {"acks": 1, "topicData": [part]}, caller)["responses"][0]
+        got = asked(broker, "Produce", 9, writes(batch(0)), caller)["responses"][0]
         assert got["partitionResponses"][0]["errorCode"] == error
-    stale = [
-        first(fetch(broker, [("t", 0)], TWO, partition={"currentLeaderEpoch": one}))["errorCode"] for one in (0, 2)
-    ]
-    assert stale == [ERROR_CODES["FENCED_LEADER_EPOCH"], ERROR_CODES["UNKNOWN_LEADER_EPOCH"]]
+    for epoch, name in ((0, "FENCED_LEADER_EPOCH"), (2, "UNKNOWN_LEADER_EPOCH")):
+        stale = fetch(broker, [("t", 0)], TWO, partition={"currentLeaderEpoch": epoch})
+        assert first(stale)["errorCode"] == ERROR_CODES[name]
     [stored] = records.decode(first(fetch(broker, [("t", 0)], TWO))["records"])
     assert stored.partition_leader_epoch == 1
 
@@ -274,15 +253,11 @@ def test_a_moved_coordinator_is_found_and_the_others_refuse() -> None:
     assert [one["nodeId"] for one in found] == [2, 3, 1]
     join = {"groupId": "g", "protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
     assert [asked(broker, "JoinGroup", 5, join, one)["errorCode"] for one in (ONE, TWO)] == [16, 0]
+    end = {"transactionalId": "x", "producerId": 1, "producerEpoch": 0}
+    offsets = {"groups": [{"groupId": "g", "topics": None}]}
     assert asked(broker, "InitProducerId", 4, {"transactionalId": "x"}, ONE)["errorCode"] == 16
-    assert (
-        asked(broker, "EndTxn", 3, {"transactionalId": "x", "producerId": 1, "producerEpoch": 0}, ONE)["errorCode"]
-        == 16
-    )
-    assert (
-        asked(broker, "OffsetFetch", 8, {"groups": [{"groupId": "g", "topics": None}]}, ONE)["groups"][0]["errorCode"]
-        == 16
-    )
+    assert asked(broker, "EndTxn", 3, end, ONE)["errorCode"] == 16
+    assert asked(broker, "OffsetFetch", 8, offsets, ONE)["groups"][0]["errorCode"] == 16
 
 
 @pytest.mark.parametrize(
@@ -294,25 +269,19 @@ def test_a_wrong_command_changes_nothing(line: dict[str, Any]) -> None:
     assert (broker.cluster.topics.by_name["t"].partitions[0].leader, broker.cluster.coordinators) == (1, {})
 
 
-def test_three_brokers_are_ready_at_once_and_each_answers_for_itself() -> None:
-    async def scenario() -> None:
-        began = time.monotonic()
-        async with Server(topics(), Settings(brokers=3)) as server:
-            # In a quiet process it takes some milliseconds.
-            assert time.monotonic() - began < 5
-            ports = server.broker.cluster.ports
-            assert len(set(ports.values())) == len(ports) == 3
-            name = next(iter(server.broker.cluster.topics)).name
-            errors = []
-            for node, port in ports.items():
-                async with Client(server, port) as client:
-                    told = await client.ask("Metadata", 12, {"topics": []})
-                    assert {one["nodeId"]: one["port"] for one in told["brokers"]} == ports
-                    fed_to(server, {"move": name, "to": node})
-                    errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
-            assert errors == [0, 0, 0]
-
-    asyncio.run(scenario())
+@served(brokers=3)
+async def test_three_brokers_are_ready_at_once_and_each_answers_for_itself(server: Server) -> None:
+    ports = server.broker.cluster.ports
+    assert len(set(ports.values())) == len(ports) == 3
+    name = next(iter(server.broker.cluster.topics)).name
+    errors = []
+    for node, port in ports.items():
+        async with Client(server, port) as client:
+            told = await client.ask("Metadata", 12, {"topics": []})
+            assert {one["nodeId"]: one["port"] for one in told["brokers"]} == ports
+            fed_to(server, {"move": name, "to": node})
+            errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
+    assert errors == [0, 0, 0]
 
 
 def test_the_brokers_of_a_cluster_have_the_ports_after_the_given_one() -> None:
@@ -347,15 +316,8 @@ def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None
     broker = with_topics({"topic": "t", "hex": old, "leader_epoch": 1})
     assert epoch_end(broker, 1) == (0, 1, 3)
     fed(broker.cluster, {"topic": "t", "hex": new, "leader_epoch": "4"})
-    assert [epoch_end(broker, epoch) for epoch in range(-1, 6)] == [
-        (0, -1, -1),
-        (0, 0, 0),
-        (0, 1, 1),
-        (0, 1, 1),
-        (0, 3, 2),
-        (0, 4, 2),
-        (0, -1, -1),
-    ]
+    ends = [(-1, -1), (0, 0), (1, 1), (1, 1), (3, 2), (4, 2), (-1, -1)]
+    assert [epoch_end(broker, epoch) for epoch in range(-1, 6)] == [(0, *end) for end in ends]
     assert epoch_end(broker, 1, current=1)[0] == ERROR_CODES["FENCED_LEADER_EPOCH"]
 
     def diverging(offset: int, epoch: int) -> tuple[int, int, int, bool]:

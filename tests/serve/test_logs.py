@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from serve.asking import asked, fed, fetch_of
+from serve.asking import asked, fed, fetch_of, topics, with_topics
 
 from kfuzz import records
 from kfuzz.records.stream import Fetch
-from kfuzz.serve import Broker, Topics, topics_of
-from kfuzz.vectors import Vector, find_vector, load_suite
+from kfuzz.serve import Broker, Topics
+from kfuzz.vectors import find_vector, load_suite
 
 COMMITTED = 1
 
@@ -29,10 +29,7 @@ def listed(broker: Broker, name: str, timestamp: int, isolation: int = COMMITTED
 
 
 def with_topic(**line: Any) -> Broker:
-    broker = Broker(Topics())
-    [answer] = fed(broker.cluster, {"topic": "t"} | line)
-    assert "error" not in answer
-    return broker
+    return with_topics({"topic": "t"} | line)
 
 
 def stream(name: str) -> list[str]:
@@ -75,10 +72,8 @@ def test_a_fetch_in_read_committed_lists_the_transactions_that_it_may_meet() -> 
     [("aborted", 0, False), ("aborted", 1, True), ("uncommitted-aborted", 0, True), ("uncommitted-open", 0, False)],
 )
 def test_a_vector_in_read_uncommitted_shows_its_list_to_every_fetch(name: str, isolation: int, is_listed: bool) -> None:
-    made = Topics()
-    for topic in topics_of([find_vector(f"stream/isolation/{name}")]).values():
-        made.put(topic)
-    listed = fetched(Broker(made), f"stream.isolation.{name}", 0, isolation)["abortedTransactions"]
+    broker = Broker(topics(f"stream/isolation/{name}"))
+    listed = fetched(broker, f"stream.isolation.{name}", 0, isolation)["abortedTransactions"]
     assert listed == ([{"producerId": 4000, "firstOffset": 0}] if is_listed else None)
 
 
@@ -101,15 +96,10 @@ def test_a_log_may_begin_later() -> None:
     assert fetched(broker, "t", 3)["logStartOffset"] == 3
 
 
-def streams() -> list[Vector]:
-    return [one for one in load_suite(kinds=("stream",)) if all("consumer" in step["expect"] for step in one.steps)]
-
-
 def test_a_consumer_of_streams_hands_out_what_the_vectors_say() -> None:
-    made = Topics()
-    found = streams()
-    for topic in topics_of(found).values():
-        made.put(topic)
+    streams = load_suite(kinds=("stream",))
+    found = [one for one in streams if all("consumer" in step["expect"] for step in one.steps)]
+    made = topics(*(one.id for one in found))
     broker = Broker(made)
     assert len(made) == len(found) > 40
     for vector in found:
@@ -155,10 +145,9 @@ def test_a_wrong_line_says_what_is_wrong(line: dict[str, Any], said: str) -> Non
 
 
 def test_one_answer_has_several_partitions_of_several_topics() -> None:
-    broker = Broker(Topics())
     steps = stream("committed-then-aborted")
     lines = [{"topic": name, "partition": index, "hex": steps[index]} for name in ("a", "b") for index in (0, 1)]
-    assert not [one for one in fed(broker.cluster, *lines) if "error" in one]
+    broker = with_topics(*lines)
     told = asked(broker, "Metadata", 12, {"topics": None})["topics"]
     assert [len(one["partitions"]) for one in told] == [2, 2]
     wanted = [{"partition": index, "fetchOffset": 0, "partitionMaxBytes": 1 << 20} for index in (0, 1, 2)]

@@ -29,7 +29,23 @@ from typing import Any
 import pytest
 from conftest import missing, require_tool
 from docs.pages import commands, shows
-from serve.asking import HERE, INVALID, MINIMAL, SECONDS_MAX, Client, fed, fetch_of, request, response, run, topics
+from serve.asking import (
+    HERE,
+    INVALID,
+    MINIMAL,
+    SECONDS_MAX,
+    Client,
+    asked,
+    fed,
+    fetch_of,
+    request,
+    response,
+    run,
+    served,
+    sized,
+    topics,
+    writes,
+)
 
 from kfuzz import records
 from kfuzz.cli.main import main
@@ -53,15 +69,7 @@ def _part(name: str, by_id: bool) -> dict[str, Any]:
 # Fields that a version needs and that have no default.
 NEEDED: dict[str, Callable[[int], dict[str, Any]]] = {
     "Fetch": lambda version: fetch_of("t", version, bytes(16), 0),
-    "Produce": lambda version: {
-        "acks": 1,
-        "topicData": [
-            {
-                **({"topicId": bytes(16)} if version >= 13 else {"name": "t"}),
-                "partitionData": [{"index": 0, "records": b""}],
-            }
-        ],
-    },
+    "Produce": lambda version: writes(b"", topic="t" if version < 13 else ""),
     "OffsetFetch": lambda version: (
         {"groups": [{"groupId": "g", "topics": [_part("t", version >= 10)]}]}
         if version >= 8
@@ -79,39 +87,35 @@ STRANGERS = {"AddOffsetsToTxn": 49, "EndTxn": 49, "Heartbeat": 25, "SyncGroup": 
 
 @pytest.mark.parametrize("version", [released("Fetch").lowest, released("Fetch").highest])
 @pytest.mark.parametrize("vector", [MINIMAL, INVALID])
-def test_a_raw_client_gets_exactly_the_bytes_of_a_vector(vector: str, version: int) -> None:
-    async def scenario(server: Server) -> None:
-        async with Client(server) as client:
-            offered = (await client.ask("ApiVersions", 4, {"clientSoftwareName": "test"}))["apiKeys"]
-            assert (1, 4, 18) in [(one["apiKey"], one["minVersion"], one["maxVersion"]) for one in offered]
-            told = await client.ask("Metadata", 12, {"topics": None})
-            assert [(one["host"], one["port"]) for one in told["brokers"]] == [(server.host, server.port)]
-            name = vector.replace("/", ".")
-            topic_id = next(one["topicId"] for one in told["topics"] if one["name"] == name)
-            for timestamp, wanted in ((-2, 0), (-1, 1 if vector == MINIMAL else FAR)):
-                asked = {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}
-                offsets = await client.ask("ListOffsets", 7, {"replicaId": -1, "topics": [asked]})
-                assert offsets["topics"][0]["partitions"][0]["offset"] == wanted
-            got = await client.ask("Fetch", version, fetch_of(name, version, topic_id, 0))
-            [partition] = got["responses"][0]["partitions"]
-            assert partition["records"] == find_vector(vector).data
-            assert partition["highWatermark"] == wanted
-
-    assert run(scenario) == []
+@served()
+async def test_a_raw_client_gets_exactly_the_bytes_of_a_vector(server: Server, vector: str, version: int) -> None:
+    async with Client(server) as client:
+        offered = (await client.ask("ApiVersions", 4, {"clientSoftwareName": "test"}))["apiKeys"]
+        assert (1, 4, 18) in [(one["apiKey"], one["minVersion"], one["maxVersion"]) for one in offered]
+        told = await client.ask("Metadata", 12, {"topics": None})
+        assert [(one["host"], one["port"]) for one in told["brokers"]] == [(server.host, server.port)]
+        name = vector.replace("/", ".")
+        topic_id = next(one["topicId"] for one in told["topics"] if one["name"] == name)
+        for timestamp, wanted in ((-2, 0), (-1, 1 if vector == MINIMAL else FAR)):
+            asked = {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}
+            offsets = await client.ask("ListOffsets", 7, {"replicaId": -1, "topics": [asked]})
+            assert offsets["topics"][0]["partitions"][0]["offset"] == wanted
+        got = await client.ask("Fetch", version, fetch_of(name, version, topic_id, 0))
+        [partition] = got["responses"][0]["partitions"]
+        assert partition["records"] == find_vector(vector).data
+        assert partition["highWatermark"] == wanted
 
 
-def test_after_the_end_there_is_nothing_and_the_answer_waits() -> None:
-    async def scenario(server: Server) -> None:
-        name = MINIMAL.replace("/", ".")
-        async with Client(server) as client:
-            began = asyncio.get_running_loop().time()
-            got = await client.ask("Fetch", 12, fetch_of(name, 12, b"", 1, max_wait_ms=60_000))
-            took = asyncio.get_running_loop().time() - began
-            [partition] = got["responses"][0]["partitions"]
-            assert (partition["errorCode"], partition["records"], partition["highWatermark"]) == (0, b"", 1)
-            assert WAIT_MS_MAX / 1000 <= took < 10
-
-    run(scenario)
+@served()
+async def test_after_the_end_there_is_nothing_and_the_answer_waits(server: Server) -> None:
+    name = MINIMAL.replace("/", ".")
+    async with Client(server) as client:
+        began = asyncio.get_running_loop().time()
+        got = await client.ask("Fetch", 12, fetch_of(name, 12, b"", 1, max_wait_ms=60_000))
+        took = asyncio.get_running_loop().time() - began
+        [partition] = got["responses"][0]["partitions"]
+        assert (partition["errorCode"], partition["records"], partition["highWatermark"]) == (0, b"", 1)
+        assert WAIT_MS_MAX / 1000 <= took < 10
 
 
 def test_every_version_of_every_api_is_answered() -> None:
@@ -127,44 +131,40 @@ def test_every_version_of_every_api_is_answered() -> None:
             assert broker.report.requests == {api: 1}
 
 
-def test_a_version_of_api_versions_that_is_too_new_gets_version_0() -> None:
-    async def scenario(server: Server) -> None:
-        async with Client(server) as client:
-            known = request("ApiVersions", released("ApiVersions").highest, {})
-            newer = known[:2] + struct.pack(">h", 99) + known[4:]
-            told = response("ApiVersions", 0, await client.exchange(newer))
-            assert told["errorCode"] == 35
-            assert [(one["apiKey"], one["maxVersion"]) for one in told["apiKeys"]] == [(18, 5)]
-            # The same connection goes on.
-            assert (await client.ask("ApiVersions", 0, {}))["errorCode"] == 0
-
-    assert run(scenario) == []
+@served()
+async def test_a_version_of_api_versions_that_is_too_new_gets_version_0(server: Server) -> None:
+    async with Client(server) as client:
+        known = request("ApiVersions", released("ApiVersions").highest, {})
+        newer = known[:2] + struct.pack(">h", 99) + known[4:]
+        told = response("ApiVersions", 0, await client.exchange(newer))
+        assert told["errorCode"] == 35
+        assert [(one["apiKey"], one["maxVersion"]) for one in told["apiKeys"]] == [(18, 5)]
+        # The same connection goes on.
+        assert (await client.ask("ApiVersions", 0, {}))["errorCode"] == 0
 
 
 def test_topics_that_are_not_there_have_kafkas_errors() -> None:
     broker = Broker(topics())
-
-    def asked(api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
-        return response(api, version, broker.answer(request(api, version, values), HERE).data)
-
-    unknown = asked("Metadata", 12, {"topics": [{"name": "no"}, {"name": None, "topicId": b"x" * 16}]})
+    unknown = asked(broker, "Metadata", 12, {"topics": [{"name": "no"}, {"name": None, "topicId": b"x" * 16}]})
     assert [one["errorCode"] for one in unknown["topics"]] == [3, 100]
-    named = asked("Fetch", 12, fetch_of("no", 12, b"", 0))["responses"][0]["partitions"][0]
-    by_id = asked("Fetch", 13, fetch_of("no", 13, b"x" * 16, 0))["responses"][0]["partitions"][0]
-    below = asked("Fetch", 12, fetch_of(MINIMAL.replace("/", "."), 12, b"", -1))["responses"][0]["partitions"][0]
+    named = asked(broker, "Fetch", 12, fetch_of("no", 12, b"", 0))["responses"][0]["partitions"][0]
+    by_id = asked(broker, "Fetch", 13, fetch_of("no", 13, b"x" * 16, 0))["responses"][0]["partitions"][0]
+    below = asked(broker, "Fetch", 12, fetch_of(MINIMAL.replace("/", "."), 12, b"", -1))["responses"][0]["partitions"][
+        0
+    ]
     assert [one["errorCode"] for one in (named, by_id, below)] == [3, 100, 1]
-    assert asked("Fetch", 12, {"sessionId": 9})["errorCode"] == 70
-    assert asked("Metadata", 0, {"topics": []})["topics"]
-    assert asked("Metadata", 1, {"topics": []})["topics"] == []
+    assert asked(broker, "Fetch", 12, {"sessionId": 9})["errorCode"] == 70
+    assert asked(broker, "Metadata", 0, {"topics": []})["topics"]
+    assert asked(broker, "Metadata", 1, {"topics": []})["topics"] == []
 
 
 def test_the_first_records_of_an_answer_come_however_little_room_there_is() -> None:
     made = topics()
     parts = [{"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1}]
     values = {"maxBytes": 1, "topics": [{"topic": topic.name, "partitions": parts} for topic in made]}
-    got = response("Fetch", 12, Broker(made).answer(request("Fetch", 12, values), HERE).data)
+    got = asked(Broker(made), "Fetch", 12, values)
     sizes = [len(one["partitions"][0]["records"]) for one in got["responses"]]
-    assert sizes == [len(next(iter(made)).partitions[0].data), 0]
+    assert sizes == [len(next(iter(made)).partitions[0].fetched(0).data), 0]
 
 
 def test_an_answer_does_not_wait_until_its_size_has_been_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +184,7 @@ def test_an_answer_does_not_wait_until_its_size_has_been_acknowledged(monkeypatc
 
 
 def test_nothing_can_be_written() -> None:
-    broker = Broker(topics())
-    data = [{"name": MINIMAL.replace("/", "."), "partitionData": [{"index": 0, "records": b""}]}]
-    got = response("Produce", 9, broker.answer(request("Produce", 9, {"acks": 1, "topicData": data}), HERE).data)
+    got = asked(Broker(topics()), "Produce", 9, writes(b"", topic=MINIMAL.replace("/", ".")))
     assert got["responses"][0]["partitionResponses"][0]["errorCode"] == 29
 
 
@@ -201,9 +199,7 @@ def test_nothing_can_be_written() -> None:
         struct.pack(">ihhi", 8, 1, 3, 1),
         struct.pack(">ihhi", 8, 1, 12, 1),
         struct.pack(">ihhi", 60, 1, 4, 1) + b"\xff" * 52,
-        (lambda frame: struct.pack(">i", len(frame)) + frame)(
-            request("Produce", 12, NEEDED["Produce"](12) | {"acks": 0})
-        ),
+        sized(request("Produce", 12, writes(b"", acks=0))),
     ],
 )
 def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
@@ -239,46 +235,37 @@ def test_damaged_requests_are_answered_or_refused() -> None:
         broker.answer(frame.replace(b"m" * 30_000, b"\xff" * 30_000), HERE)
 
 
-def test_an_answer_comes_in_one_piece() -> None:
+@served()
+async def test_an_answer_comes_in_one_piece(server: Server) -> None:
     """Otherwise its second piece waits until the client has confirmed the first one, which takes 40 ms."""
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as client:
-            frame = request("ApiVersions", 0, {})
-            for _ in range(10):
-                client.writer.write(struct.pack(">i", len(frame)) + frame)
-                piece = await client.reader.read(1 << 20)
-                assert len(piece) == 4 + int.from_bytes(piece[:4])
-
-    assert run(scenario) == []
+    async with Client(server) as client:
+        frame = request("ApiVersions", 0, {})
+        for _ in range(10):
+            client.writer.write(sized(frame))
+            piece = await client.reader.read(1 << 20)
+            assert len(piece) == 4 + int.from_bytes(piece[:4])
 
 
-def test_a_client_may_go_away_in_the_middle_of_a_frame() -> None:
-    async def scenario(server: Server) -> None:
-        async with Client(server) as client:
-            client.writer.write(b"\0\0")
-        async with Client(server) as client:
-            assert (await client.ask("ApiVersions", 0, {}))["apiKeys"]
-
-    assert run(scenario) == []
+@served()
+async def test_a_client_may_go_away_in_the_middle_of_a_frame(server: Server) -> None:
+    async with Client(server) as client:
+        client.writer.write(b"\0\0")
+    async with Client(server) as client:
+        assert (await client.ask("ApiVersions", 0, {}))["apiKeys"]
 
 
-def test_there_is_a_bound_on_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 1)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as first:
-            await first.ask("ApiVersions", 0, {})
-            async with Client(server) as second:
-                assert await second.is_closed_after(b"")
-        assert (server.report.connections, server.report.refused) == (1, 1)
-
-    run(scenario)
+@served("there are 1 connections already", limits={"CONNECTIONS_MAX": 1})
+async def test_there_is_a_bound_on_connections(server: Server) -> None:
+    async with Client(server) as first:
+        await first.ask("ApiVersions", 0, {})
+        async with Client(server) as second:
+            assert await second.is_closed_after(b"")
+    assert (server.report.connections, server.report.refused) == (1, 1)
 
 
 def test_only_the_versions_of_fetch_that_were_asked_for_are_offered() -> None:
     broker = Broker(topics(), fetch_versions=Versions(5, 6))
-    offered = response("ApiVersions", 0, broker.answer(request("ApiVersions", 0, {}), HERE).data)["apiKeys"]
+    offered = asked(broker, "ApiVersions", 0, {})["apiKeys"]
     assert [one for one in offered if one["apiKey"] == 1] == [{"apiKey": 1, "minVersion": 5, "maxVersion": 6}]
     with pytest.raises(UsageError, match="4-18 of Fetch"):
         Broker(topics(), fetch_versions=Versions(3, 6))
@@ -338,25 +325,22 @@ def test_the_consumer_of_kafka_python_reads_a_vector() -> None:
     run(scenario)
 
 
-def test_the_consumer_of_aiokafka_reads_a_vector_alone_and_in_a_group() -> None:
+@served()
+async def test_the_consumer_of_aiokafka_reads_a_vector_alone_and_in_a_group(server: Server) -> None:
     aiokafka = pytest.importorskip("aiokafka")
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-
-    async def scenario(server: Server) -> None:
-        for group in (None, "g"):
-            consumer = aiokafka.AIOKafkaConsumer(
-                MINIMAL.replace("/", "."),
-                bootstrap_servers=f"{server.host}:{server.port}",
-                group_id=group,
-                auto_offset_reset="earliest",
-            )
-            await consumer.start()
-            try:
-                assert_minimal(await consumer.getone())
-            finally:
-                await consumer.stop()
-
-    run(scenario)
+    for group in (None, "g"):
+        consumer = aiokafka.AIOKafkaConsumer(
+            MINIMAL.replace("/", "."),
+            bootstrap_servers=f"{server.host}:{server.port}",
+            group_id=group,
+            auto_offset_reset="earliest",
+        )
+        await consumer.start()
+        try:
+            assert_minimal(await consumer.getone())
+        finally:
+            await consumer.stop()
 
 
 def assert_minimal(record: Any) -> None:
@@ -486,7 +470,7 @@ def test_the_verb_says_where_it_is_and_in_the_end_what_was_asked(number: int) ->
         assert ready["topics"] == {MINIMAL: MINIMAL.replace("/", ".")}
         with socket.create_connection((ready["host"], ready["port"]), timeout=SECONDS_MAX) as one:
             frame = request("ApiVersions", 0, {})
-            one.sendall(struct.pack(">i", len(frame)) + frame)
+            one.sendall(sized(frame))
             assert one.recv(4)
         process.send_signal(number)
         out, err = process.communicate(timeout=SECONDS_MAX)
@@ -613,68 +597,50 @@ def allocating_at_most(size: int) -> Iterator[None]:
         assert peak <= size + (1 << 20)
 
 
-def test_connections_that_ask_nothing_lock_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 4)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as first:
-            await first.ask("ApiVersions", 0, {})
-            async with contextlib.AsyncExitStack() as stack:
-                idle = [await stack.enter_async_context(Client(server)) for _ in range(9)]
-                for one in idle[:5]:
-                    assert await one.is_closed_after(b"")
-                idle[8].writer.write(b"\0")
-                async with Client(server) as late:
-                    assert (await late.ask("ApiVersions", 0, {}))["apiKeys"]
-                # A client that has asked something stays, also if it has been idle for longer.
-                assert (await first.ask("ApiVersions", 0, {}))["apiKeys"]
-
-    told = run(scenario)
-    assert [sentence.partition(": ")[2] for sentence in told[:1]] == [
-        "connection closed: there are 4 others, and it has asked nothing"
-    ]
-    assert told[1:] == ["6 more connections closed: too many connections at a time"]
+@served(
+    "there are 4 others, and it has asked nothing",
+    "6 more connections closed: too many connections at a time",
+    limits={"CONNECTIONS_MAX": 4},
+)
+async def test_connections_that_ask_nothing_lock_nobody_out(server: Server) -> None:
+    async with Client(server) as first:
+        await first.ask("ApiVersions", 0, {})
+        async with contextlib.AsyncExitStack() as stack:
+            idle = [await stack.enter_async_context(Client(server)) for _ in range(9)]
+            for one in idle[:5]:
+                assert await one.is_closed_after(b"")
+            idle[8].writer.write(b"\0")
+            async with Client(server) as late:
+                assert (await late.ask("ApiVersions", 0, {}))["apiKeys"]
+            # A client that has asked something stays, also if it has been idle for longer.
+            assert (await first.ask("ApiVersions", 0, {}))["apiKeys"]
 
 
-def test_the_client_that_is_idle_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 2)
-    monkeypatch.setattr(serving, "MAKES_ROOM_AFTER_S", 0)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as one, Client(server) as two, contextlib.AsyncExitStack() as stack:
-            for client in (one, two, one):
-                await client.ask("ApiVersions", 0, {})
-            third = await stack.enter_async_context(Client(server))
-            assert (await third.ask("ApiVersions", 0, {}))["apiKeys"]
-            assert (await one.ask("ApiVersions", 0, {}))["apiKeys"]
-            assert await two.is_closed_after(b"")
-
-    run(scenario)
+@served("there are 2 others, and it has asked nothing", limits={"CONNECTIONS_MAX": 2, "MAKES_ROOM_AFTER_S": 0})
+async def test_the_client_that_is_idle_for_longest_makes_room(server: Server) -> None:
+    async with Client(server) as one, Client(server) as two, contextlib.AsyncExitStack() as stack:
+        for client in (one, two, one):
+            await client.ask("ApiVersions", 0, {})
+        third = await stack.enter_async_context(Client(server))
+        assert (await third.ask("ApiVersions", 0, {}))["apiKeys"]
+        assert (await one.ask("ApiVersions", 0, {}))["apiKeys"]
+        assert await two.is_closed_after(b"")
 
 
 @pytest.mark.parametrize("begun", [b"\0", b"\0\0\0\x40", b"\0\0\0\x40" + b"x" * 63])
-def test_a_request_that_does_not_end_is_closed(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(serving, "SLOW_S_MAX", 0.1)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as slow, Client(server) as good:
-            assert await slow.is_closed_after(begun)
-            # Between two requests, a client may take its time.
-            assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
-
-    [sentence] = run(scenario)
-    assert sentence.endswith("connection closed: a request that has begun is not whole after 0.1 s")
+@served("a request that has begun is not whole after 0.1 s", limits={"SLOW_S_MAX": 0.1})
+async def test_a_request_that_does_not_end_is_closed(server: Server, begun: bytes) -> None:
+    async with Client(server) as slow, Client(server) as good:
+        assert await slow.is_closed_after(begun)
+        # Between two requests, a client may take its time.
+        assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
 
 
-def test_a_connection_without_requests_is_closed_quietly_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "IDLE_S_MAX", 0.1)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as idle:
-            await idle.ask("ApiVersions", 0, {})
-            assert await idle.is_closed_after(b"")
-
-    assert run(scenario) == []
+@served(limits={"IDLE_S_MAX": 0.1})
+async def test_a_connection_without_requests_is_closed_quietly_in_the_end(server: Server) -> None:
+    async with Client(server) as idle:
+        await idle.ask("ApiVersions", 0, {})
+        assert await idle.is_closed_after(b"")
 
 
 def large() -> Topics:
@@ -684,39 +650,33 @@ def large() -> Topics:
     return made
 
 
-def test_an_answer_that_nobody_takes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "SLOW_S_MAX", 0.2)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as slow, Client(server) as good:
-            frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
-            slow.writer.write(struct.pack(">i", len(frame)) + frame)
-            while not server.report.refused:
-                assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
-                await asyncio.sleep(0.02)
-
-    [sentence] = run(scenario, large())
-    assert "an answer is not taken after 0.2 s" in sentence
+@served("an answer is not taken after 0.2 s", of=large, limits={"SLOW_S_MAX": 0.2})
+async def test_an_answer_that_nobody_takes_is_dropped(server: Server) -> None:
+    async with Client(server) as slow, Client(server) as good:
+        frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+        slow.writer.write(sized(frame))
+        while not server.report.refused:
+            assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
+            await asyncio.sleep(0.02)
 
 
-def test_answers_that_nobody_takes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "HELD_BYTES_MAX", 40 << 20)
-
-    async def scenario(server: Server) -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
-            for _ in range(5):
-                slow = await stack.enter_async_context(Client(server))
-                slow.writer.write(struct.pack(">i", len(frame)) + frame)
-            while server.report.refused < 3:
-                await asyncio.sleep(0.02)
-            good = await stack.enter_async_context(Client(server))
-            got = await good.ask("Fetch", 12, fetch_of("large", 12, b"", 0))
-            assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
-
-    told = run(scenario, large())
-    assert "others need the memory" in told[0]
-    assert told[1:] == ["3 more connections closed: too many bytes on their way"]
+@served(
+    "others need the memory",
+    "3 more connections closed: too many bytes on their way",
+    of=large,
+    limits={"HELD_BYTES_MAX": 40 << 20},
+)
+async def test_answers_that_nobody_takes_are_bounded_together(server: Server) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        frame = request("Fetch", 12, fetch_of("large", 12, b"", 0))
+        for _ in range(5):
+            slow = await stack.enter_async_context(Client(server))
+            slow.writer.write(sized(frame))
+        while server.report.refused < 3:
+            await asyncio.sleep(0.02)
+        good = await stack.enter_async_context(Client(server))
+        got = await good.ask("Fetch", 12, fetch_of("large", 12, b"", 0))
+        assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
 
 
 def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
@@ -732,31 +692,28 @@ def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
     async def scenario(server: Server) -> None:
         async with Client(server) as greedy:
             frame = request("ApiVersions", 0, {})
-            greedy.writer.write((struct.pack(">i", len(frame)) + frame) * 500)
+            greedy.writer.write((sized(frame)) * 500)
             counting = asyncio.create_task(count())
             while server.report.requests["ApiVersions"] < 500:
-                [size] = struct.unpack(">i", await greedy.reader.readexactly(4))
-                await greedy.reader.readexactly(size)
+                await greedy.answer()
             counting.cancel()
 
     assert run(scenario) == []
     assert turns >= 500
 
 
-def test_refusals_are_reported_once_for_each_kind_and_counted() -> None:
-    async def scenario(server: Server) -> None:
-        for number in range(10):
-            async with Client(server) as size, Client(server) as api:
-                assert await size.is_closed_after(struct.pack(">i", -1 - number))
-                assert await api.is_closed_after(struct.pack(">ihhi", 8, 900 + number, 0, 1))
-        assert server.report.refused == 20
-
-    told = run(scenario)
-    assert len(told) == 4
-    assert told[2:] == [
-        "9 more connections closed: requests of a wrong size",
-        "9 more connections closed: APIs or versions that are not offered",
-    ]
+@served(
+    "a request of -1 bytes",
+    "the API with the number 900 is not offered",
+    "9 more connections closed: requests of a wrong size",
+    "9 more connections closed: APIs or versions that are not offered",
+)
+async def test_refusals_are_reported_once_for_each_kind_and_counted(server: Server) -> None:
+    for number in range(10):
+        async with Client(server) as size, Client(server) as api:
+            assert await size.is_closed_after(struct.pack(">i", -1 - number))
+            assert await api.is_closed_after(struct.pack(">ihhi", 8, 900 + number, 0, 1))
+    assert server.report.refused == 20
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from serve.asking import HERE, Client, asked, fed, request, run
+from serve.asking import HERE, Client, asked, fed, request, served
 
-from kfuzz.serve import Broker, Server, Settings, Topics
+from kfuzz.serve import Broker, Server, Topics
 from kfuzz.serve import cluster as serving
 
 BOTH = [{"name": "range", "metadata": b"r"}, {"name": "sticky", "metadata": b"s"}]
+JOIN = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
 
 
 async def join(client: Client, member_id: str = "", protocols: Any = BOTH, **more: Any) -> dict[str, Any]:
-    values = {"groupId": "g", "memberId": member_id, "protocolType": "consumer", "protocols": protocols}
-    return await client.ask("JoinGroup", 5, values | more)
+    return await client.ask("JoinGroup", 5, JOIN | {"memberId": member_id, "protocols": protocols} | more)
 
 
 async def sync(client: Client, joined: dict[str, Any], assignments: Any = ()) -> dict[str, Any]:
@@ -27,70 +27,61 @@ def _as(joined: dict[str, Any]) -> dict[str, Any]:
     return {"groupId": "g", "generationId": joined["generationId"], "memberId": joined["memberId"]}
 
 
-def test_two_members_share_a_group_and_one_that_goes_leaves_it_to_the_other() -> None:
-    async def scenario(server: Server) -> None:
-        async with Client(server) as one:
-            first = await join(one)
-            assert (first["leader"], len(first["members"])) == (first["memberId"], 1)
-            given = [{"memberId": first["memberId"], "assignment": b"all"}]
-            assert (await sync(one, first, given))["assignment"] == b"all"
-            assert (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] == 0
-            async with Client(server) as two:
-                waiting = asyncio.create_task(join(two, protocols=BOTH[1:]))
-                while (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] != 27:
-                    await asyncio.sleep(0)
-                again = await join(one, first["memberId"])
-                second = await waiting
-                assert again["generationId"] == second["generationId"] == 2
-                # Both have it.
-                assert (again["protocolName"], second["leader"], second["members"]) == ("sticky", again["memberId"], [])
-                assert [each["metadata"] for each in again["members"]] == [b"s", b"s"]
-                waiting = asyncio.create_task(sync(two, second))
-                both = [{"memberId": each["memberId"], "assignment": b"half"} for each in again["members"]]
-                assert (await sync(one, again, both))["assignment"] == b"half"
-                assert (await waiting)["assignment"] == b"half"
-                stale = await one.ask("Heartbeat", 3, _as(first))
-                assert stale["errorCode"] == 22
-            # The second connection is closed, and its member gone.
-            while (await one.ask("Heartbeat", 3, _as(again)))["errorCode"] != 27:
+@served()
+async def test_two_members_share_a_group_and_one_that_goes_leaves_it_to_the_other(server: Server) -> None:
+    async with Client(server) as one:
+        first = await join(one)
+        assert (first["leader"], len(first["members"])) == (first["memberId"], 1)
+        given = [{"memberId": first["memberId"], "assignment": b"all"}]
+        assert (await sync(one, first, given))["assignment"] == b"all"
+        assert (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] == 0
+        async with Client(server) as two:
+            waiting = asyncio.create_task(join(two, protocols=BOTH[1:]))
+            while (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] != 27:
                 await asyncio.sleep(0)
-            assert len((await join(one, first["memberId"]))["members"]) == 1
-
-    assert run(scenario) == []
-
-
-def test_a_member_that_does_not_join_again_has_the_rebalance_timeout_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "HELD_S_MAX", 600)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as one, Client(server) as two:
-            await join(one, rebalanceTimeoutMs=1)
-            second = await join(two, rebalanceTimeoutMs=20)
-            assert (second["generationId"], len(second["members"])) == (2, 1)
-
-    assert run(scenario) == []
-
-
-def test_a_member_that_does_not_join_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
-
-    async def scenario(server: Server) -> None:
-        async with Client(server) as one, Client(server) as two:
-            first = await join(one)
-            second = await join(two)
-            assert [each["memberId"] for each in second["members"]] == [second["memberId"]]
-            assert (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] == 25
-            # The leader never says who gets what, so a follower has to join again.
-            monkeypatch.setattr(serving, "HELD_S_MAX", 5)
-            waiting = asyncio.create_task(join(one))
+            again = await join(one, first["memberId"])
+            second = await waiting
+            assert again["generationId"] == second["generationId"] == 2
+            # Both have it.
+            assert (again["protocolName"], second["leader"], second["members"]) == ("sticky", again["memberId"], [])
+            assert [each["metadata"] for each in again["members"]] == [b"s", b"s"]
+            waiting = asyncio.create_task(sync(two, second))
+            both = [{"memberId": each["memberId"], "assignment": b"half"} for each in again["members"]]
+            assert (await sync(one, again, both))["assignment"] == b"half"
+            assert (await waiting)["assignment"] == b"half"
+            stale = await one.ask("Heartbeat", 3, _as(first))
+            assert stale["errorCode"] == 22
+        # The second connection is closed, and its member gone.
+        while (await one.ask("Heartbeat", 3, _as(again)))["errorCode"] != 27:
             await asyncio.sleep(0)
-            again = await join(two, second["memberId"])
-            third = await waiting
-            monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
-            assert again["leader"] == second["memberId"] != third["memberId"]
-            assert (await sync(one, third))["errorCode"] == 27
+        assert len((await join(one, first["memberId"]))["members"]) == 1
 
-    assert run(scenario) == []
+
+@served(limits={"HELD_S_MAX": 600})
+async def test_a_member_that_does_not_join_again_has_the_rebalance_timeout_for_it(server: Server) -> None:
+    async with Client(server) as one, Client(server) as two:
+        await join(one, rebalanceTimeoutMs=1)
+        second = await join(two, rebalanceTimeoutMs=20)
+        assert (second["generationId"], len(second["members"])) == (2, 1)
+
+
+@served()
+async def test_a_member_that_does_not_join_again_is_left_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
+    async with Client(server) as one, Client(server) as two:
+        first = await join(one)
+        second = await join(two)
+        assert [each["memberId"] for each in second["members"]] == [second["memberId"]]
+        assert (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] == 25
+        # The leader never says who gets what, so a follower has to join again.
+        monkeypatch.setattr(serving, "HELD_S_MAX", 5)
+        waiting = asyncio.create_task(join(one))
+        await asyncio.sleep(0)
+        again = await join(two, second["memberId"])
+        third = await waiting
+        monkeypatch.setattr(serving, "HELD_S_MAX", 0.05)
+        assert again["leader"] == second["memberId"] != third["memberId"]
+        assert (await sync(one, third))["errorCode"] == 27
 
 
 TOPIC = "00000001 000174"  # t
@@ -110,70 +101,58 @@ PARTITION = f"{TOPIC} 00000001 00000000"
         ("ffff", "", "ConsumerProtocolSubscription has no version"),
     ],
 )
-def test_a_coordinator_that_reads_groups_notes_what_members_cannot_read(
-    subscription: str, assignment: str, unreadable: str
+@served()
+async def test_a_coordinator_that_reads_groups_notes_what_members_cannot_read(
+    server: Server, subscription: str, assignment: str, unreadable: str
 ) -> None:
-    async def scenario(server: Server) -> None:
-        cluster = server.broker.cluster
-        protocols = [{"name": "range", "metadata": bytes.fromhex(subscription)}]
-        for reads in (False, True):
-            cluster.reads_groups = reads
-            async with Client(server) as client:
-                joined = await join(client, protocols=protocols)
-                given = [{"memberId": joined["memberId"], "assignment": bytes.fromhex(assignment)}]
-                assert (await sync(client, joined, given))["errorCode"] == 0
-            assert cluster.unreadable.partition(":")[0] == (unreadable if reads else "")
-
-    assert run(scenario) == []
+    cluster = server.broker.cluster
+    protocols = [{"name": "range", "metadata": bytes.fromhex(subscription)}]
+    for reads in (False, True):
+        cluster.reads_groups = reads
+        async with Client(server) as client:
+            joined = await join(client, protocols=protocols)
+            given = [{"memberId": joined["memberId"], "assignment": bytes.fromhex(assignment)}]
+            assert (await sync(client, joined, given))["errorCode"] == 0
+        assert cluster.unreadable.partition(":")[0] == (unreadable if reads else "")
 
 
-def test_protocols_that_not_all_members_have_are_refused() -> None:
-    async def scenario(server: Server) -> None:
-        async with Client(server) as one, Client(server) as two:
-            await join(one, protocols=BOTH[:1])
-            assert (await join(two, protocols=BOTH[1:]))["errorCode"] == 23
-            assert (await join(two, "nobody"))["errorCode"] == 25
-
-    assert run(scenario) == []
+@served()
+async def test_protocols_that_not_all_members_have_are_refused(server: Server) -> None:
+    async with Client(server) as one, Client(server) as two:
+        await join(one, protocols=BOTH[:1])
+        assert (await join(two, protocols=BOTH[1:]))["errorCode"] == 23
+        assert (await join(two, "nobody"))["errorCode"] == 25
 
 
-def test_a_group_survives_the_move_of_its_coordinator() -> None:
-    async def scenario() -> None:
-        async with Server(Topics(), Settings(brokers=2)) as server:
-            old = Client(server)
-            async with old:
-                joined = await join(old)
-                server.broker.cluster.coordinators["g"] = 2
-                assert (await old.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 16
-            new = Client(server, port=server.broker.cluster.ports[2])
-            async with new:
-                while len(server._open) > 1:
-                    await asyncio.sleep(0)
-                assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
-
-    asyncio.run(scenario())
+@served(brokers=2)
+async def test_a_group_survives_the_move_of_its_coordinator(server: Server) -> None:
+    async with Client(server) as old:
+        joined = await join(old)
+        server.broker.cluster.coordinators["g"] = 2
+        assert (await old.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 16
+    async with Client(server, port=server.broker.cluster.ports[2]) as new:
+        while len(server._open) > 1:
+            await asyncio.sleep(0)
+        assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
 
 
-def test_a_member_may_come_back_on_another_connection() -> None:
-    async def scenario(server: Server) -> None:
-        async with Client(server) as new:
-            async with Client(server) as old:
-                joined = await join(old)
-                await new.ask("Heartbeat", 3, _as(joined))
-            while len(server._open) > 1:
-                await asyncio.sleep(0)
-            assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
-
-    run(scenario)
+@served()
+async def test_a_member_may_come_back_on_another_connection(server: Server) -> None:
+    async with Client(server) as new:
+        async with Client(server) as old:
+            joined = await join(old)
+            await new.ask("Heartbeat", 3, _as(joined))
+        while len(server._open) > 1:
+            await asyncio.sleep(0)
+        assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
 
 
 def test_members_leave_one_by_one_or_several_at_a_time() -> None:
     broker = Broker(Topics())
-    values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
-    member_id = asked(broker, "JoinGroup", 5, values)["memberId"]
+    member_id = asked(broker, "JoinGroup", 5, JOIN)["memberId"]
     left = {"groupId": "g", "members": [{"memberId": member_id}, {"memberId": "x"}]}
     assert [one["errorCode"] for one in asked(broker, "LeaveGroup", 3, left)["members"]] == [0, 25]
-    member_id = asked(broker, "JoinGroup", 5, values)["memberId"]
+    member_id = asked(broker, "JoinGroup", 5, JOIN)["memberId"]
     one = {"groupId": "g", "memberId": member_id}
     assert [asked(broker, "LeaveGroup", 2, one)["errorCode"] for _ in range(2)] == [0, 25]
 
@@ -181,8 +160,7 @@ def test_members_leave_one_by_one_or_several_at_a_time() -> None:
 def test_commits_are_kept_when_the_members_have_left() -> None:
     broker = Broker(Topics())
     fed(broker.cluster, {"topic": "t", "hex": ""})
-    values = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
-    joined = asked(broker, "JoinGroup", 5, values)
+    joined = asked(broker, "JoinGroup", 5, JOIN)
     partitions = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "m"}]
     commit = {"groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": joined["memberId"]}
     topics = [{"name": name, "partitions": partitions} for name in ("t", "no")]

@@ -6,41 +6,30 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from serve.asking import asked, fed, fetch_of
+from serve.asking import asked, fed, fetch_of, with_topics, writes
 
 from kfuzz import records
 from kfuzz.broker_errors import ERROR_CODES
-from kfuzz.serve import Broker, Topics
+from kfuzz.serve import Broker
 from kfuzz.serve.cluster import Refused
 
 VERSION = 9
 
 
 def opened(*errors: str) -> Broker:
-    broker = Broker(Topics())
-    assert fed(broker.cluster, {"topic": "t", "produce": True, "errors": list(errors)}) == [
-        {"topic": "t", "next_offset": "0"}
-    ]
-    return broker
+    return with_topics({"topic": "t", "produce": True, "errors": list(errors)})
 
 
 def batch(sequence: int = -1, producer: tuple[int, int] = (-1, -1), count: int = 2, **fields: Any) -> bytes:
     made = [records.Record(index, 1000 + index, b"k", b"v") for index in range(count)]
-    producer_id, epoch = producer
-    return records.encode(
-        [
-            records.RecordBatch(
-                0, count - 1, made, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **fields
-            )
-        ]
-    )
+    fields |= {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": sequence}
+    return records.encode([records.RecordBatch(0, count - 1, made, **fields)])
 
 
 def produce(
     broker: Broker, data: bytes, acks: int = -1, transactional_id: str | None = None, version: int = VERSION
 ) -> tuple[int, int]:
-    topic = {"name": "t", "partitionData": [{"index": 0, "records": data}]}
-    values = {"acks": acks, "transactionalId": transactional_id, "topicData": [topic]}
+    values = writes(data, acks, transactionalId=transactional_id)
     [got] = asked(broker, "Produce", version, values)["responses"][0]["partitionResponses"]
     return got["errorCode"], got["baseOffset"]
 
@@ -67,10 +56,8 @@ def new_producer(broker: Broker, transactional_id: str | None = None, **more: An
 def add(broker: Broker, transactional_id: str, producer: tuple[int, int], version: int = 3) -> int:
     topics = [{"name": "t", "partitions": [0]}]
     if version < 4:
-        names = ("TransactionalId", "ProducerId", "ProducerEpoch", "Topics")
-        values = {
-            f"v3AndBelow{name}": one for name, one in zip(names, (transactional_id, *producer, topics), strict=True)
-        }
+        given = {"TransactionalId": transactional_id, "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+        values = {f"v3AndBelow{name}": one for name, one in (given | {"Topics": topics}).items()}
         found = asked(broker, "AddPartitionsToTxn", version, values)["resultsByTopicV3AndBelow"]
     else:
         one = {"transactionalId": transactional_id, "producerId": producer[0], "producerEpoch": producer[1]}
