@@ -58,8 +58,9 @@ class Inbox {
 /**
  * Answer lines until the input ends. `hello` has the library's version, and other fields of the handshake.
  *
- * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox, and returns a function
- * that closes it. `producing(request, use)` calls `use(send)` with a producer, and commits a transaction afterwards.
+ * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox. It returns what closes
+ * it, and what commits the offsets of its group: `{ close, commit }`. `producing(request, use)` calls `use(send)` with a
+ * producer, and commits or aborts a transaction afterwards.
  * `send(records, topic)` returns when all are acknowledged: the offsets of the first records that the library reports, as
  * texts. All may throw.
  */
@@ -74,10 +75,14 @@ export async function drive(hello, { open, producing }, about) {
       opened = open(request, own).catch(error => own.fail(error))
     },
     poll: async ({ timeout_ms: timeoutMs }) => ({ records: await inbox.take(timeoutMs) }),
+    async commit() {
+      const { commit } = await opened
+      await commit()
+    },
     async close() {
       inbox.close()
-      const close = await opened
-      await close?.()
+      const consumer = await opened
+      await consumer?.close()
     },
     async produce(request) {
       let answer
