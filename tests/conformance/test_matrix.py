@@ -15,7 +15,6 @@ from conftest import missing
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.kafka import KAFKA_3
 from kfuzz.vectors import load_suite
-from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.vectors.model import KINDS
 
 SEED = 7
@@ -26,7 +25,7 @@ SLOW = {"kio"}
 def sample(percent: int) -> list[str]:
     """Ids of as many vectors, and of one bomb: those take most of the time."""
     chosen = random.Random(SEED)
-    suite = load_suite(kinds=KINDS.keys() - {CONVERSATION})
+    suite = load_suite(kinds=KINDS)
     plain = [vector.id for vector in suite if not vector.budget]
     bombs = [vector.id for vector in suite if vector.budget]
     return [*chosen.sample(plain, len(plain) * percent // 100), chosen.choice(bombs)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
@@ -15,13 +15,15 @@ from kfuzz.relay.paths import slots, steps_of
 from kfuzz.vectors.kinds import CLIENT
 from kfuzz.vectors.model import Vector
 
-__all__ = ["Asked", "asked_of", "lacks_ability", "wrong_conversation"]
+__all__ = ["Asked", "asked_of", "broken_act", "lacks_ability", "values_in_log", "wrong_conversation"]
 
 Json = Mapping[str, Any]
 
 # How a value of a request is compared with that of the request that met the trouble.
 SAME: Final = "same"
 NEXT: Final = "next"
+# A client asks for these when it is time for it, and may meanwhile ask the same broker again.
+LOOKUPS: Final = ("Metadata", "FindCoordinator")
 # The language of Kafka's own client. Other libraries have other names for errors.
 JAVA: Final = "java"
 # The abilities that an act or a field of it needs, besides a consumer of one partition.
@@ -89,8 +91,16 @@ def lacks_ability(vector: Vector, handshake: Handshake) -> str | None:
     return missing and f"does not offer {missing}"
 
 
+def broken_act(vector: Vector, answer: Answer) -> tuple[str, str] | None:
+    """The outcome of the first act that did not end as acts do, and its text; None if all did."""
+    for number, (act, have) in enumerate(zip(vector.options["application"], answer.acts or (), strict=False), 1):
+        if have["outcome"] not in ("accepted", "rejected"):
+            return have["outcome"], f"act {number} ({act['do']}): {have.get('error') or have['outcome']}"
+    return None
+
+
 def wrong_conversation(vector: Vector, handshake: Handshake, answer: Answer) -> Wrong | None:
-    """The first fault of the answer; None if everything is as it must be."""
+    """The first fault of the answer, if no act is broken; None if everything is as it must be."""
     if answer.outcome == "rejected":
         return Wrong("refused the conversation" + because(answer.error), "refuses")
     expectation = vector.expect[CLIENT]
@@ -111,9 +121,6 @@ def wrong_conversation(vector: Vector, handshake: Handshake, answer: Answer) -> 
 
 def _wrong_act(want: Json, have: Json, handshake: Handshake) -> Wrong | None:
     outcome = have["outcome"]
-    if outcome in ("stalled", "panic", "fault"):
-        harm = {"stalled": "hangs", "panic": "kills", "fault": "refuses"}[outcome]
-        return Wrong(f"{outcome}" + because(have.get("error", "")), harm)
     if want["outcome"] == "accepted" and outcome == "rejected":
         return Wrong("failed" + because(have.get("error", "")), "refuses")
     if want["outcome"] == "rejected" and outcome == "accepted":
@@ -134,25 +141,28 @@ def _wrong_act(want: Json, have: Json, handshake: Handshake) -> Wrong | None:
     return None
 
 
+def values_in_log(accepted: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """The values of a log's records, from the base offsets and batches that its broker has accepted.
+
+    A batch that came again has its first offset, and the broker keeps the first. ``KfuzzError`` for bad batches.
+    """
+    batches: dict[int, bytes] = {}
+    for base_offset, data in accepted:
+        batches.setdefault(base_offset, data)
+    stored = (batch for _, data in sorted(batches.items()) for batch in records.decode(data))
+    return [bytes(one.value or b"") for batch in stored for one in batch.records]
+
+
 def _wrong_log(expectation: Json, answer: Answer) -> str | None:
     """Whether the log has what was to be written: once, and in this order."""
     if "written" not in expectation or answer.produced is None:
         return None
     wanted = list(expectation["written"])
-    have: list[str] = []
-    known: set[tuple[int, int, int]] = set()
-    for sent in answer.produced:
-        if not sent.error:
-            try:
-                batches = records.decode(sent.data)
-            except KfuzzError as error:
-                return f"wrote bytes that cannot be read: {error}"
-            for batch in batches:
-                # A broker takes the batch of an idempotent producer once.
-                sequence = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
-                if batch.producer_id < 0 or sequence not in known:
-                    known.add(sequence)
-                    have += [bytes(one.value or b"").decode("utf-8", "replace") for one in batch.records]
+    accepted = ((one.base_offset or 0, one.data) for one in answer.produced if not one.error)
+    try:
+        have = [value.decode("utf-8", "replace") for value in values_in_log(accepted)]
+    except KfuzzError as error:
+        return f"wrote bytes that cannot be read: {error}"
     if expectation.get("repeats"):
         have = list(dict.fromkeys(have))
     if have == wanted:
@@ -166,7 +176,8 @@ def _wrong_requests(follows: Sequence[Json], answer: Answer) -> str | None:
     at = next((number for number, one in enumerate(asked) if one.met_trouble), -1)
     trouble = asked[at] if at >= 0 else None
     after = asked[at + 1 :]
-    place = 0
+    # The next place of a lookup, and that of any other request.
+    places = {True: 0, False: 0}
     for want in follows:
         found = [number for number, one in enumerate(after) if _fits(one, want, trouble)]
         said = _said(want)
@@ -174,13 +185,14 @@ def _wrong_requests(follows: Sequence[Json], answer: Answer) -> str | None:
             if len(found) > want["at_most"]:
                 return f"sent {len(found)} times {said}; at most {want['at_most']} may follow"
             continue
-        following = next((number for number in found if number >= place), None)
+        is_lookup = want["api"] in LOOKUPS
+        following = next((number for number in found if number >= places[is_lookup]), None)
         if following is None:
             return f"never sent {said}" if not found else f"sent {said} too early"
         waited_ms = after[following].ms - (trouble.ms if trouble else 0)
         if waited_ms < want.get("after_ms", 0):
             return f"sent {said} after {waited_ms} ms; it must wait for {want['after_ms']} ms"
-        place = following + 1
+        places[is_lookup] = following + 1
     return None
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from kfuzz.vectors.recipes.making.conversation import GIVEN, act, fails, opens, reads, trouble, writes
 from kfuzz.vectors.recipes.theme import Theme
-from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST, WHOLE
+from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST, LATER, PATIENT, WHOLE
 
 __all__ = ["theme"]
 
@@ -109,6 +110,7 @@ def _metadata(made: Theme) -> None:
         "metadata has an older leader epoch than before",
         fetch(2, "NOT_LEADER_OR_FOLLOWER"),
         metadata(3, set={"topics[0].partitions[0].leaderEpoch": 0}),
+        acts=PATIENT,
     )
     lost = partial(
         made.conversation, acts=WHOLE, given=GIVEN, requirements=["TALK-LOST-1"], follows=again, level="recommended"
@@ -164,6 +166,7 @@ def _offsets(made: Theme) -> None:
         acts=(EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE),
     )
     again = ["ListOffsets", "Fetch"]
+    looked_up: dict[str, Any] = {"follows": ["Metadata", *again], "acts": (EARLIEST, reads(LAST), *LATER, CLOSE)}
     retried = partial(made.conversation, acts=RESET, given=GIVEN, requirements=["TALK-RETRY-1"], follows=again)
     retried(
         "offset-not-available",
@@ -174,13 +177,13 @@ def _offsets(made: Theme) -> None:
         "offsets-of-other-leader",
         "the broker that is asked for the earliest offset does not lead",
         listing(1, "NOT_LEADER_OR_FOLLOWER"),
-        follows=["Metadata", *again],
+        **looked_up,
     )
     retried(
         "offsets-fenced",
         "the leader epoch of a question for offsets is old",
         listing(1, "FENCED_LEADER_EPOCH"),
-        follows=["Metadata", *again],
+        **looked_up,
     )
     retried("offsets-lost", "the connection is lost before the earliest offset is there", listing(1, "lost"))
     retried("offsets-lost-often", "the earliest offset is lost three times", listing("1-3", "lost"))

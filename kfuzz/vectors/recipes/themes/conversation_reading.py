@@ -20,11 +20,14 @@ from kfuzz.vectors.recipes.making.conversation import (
 )
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["CLOSE", "LAST", "WHOLE", "theme"]
+__all__ = ["CLOSE", "LAST", "LATER", "PATIENT", "WHOLE", "theme"]
 
 LAST = TOTAL - 1
 CLOSE = act("close")
 WHOLE = opens(), reads(LAST), CLOSE
+# A library may read on before it asks for metadata, which some do every 100 ms at most.
+LATER = act("wait", ms=200), reads(LAST, first=TOTAL)
+PATIENT = opens(), reads(LAST), *LATER, CLOSE
 # A consumer has read so many records, and something happens before the others are written.
 READ = 2 * STEP
 fetch = partial(trouble, "Fetch")
@@ -125,7 +128,7 @@ def _plain(made: Theme) -> None:
 
 def _leaders(made: Theme) -> None:
     to_leader = ["Metadata", "Fetch"]
-    leader = partial(made.conversation, acts=WHOLE, requirements=["TALK-LEADER-1"], follows=to_leader)
+    leader = partial(made.conversation, acts=PATIENT, requirements=["TALK-LEADER-1"], follows=to_leader)
     for slug, when, nth in (
         ("not-leader", "the second fetch finds", 2),
         ("not-leader-first", "the first fetch finds", 1),
@@ -245,6 +248,7 @@ def _lost(made: Theme) -> None:
         fetch(2, "lost"),
         fetch(3, NOT_LEADER),
         follows=["Fetch", "Metadata", "Fetch"],
+        acts=PATIENT,
     )
     lost(
         "not-leader-then-lost",
@@ -252,6 +256,7 @@ def _lost(made: Theme) -> None:
         fetch(2, NOT_LEADER),
         trouble("Metadata", 3, "lost"),
         follows=["Metadata", "Fetch"],
+        acts=PATIENT,
     )
     lost("lost-slow", "a fetch takes 200 ms, and is lost then", fetch(3, "lost", delay_ms=200))
     lost(
@@ -294,6 +299,7 @@ def _sessions(made: Theme) -> None:
         fetch(3, NO_SESSION),
         fetch(4, NOT_LEADER),
         follows=[FULL, "Metadata", "Fetch"],
+        acts=PATIENT,
     )
     session(
         "session-lost-then-lost",

@@ -185,7 +185,7 @@ def _together(made: Theme) -> None:
         "send-not-leader",
         "the records of a transaction find no leader there",
         send(1, "NOT_LEADER_OR_FOLLOWER"),
-        follows=["Metadata", "Produce", "EndTxn"],
+        follows=["Produce", "EndTxn"],
     )
     both(
         "send-lost",
