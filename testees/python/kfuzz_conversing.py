@@ -35,7 +35,7 @@ PAUSE_S = 0.05
 MORE_MS = 60
 # At a real broker, a client that waits says less, and a fetch of so few bytes gets one batch.
 REAL = {"fetch_wait_ms": 30, "fetch_bytes": 80, "session_timeout_ms": 1500}
-FRAMES_MAX = 400
+FRAMES_MAX = 4000
 FRAME_BYTES_MAX = 64 << 10
 # The rest of a record that is sent.
 PLAIN = {"timestamp": "1700000000000", "key": None, "headers": []}

@@ -236,6 +236,9 @@ def test_a_session_that_is_not_there_or_asked_out_of_order_is_refused() -> None:
     assert (
         fetch(broker, [], sessionId=session, sessionEpoch=1)["errorCode"] == ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
     )
+    # A client whose connection was lost closes it again, and may begin another one with that.
+    assert fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=-1)["errorCode"] == 0
+    assert fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=0)["sessionId"] not in (0, session)
 
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

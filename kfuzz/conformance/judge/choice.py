@@ -20,8 +20,9 @@ Key = tuple[str, str]
 def chosen_keys(cases: Iterable[Case]) -> frozenset[Key]:
     """The keys of the chosen cases. Cases of streams, messages, primitives and encoders are always chosen.
 
-    A conversation is chosen if it is the first with one of its requirements. Of vectors of records, in each family, a vector is chosen if it is the first with one of its flags, or the first with its verdict for one
-    of its requirements or for its finding. So each kind of danger is asked, and each requirement with each verdict.
+    A conversation is chosen if it is the first with one of its requirements. In each family of records, a vector is
+    chosen if it is the first with one of its flags, or the first with its verdict for one of its requirements or for
+    its finding. So each kind of danger is asked, and each requirement with each verdict.
     """
     found, seen = set(), set[tuple[str, ...]]()
     for case in cases:

@@ -92,10 +92,14 @@ def lacks_ability(vector: Vector, handshake: Handshake) -> str | None:
 
 
 def broken_act(vector: Vector, answer: Answer) -> tuple[str, str] | None:
-    """The outcome of the first act that did not end as acts do, and its text; None if all did."""
-    for number, (act, have) in enumerate(zip(vector.options["application"], answer.acts or (), strict=False), 1):
+    """The outcome of an act that did not end as acts do, and its text; None if none is, or an earlier one is wrong."""
+    wanted = vector.expect[CLIENT]["acts"]
+    acts = zip(vector.options["application"], wanted, answer.acts or (), strict=False)
+    for number, (act, want, have) in enumerate(acts, 1):
         if have["outcome"] not in ("accepted", "rejected"):
             return have["outcome"], f"act {number} ({act['do']}): {have.get('error') or have['outcome']}"
+        if want["outcome"] not in ("any", have["outcome"]):
+            return None
     return None
 
 

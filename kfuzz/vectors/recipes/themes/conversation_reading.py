@@ -142,7 +142,6 @@ def _leaders(made: Theme) -> None:
             f"{when} no leader there",
             fetch(nth, NOT_LEADER) | ({"times": 4} if slug.endswith("second") else {}),
             given=GIVEN,
-            follows=to_leader * (2 if slug.endswith(("twice", "often", "second")) else 1),
         )
     for slug, what, error in (
         ("epoch-fenced", "is told that its leader epoch is old", "FENCED_LEADER_EPOCH"),

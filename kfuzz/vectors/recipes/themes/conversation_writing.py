@@ -36,8 +36,8 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
     """Trouble of any producer."""
     once = name == "idempotent"
     whole = writes(6, **how), opens(), reads(5), CLOSE
-    # After an error of the leader, a producer may ask the same broker again before metadata is due. Where another broker
-    # leads, the records arrive only if it has looked.
+    # After an error of the leader, a producer may ask the same broker again before metadata is due. Where another
+    # broker leads, the records arrive only if it has looked.
     again = ["Produce"]
     acked = opens(), reads(5), CLOSE
     # Records that a broker has written before it gave an error are there twice, unless the producer is idempotent.
