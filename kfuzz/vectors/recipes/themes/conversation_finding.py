@@ -18,6 +18,7 @@ listing = partial(trouble, "ListOffsets")
 TOO_NEW = {"api": "ApiVersions", "direction": "request", "nth": 1, "answer": {"errorCode": "UNSUPPORTED_VERSION"}}
 EARLIEST = opens(reset="earliest")
 RESET = EARLIEST, reads(LAST), CLOSE
+AGAIN = EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE
 
 
 def theme() -> Theme:
@@ -167,7 +168,9 @@ def _offsets(made: Theme) -> None:
         "reset-after-out-of-range",
         "a fetch is out of range, and the consumer begins again at the earliest offset",
         fetch(2, "OFFSET_OUT_OF_RANGE"),
-        acts=(EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE),
+        # A library may know the earliest offset from the fetch before.
+        follows=["Fetch"],
+        acts=AGAIN,
     )
     again = ["ListOffsets", "Fetch"]
     looked_up: dict[str, Any] = {"follows": ["Metadata", *again], "acts": (EARLIEST, reads(LAST), *LATER, CLOSE)}
@@ -197,8 +200,8 @@ def _offsets(made: Theme) -> None:
         "after a fetch out of range, the earliest offset is lost",
         fetch(2, "OFFSET_OUT_OF_RANGE"),
         listing(2, "lost"),
-        follows=["ListOffsets", *again],
-        acts=(EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE),
+        follows=["Fetch"],
+        acts=AGAIN,
     )
     made.conversation(
         "offsets-forbidden",
