@@ -31,12 +31,15 @@ const COMMITTED_OFFSET = '1'
 const RETRY = { initialRetryTime: 1, maxRetryTime: 1, restartOnFailure: async () => false }
 
 function client(address, requestTimeout) {
-  return new Kafka({ clientId: 'kfuzz', brokers: [address], logLevel: logLevel.NOTHING, retry: RETRY, requestTimeout })
+  return new Kafka({ clientId: 'kfuzz', brokers: address.split(','), logLevel: logLevel.NOTHING, retry: RETRY, requestTimeout })
 }
 
-async function open({ address, topic, isolation, offset, reset, group, request_timeout_ms: requestTimeout }, inbox) {
+async function open(
+  { address, topic, isolation, offset, reset, group, continues, request_timeout_ms: requestTimeout },
+  inbox
+) {
   const consumer = client(address, requestTimeout).consumer({
-    groupId: group ?? topic,
+    groupId: group ?? `${topic}-${process.pid}`,
     maxWaitTimeInMs: WAIT_MS,
     readUncommitted: isolation === 'read_uncommitted',
     ...(group && { heartbeatInterval: HEARTBEAT_MS })
@@ -50,7 +53,7 @@ async function open({ address, topic, isolation, offset, reset, group, request_t
     next = String(BigInt(message.offset) + 1n)
     return inbox.put(messageJson(message))
   }
-  await consumer.run({ autoCommit: false, eachMessage })
+  await consumer.run({ autoCommit: Boolean(continues), autoCommitThreshold: 1, eachMessage })
   if (offset !== '0') consumer.seek({ topic, partition: 0, offset })
   const commit = () => consumer.commitOffsets([{ topic, partition: 0, offset: next }])
   return { close: () => consumer.disconnect(), commit }

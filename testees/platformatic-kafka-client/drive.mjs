@@ -21,13 +21,13 @@ const WAIT_MS = 5
 const HEARTBEAT_MS = 50
 
 function options(address, requestTimeout) {
-  return { clientId: 'kfuzz', bootstrapBrokers: [address], retryDelay: 1, ...(requestTimeout && { requestTimeout }) }
+  return { clientId: 'kfuzz', bootstrapBrokers: address.split(','), retryDelay: 1, ...(requestTimeout && { requestTimeout }) }
 }
 
 async function open({ address, topic, isolation, offset, reset, group, protocol, request_timeout_ms: limit }, inbox) {
   const consumer = new Consumer({
     ...options(address, limit),
-    groupId: group ?? topic,
+    groupId: group ?? `${topic}-${process.pid}`,
     ...(protocol ? { groupProtocol: protocol } : group && { heartbeatInterval: HEARTBEAT_MS }),
     deserializers: { headerKey: stringDeserializer }
   })

@@ -140,7 +140,7 @@ def done(scene: Scene, act: Json, ask: Ask) -> Json:
     if do in ("open", "produce", "call"):
         line |= {"address": scene.proxy.bootstrap, "topic": scene.topic}
     if do == "open":
-        line = {"isolation": "read_uncommitted", "offset": "0"} | line
+        line = {"isolation": "read_uncommitted", "offset": "0", "continues": "group" not in act} | line
         if scene.own is None:
             line |= REAL
     elif do == "produce":

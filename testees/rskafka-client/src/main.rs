@@ -105,7 +105,7 @@ impl driver::Client for Driver {
 
 async fn client_of(address: String) -> Result<Client, Error> {
     let backoff = BackoffConfig { init_backoff: RETRY, max_backoff: RETRY, ..BackoffConfig::default() };
-    ClientBuilder::new(vec![address]).backoff_config(backoff).build().await
+    ClientBuilder::new(address.split(',').map(String::from).collect()).backoff_config(backoff).build().await
 }
 
 async fn partition_of(client: &Client, topic: &str) -> Result<PartitionClient, Error> {
