@@ -79,9 +79,9 @@ def test_a_client_that_does_not_ask_again_is_seen() -> None:
         (
             [{"outcome": "accepted"}, {"outcome": "stalled", "error": "hands out nothing"}],
             "stall",
-            "act 2 (read): hands out nothing",
+            "act 2 (read) stalled: hands out nothing",
         ),
-        ([{"outcome": "panic"}], "panic", "act 1 (open): panic"),
+        ([{"outcome": "panic"}], "panic", "act 1 (open) panic"),
         ([{"outcome": "rejected", "error": "no"}], "refuses", "act 1 (open) failed: no"),
         (
             [{"outcome": "accepted"}, {"outcome": "accepted", "offsets": ["0"]}],

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.judge.conversing import broken_act, lacks_ability, wrong_conversation
+from kfuzz.conformance.judge.conversing import lacks_ability, wrong_conversation
 from kfuzz.conformance.judge.differing import Wrong, amount, batches_differ, because, records_differ, shown
 from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.judge.producing import lacks_producer, wrong_sending
@@ -374,10 +374,9 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         return Cell("protocol-error", why, HARM_OF["protocol-error"])
     if answer.outcome == "unsupported":
         return Cell("unsupported", answer.error or "answered unsupported", answer=shortened(answer.raw))
-    said, text = (broken_act(case.vector, answer) if answer.acts else None) or (answer.outcome, answer.error)
-    if said in _ALWAYS_WRONG:
-        outcome = _ALWAYS_WRONG[said]
-        text = text or f"answered {said}"
+    if answer.outcome in _ALWAYS_WRONG:
+        outcome = _ALWAYS_WRONG[answer.outcome]
+        text = answer.error or f"answered {answer.outcome}"
         return Cell(outcome, text, HARM_OF[outcome], answer=shortened(answer.raw))
     if answer.outcome == "nothing":
         wrong = _wrong_silence(case, answer)
@@ -402,7 +401,7 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
     # Where a vector is only recommended, either verdict is allowed.
     either = case.vector.level == "recommended" and wrong.harm in ("accepts", "refuses")
     return Cell(
-        "fail",
+        wrong.outcome,
         foreign_text(wrong.text),
         "differs" if either else wrong.harm,
         answer=shortened(answer.raw),

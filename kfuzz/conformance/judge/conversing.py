@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.conformance.judge.differing import Wrong, amount, because
+from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.judge.producing import lacks_producer
 from kfuzz.conformance.protocol.lines import CONVERSES, PRODUCE, STALLED, Answer, Handshake
 from kfuzz.errors import DecodeError, KfuzzError
@@ -15,7 +16,7 @@ from kfuzz.relay.paths import slots, steps_of
 from kfuzz.vectors.kinds import AT_ONCE, CLIENT
 from kfuzz.vectors.model import Vector
 
-__all__ = ["Asked", "asked_of", "broken_act", "lacks_ability", "values_in_log", "wrong_conversation"]
+__all__ = ["Asked", "asked_of", "lacks_ability", "values_in_log", "wrong_conversation"]
 
 Json = Mapping[str, Any]
 
@@ -91,35 +92,22 @@ def lacks_ability(vector: Vector, handshake: Handshake) -> str | None:
     return missing and f"does not offer {missing}"
 
 
-def broken_act(vector: Vector, answer: Answer) -> tuple[str, str] | None:
-    """The outcome of an act that did not end as acts do, and its text; None if none is, or an earlier one is wrong."""
-    wanted = vector.expect[CLIENT]["acts"]
-    acts = zip(vector.options["application"], wanted, answer.acts or (), strict=False)
-    # A client that never sends what a rule is about waits for records, and must not get an error.
-    is_untroubled = bool(vector.options.get("rules")) and not answer.troubles
-    for number, (act, want, have) in enumerate(acts, 1):
-        is_waiting = is_untroubled and have["outcome"] == STALLED and want["outcome"] == "rejected"
-        if have["outcome"] not in ("accepted", "rejected") and not is_waiting:
-            return have["outcome"], f"act {number} ({act['do']}): {have.get('error') or have['outcome']}"
-        if want["outcome"] not in ("any", have["outcome"]):
-            return None
-    return None
-
-
 def wrong_conversation(vector: Vector, handshake: Handshake, answer: Answer) -> Wrong | None:
-    """The first fault of the answer, if no act is broken; None if everything is as it must be."""
+    """The first fault of the answer; None if everything is as it must be."""
     if answer.outcome == "rejected":
         return Wrong("refused the conversation" + because(answer.error), "refuses")
     expectation = vector.expect[CLIENT]
     acts = answer.acts or []
+    # A client that never sends what a rule is about waits for records, and must not get an error.
+    is_untroubled = bool(vector.options.get("rules")) and not answer.troubles
     for number, (act, want, have) in enumerate(
         zip(vector.options["application"], expectation["acts"], acts, strict=False), 1
     ):
         if act["do"] == "open" and have["outcome"] == "rejected" == expectation["acts"][number]["outcome"]:
             # The error that the reading must give comes here already.
             break
-        if wrong := _wrong_act(want, have, handshake):
-            return Wrong(f"act {number} ({act['do']}) {wrong.text}", wrong.harm)
+        if wrong := _wrong_act(want, have, handshake, is_untroubled):
+            return wrong._replace(text=f"act {number} ({act['do']}) {wrong.text}")
     else:
         if len(acts) != len(expectation["acts"]):
             return Wrong(f"did {amount(acts, expectation['acts'], 'acts')}", "loses")
@@ -130,13 +118,17 @@ def wrong_conversation(vector: Vector, handshake: Handshake, answer: Answer) -> 
     return Wrong(wrong_text, "differs") if wrong_text else None
 
 
-def _wrong_act(want: Json, have: Json, handshake: Handshake) -> Wrong | None:
+def _wrong_act(want: Json, have: Json, handshake: Handshake, is_untroubled: bool) -> Wrong | None:
     outcome = have["outcome"]
+    if outcome == STALLED and want["outcome"] == "rejected" and is_untroubled:
+        return Wrong("waits, but must give its user an error", "differs")
+    if outcome not in ("accepted", "rejected"):
+        found = "stall" if outcome == STALLED else outcome
+        return Wrong(outcome + because(have.get("error", "")), HARM_OF[found], found)
     if want["outcome"] == "accepted" and outcome == "rejected":
         return Wrong("failed" + because(have.get("error", "")), "refuses")
-    if want["outcome"] == "rejected" and outcome != "rejected":
-        harm = "loses" if outcome == "accepted" else "differs"
-        return Wrong(f"{outcome}, but must give its user an error", harm)
+    if want["outcome"] == "rejected" and outcome == "accepted":
+        return Wrong("succeeded, but must give its user an error", "loses")
     if outcome == "rejected" and handshake.language == JAVA and want.get("error", "") not in have.get("error", ""):
         return Wrong(f"failed with {have.get('error')}; expected {want['error']}", "differs")
     got = [one["offset"] for one in have["records"]] if "records" in have else have.get("offsets")
