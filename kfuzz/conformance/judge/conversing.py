@@ -163,7 +163,8 @@ def _wrong_log(vector: Vector, answer: Answer) -> str | None:
     if "written" not in expectation or answer.produced is None:
         return None
     wanted = list(expectation["written"])
-    accepted = ((one.base_offset or 0, one.data) for one in answer.produced if not one.error)
+    numbered = enumerate(one for one in answer.produced if not one.error)
+    accepted = ((at if one.base_offset is None else one.base_offset, one.data) for at, one in numbered)
     try:
         have = [value.decode("utf-8", "replace") for value in values_in_log(accepted)]
     except KfuzzError as error:
