@@ -49,13 +49,15 @@ async function open(
   await consumer.subscribe({ topic, fromBeginning: reset !== 'latest' })
   // The offset that a member commits, as its users count it. Without a group, positions are the caller's.
   let next
-  const eachMessage = ({ message }) => {
-    next = String(BigInt(message.offset) + 1n)
-    return inbox.put(messageJson(message))
-  }
-  await consumer.run({ autoCommit: Boolean(continues), autoCommitThreshold: 1, eachMessage })
-  if (offset !== '0') consumer.seek({ topic, partition: 0, offset })
   const commit = () => consumer.commitOffsets([{ topic, partition: 0, offset: next }])
+  const eachMessage = async ({ message }) => {
+    next = String(BigInt(message.offset) + 1n)
+    await inbox.put(messageJson(message))
+    // After an error, the library begins again where its group has committed.
+    if (continues) await commit()
+  }
+  await consumer.run({ autoCommit: false, eachMessage })
+  if (offset !== '0') consumer.seek({ topic, partition: 0, offset })
   return { close: () => consumer.disconnect(), commit }
 }
 

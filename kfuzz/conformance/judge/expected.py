@@ -347,7 +347,7 @@ def update(
         _write(own, expectations.label, listed)
         return len(listed), 0
     kept = {part: sealed for part, sealed in expectations.seal.parts.items() if part not in parts}
-    seal = Seal(Seal.of(expectations.label, {line.key: line.outcome for line in embargoed}).parts | kept)
+    seal = Seal({**Seal.of(expectations.label, {line.key: line.outcome for line in embargoed}).parts, **kept})
     name = f"{file_name(expectations.label)}.txt"
     _write(directory / name, expectations.label, listed, seal)
     embargo_file = embargo / name
