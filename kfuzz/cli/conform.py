@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -18,7 +19,9 @@ from kfuzz.conformance.protocol.testees import CHOSEN, Testee, chosen
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.vectors import KINDS, default_root, load_suite
-from kfuzz.vectors.kinds import CONVERSATION
+
+# These may be updated without the others, because asking whole clients all vectors takes long.
+CONVERSATIONS: Final = "conversation/*"
 
 # Reports are imported where they are used, so that a wrong GLOB fails without delay.
 
@@ -53,7 +56,7 @@ class _Conform(click.Command):
 @options.json_file
 @options.junit_file
 @options.html_file
-@options.all_of("vectors", usual="about 280 for clients of `kfuzz serve`; all for others, and with GLOBs")
+@options.all_of("vectors", usual="about 300 for clients of `kfuzz serve`; all for others, and with GLOBs")
 @options.expected
 @options.jobs("testees", default=2)
 @options.start_timeout
@@ -101,7 +104,7 @@ def command(
       kfuzz conform
       kfuzz conform --testee aiokafka --html out/aiokafka.html
       kfuzz conform --testee librdkafka --all
-      kfuzz conform --testee librdkafka "conversation/*"
+      kfuzz conform --testee librdkafka "conversation/*" --update-expected
       kfuzz conform --testee kafkajs@1.12.0 --testee kafkajs@2.2.4 --json versions.json
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
@@ -113,12 +116,13 @@ def command(
     """
     require_reports(json_file, junit_file, html_file)
     whole = not globs and not roles
-    if update_expected and not whole:
-        raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB and --role")
+    if update_expected and not whole and (roles or globs != (CONVERSATIONS,)):
+        raise UsageError(
+            f'--update-expected needs the whole suite, or "{CONVERSATIONS}", or lines would be lost; '
+            "leave out other GLOBs and --role"
+        )
     suite = root or default_root()
-    # A conversation takes a client up to some seconds, so only those are held that are named.
-    kinds = KINDS if globs else KINDS.keys() - {CONVERSATION}
-    cases = cases_of(load_suite(globs or "*", suite, kinds=kinds), roles or ALL_ROLES)
+    cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
     if not cases:
         raise UsageError("no vector matches these GLOBs and roles; choose others")
     testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)

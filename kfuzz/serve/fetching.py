@@ -109,7 +109,7 @@ class Fetching:
         responses: dict[tuple[str, bytes], Values] = {}
         for key, each in list((session.wanted if session else wanted).items()):
             answer = self._partition(asked, key, each, room - given, is_first=not given)
-            size = len(answer.get("records") or b"")
+            size = len(answer["records"])
             given += size
             failed = failed or bool(answer["errorCode"])
             if session is not None and not session.has_news(key, answer, size) and is_incremental:
@@ -129,17 +129,17 @@ class Fetching:
         Mirrors ``kafka.server.FetchManager.newContext``.
         """
         session_id, epoch = values["sessionId"], values["sessionEpoch"]
-        if session_id:
+        if session_id and epoch > 0:
             session = self._sessions.get(session_id)
             if session is None:
                 return 0, None, ERROR_CODES["FETCH_SESSION_ID_NOT_FOUND"]
-            if epoch > 0:
-                if epoch != session.epoch:
-                    return 0, None, ERROR_CODES["INVALID_FETCH_SESSION_EPOCH"]
-                session.go_on(values, wanted)
-                self._bound()
-                return session_id, session, NO_ERROR
-            del self._sessions[session_id]
+            if epoch != session.epoch:
+                return 0, None, ERROR_CODES["INVALID_FETCH_SESSION_EPOCH"]
+            session.go_on(values, wanted)
+            self._bound()
+            return session_id, session, NO_ERROR
+        # A client may not know that its session is closed already.
+        self._sessions.pop(session_id, None)
         if epoch or not self.cluster.fetch_sessions:
             return 0, None, NO_ERROR
         self._last_session += 1
@@ -162,6 +162,7 @@ class Fetching:
             "errorCode": error,
             "highWatermark": -1,
             "abortedTransactions": None,
+            "records": b"",
         }
         if partition is None:
             return answer

@@ -33,7 +33,8 @@ func produce(sending testee.Sending) (testee.Producer, error) {
 		WriteBackoffMin: time.Millisecond, WriteBackoffMax: time.Millisecond,
 	}
 	if sending.RequestTimeoutMs > 0 {
-		writer.ReadTimeout = sending.RequestTimeout(0)
+		// The library waits for an answer as long as both together.
+		writer.ReadTimeout, writer.WriteTimeout = sending.RequestTimeout(0)/2, sending.RequestTimeout(0)/2
 	}
 	var offsets *[]int64
 	if !sending.AtOnce { // the library does not say of which send a message is

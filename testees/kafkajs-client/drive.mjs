@@ -23,6 +23,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 
 const TYPE_OF_CODEC = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 const WAIT_MS = 5
+const HEARTBEAT_MS = 50
 // The offset that a transaction commits for a group.
 const COMMITTED_OFFSET = '1'
 // After an error, kafkajs starts a consumer again in this time, even if its user has disconnected it since. The last
@@ -30,22 +31,34 @@ const COMMITTED_OFFSET = '1'
 const RETRY = { initialRetryTime: 1, maxRetryTime: 1, restartOnFailure: async () => false }
 
 function client(address, requestTimeout) {
-  return new Kafka({ clientId: 'kfuzz', brokers: [address], logLevel: logLevel.NOTHING, retry: RETRY, requestTimeout })
+  return new Kafka({ clientId: 'kfuzz', brokers: address.split(','), logLevel: logLevel.NOTHING, retry: RETRY, requestTimeout })
 }
 
-async function open({ address, topic, isolation, offset, request_timeout_ms: requestTimeout }, inbox) {
+async function open(
+  { address, topic, isolation, offset, reset, group, continues, request_timeout_ms: requestTimeout },
+  inbox
+) {
   const consumer = client(address, requestTimeout).consumer({
-    groupId: topic,
+    groupId: group ?? `${topic}-${process.pid}`,
     maxWaitTimeInMs: WAIT_MS,
-    readUncommitted: isolation === 'read_uncommitted'
+    readUncommitted: isolation === 'read_uncommitted',
+    ...(group && { heartbeatInterval: HEARTBEAT_MS })
   })
   consumer.on(consumer.events.CRASH, ({ payload }) => inbox.fail(payload.error))
   await consumer.connect()
-  await consumer.subscribe({ topic, fromBeginning: true })
-  // Positions are the caller's, so the group keeps none.
-  await consumer.run({ autoCommit: false, eachMessage: ({ message }) => inbox.put(messageJson(message)) })
+  await consumer.subscribe({ topic, fromBeginning: reset !== 'latest' })
+  // The offset that a member commits, as its users count it. Without a group, positions are the caller's.
+  let next
+  const commit = () => consumer.commitOffsets([{ topic, partition: 0, offset: next }])
+  const eachMessage = async ({ message }) => {
+    next = String(BigInt(message.offset) + 1n)
+    await inbox.put(messageJson(message))
+    // After an error, the library begins again where its group has committed.
+    if (continues) await commit()
+  }
+  await consumer.run({ autoCommit: false, eachMessage })
   if (offset !== '0') consumer.seek({ topic, partition: 0, offset })
-  return () => consumer.disconnect()
+  return { close: () => consumer.disconnect(), commit }
 }
 
 /** A header that is repeated has a list of values. */
@@ -54,7 +67,10 @@ function messageJson({ offset, timestamp, key, value, headers = {} }) {
   return recordJson({ offset, timestamp, key, value, headers: pairs })
 }
 
-async function producing({ address, compression, idempotent, transactional_id: transactionalId, group }, use) {
+async function producing(
+  { address, compression, idempotent, transactional_id: transactionalId, group, abort, request_timeout_ms: requestTimeout },
+  use
+) {
   if (!(compression in TYPE_OF_CODEC)) throw new Unsupported(`the codec ${compression}`)
   const sent = { compression: CompressionTypes[TYPE_OF_CODEC[compression]] }
   // One request, so the library reports one offset, which is the first record's.
@@ -62,7 +78,7 @@ async function producing({ address, compression, idempotent, transactional_id: t
     const [first] = await sender.send({ ...sent, topic, messages: records.map(messageOf) })
     return [first.baseOffset]
   }
-  const producer = client(address).producer({
+  const producer = client(address, requestTimeout).producer({
     idempotent,
     ...(transactionalId && { transactionalId, maxInFlightRequests: 1 }),
     createPartitioner: Partitioners?.DefaultPartitioner
@@ -81,7 +97,7 @@ async function producing({ address, compression, idempotent, transactional_id: t
     } else if (transactionalId) {
       const transaction = await producer.transaction()
       await use(sendWith(transaction))
-      await transaction.commit()
+      await (abort ? transaction.abort() : transaction.commit())
     } else {
       await use(sendWith(producer))
     }
@@ -110,6 +126,7 @@ await drive(
   {
     version: installedVersion(import.meta.url, 'kafkajs'),
     produces: ['idempotent', 'transactions', 'sends', 'topics', 'groups'],
+    converses: ['reset', 'group', 'abort', 'timeout'],
     codecs: Object.keys(TYPE_OF_CODEC).filter(name => TYPE_OF_CODEC[name] in CompressionTypes), // no zstd before 1.4.1
     checks_crc: false,
     headers: 'map'

@@ -5,9 +5,12 @@
 
 import { Unsupported, outcomeOf, say } from './kfuzz_testee.mjs'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 // A library that repeats its records without an end must not fill the memory.
 const ROOM_RECORDS = 1000
+// So long an application waits until a consumer is open, or fails.
+const OPEN_MS = 1000
 
 /** What a consumer has handed out so far. */
 class Inbox {
@@ -58,8 +61,9 @@ class Inbox {
 /**
  * Answer lines until the input ends. `hello` has the library's version, and other fields of the handshake.
  *
- * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox, and returns a function
- * that closes it. `producing(request, use)` calls `use(send)` with a producer, and commits a transaction afterwards.
+ * `open(request, inbox)` starts a consumer, which puts its records and its error into the inbox. It returns what closes
+ * it, and what commits the offsets of its group: `{ close, commit }`. `producing(request, use)` calls `use(send)` with a
+ * producer, and commits or aborts a transaction afterwards.
  * `send(records, topic)` returns when all are acknowledged: the offsets of the first records that the library reports, as
  * texts. All may throw.
  */
@@ -68,16 +72,23 @@ export async function drive(hello, { open, producing }, about) {
   let inbox
   let opened
   const tasks = {
-    open(request) {
+    async open(request) {
       const own = (inbox = new Inbox())
-      // Not awaited: a client that cannot start must be seen by polling.
-      opened = open(request, own).catch(error => own.fail(error))
+      let failed
+      opened = open(request, own).catch(error => own.fail((failed = error)))
+      // Not longer: a client that never starts must be seen by polling.
+      await Promise.race([opened, sleep(OPEN_MS, undefined, { ref: false })])
+      if (failed) throw failed
     },
     poll: async ({ timeout_ms: timeoutMs }) => ({ records: await inbox.take(timeoutMs) }),
+    async commit() {
+      const { commit } = await opened
+      await commit()
+    },
     async close() {
       inbox.close()
-      const close = await opened
-      await close?.()
+      const consumer = await opened
+      await consumer?.close()
     },
     async produce(request) {
       let answer

@@ -6,15 +6,9 @@
 
 import { drive } from '../node/kfuzz_driver.mjs'
 import { bytesOf, installedVersion, recordJson } from '../node/kfuzz_testee.mjs'
-import {
-  Consumer,
-  FetchIsolationLevels,
-  GenericError,
-  MessagesStreamModes,
-  ProduceAcks,
-  Producer,
-  stringDeserializer
-} from '@platformatic/kafka'
+import * as library from '@platformatic/kafka'
+
+const { Consumer, FetchIsolationLevels, GenericError, MessagesStreamModes, ProduceAcks, Producer, stringDeserializer } = library
 
 // Versions from 2.0 on need this function, which Node 20 lacks.
 Promise.withResolvers ??= () => {
@@ -24,24 +18,36 @@ Promise.withResolvers ??= () => {
 }
 
 const WAIT_MS = 5
+const HEARTBEAT_MS = 50
 
-function options(address) {
-  return { clientId: 'kfuzz', bootstrapBrokers: [address], retryDelay: 1 }
+function options(address, requestTimeout) {
+  return { clientId: 'kfuzz', bootstrapBrokers: address.split(','), retryDelay: 1, ...(requestTimeout && { requestTimeout }) }
 }
 
-async function open({ address, topic, isolation, offset, request_timeout_ms: limit }, inbox) {
-  const deserializers = { headerKey: stringDeserializer }
-  const consumer = new Consumer({ ...options(address), ...(limit && { requestTimeout: limit }), groupId: topic, deserializers })
+async function open({ address, topic, isolation, offset, reset, group, protocol, request_timeout_ms: limit }, inbox) {
+  const consumer = new Consumer({
+    ...options(address, limit),
+    groupId: group ?? `${topic}-${process.pid}`,
+    ...(protocol ? { groupProtocol: protocol } : group && { heartbeatInterval: HEARTBEAT_MS }),
+    deserializers: { headerKey: stringDeserializer }
+  })
+  const from = group
+    ? { mode: MessagesStreamModes.COMMITTED, fallbackMode: reset }
+    : reset
+      ? { mode: reset }
+      : { mode: MessagesStreamModes.MANUAL, offsets: [{ topic, partition: 0, offset: BigInt(offset) }] }
   const stream = await consumer.consume({
     topics: [topic],
-    mode: MessagesStreamModes.MANUAL,
-    offsets: [{ topic, partition: 0, offset: BigInt(offset) }],
+    ...from,
     isolationLevel: FetchIsolationLevels[isolation.toUpperCase()],
     maxWaitTime: WAIT_MS,
     autocommit: false
   })
   stream.on('error', error => inbox.fail(error))
+  // The last message knows how to commit its own offset.
+  let last
   stream.on('data', async message => {
+    last = message
     // From 2.11 on, this list has also the headers that the map loses.
     const headers = message.headerEntries ?? [...message.headers]
     const room = inbox.put(recordJson({ ...message, headers }))
@@ -50,10 +56,13 @@ async function open({ address, topic, isolation, offset, request_timeout_ms: lim
     await room
     stream.resume()
   })
-  return () => consumer.close(true)
+  return { close: () => consumer.close(true), commit: () => last.commit() }
 }
 
-async function producing({ address, compression, idempotent, transactional_id: transactionalId }, use) {
+async function producing(
+  { address, compression, idempotent, transactional_id: transactionalId, abort, request_timeout_ms: limit },
+  use
+) {
   const messageOf = ({ timestamp, key, value, headers }) => ({
     partition: 0,
     ...(timestamp !== undefined && { timestamp: BigInt(timestamp) }),
@@ -69,7 +78,7 @@ async function producing({ address, compression, idempotent, transactional_id: t
     return offsets.map(({ offset }) => String(offset))
   }
   const producer = new Producer({
-    ...options(address),
+    ...options(address, limit),
     idempotent: idempotent || Boolean(transactionalId),
     ...(transactionalId && { transactionalId })
   })
@@ -77,7 +86,7 @@ async function producing({ address, compression, idempotent, transactional_id: t
     if (transactionalId) {
       const transaction = await producer.beginTransaction()
       await use(sendWith(transaction))
-      await transaction.commit()
+      await (abort ? transaction.abort() : transaction.commit())
     } else {
       await use(sendWith(producer))
     }
@@ -94,6 +103,7 @@ await drive(
   {
     version: installedVersion(import.meta.url, '@platformatic/kafka'),
     produces: ['idempotent', 'transactions', 'sends', 'topics'],
+    converses: ['reset', 'group', 'abort', 'timeout', ...('GroupProtocols' in library ? ['consumer-group'] : [])],
     magic: [2],
     codecs: ['none', 'gzip', 'snappy', 'lz4'],
     checks_crc: false

@@ -20,15 +20,21 @@ from kfuzz.relay.recording import Recording
 from kfuzz.replay import Settings, give
 
 TOPIC = "kfuzz-conversation"
-POLL_MS = 20
+# As an application polls. A library may do what a poll begins, such as joining a group, only within that poll.
+POLL_MS = 250
 # Nothing comes for so long, and for so many looks: the client has stalled.
 SILENCE_S_MAX = 6
-LOOKS_MIN = 50
+LOOKS_MIN = 10
+# After an error that a library documents, an application polls again: a retry may come within this time.
+AFTER_ERROR_S_MAX = 2
+# A consumer that cannot be opened is opened again so often.
+OPENS_MAX = 5
+PAUSE_S = 0.05
 # After the last record, more would come within this time.
 MORE_MS = 60
 # At a real broker, a client that waits says less, and a fetch of so few bytes gets one batch.
 REAL = {"fetch_wait_ms": 30, "fetch_bytes": 80, "session_timeout_ms": 1500}
-FRAMES_MAX = 400
+FRAMES_MAX = 4000
 FRAME_BYTES_MAX = 64 << 10
 # The rest of a record that is sent.
 PLAIN = {"timestamp": "1700000000000", "key": None, "headers": []}
@@ -119,7 +125,7 @@ def done(scene: Scene, act: Json, ask: Ask) -> Json:
     # A real broker remembers these from earlier conversations.
     how |= {name: f"{how[name]}{scene.suffix}" for name in ("group", "transactional_id") if name in how}
     if do == "read":
-        return read(lambda **line: ask(by, **line), act["count"])
+        return read(lambda **line: ask(by, **line), act["count"], until_error=act.get("until") == "error")
     if do == "move":
         return moved(scene, act)
     if do == "trouble":
@@ -133,20 +139,24 @@ def done(scene: Scene, act: Json, ask: Ask) -> Json:
     if do in ("open", "produce", "call"):
         line |= {"address": scene.proxy.bootstrap, "topic": scene.topic}
     if do == "open":
-        line = {"isolation": "read_uncommitted", "offset": "0"} | line
+        line = {"isolation": "read_uncommitted", "offset": "0", "continues": "group" not in act} | line
         if scene.own is None:
             line |= REAL
     elif do == "produce":
         sent = [PLAIN | {"value": value.encode().hex()} for value in act["records"]]
         line = {"compression": "none", "idempotent": False, "transactional_id": None} | line | {"records": sent}
     said = ask(by, **line)
+    for _ in range(OPENS_MAX - 1):
+        if do == "open" and said.get("outcome") == "rejected":
+            time.sleep(PAUSE_S)
+            said = ask(by, **line)
     said = {"outcome": "accepted"} | said
     if "error" in said:
         said["error"] = said["error"].replace(scene.topic, "the topic").replace(scene.proxy.bootstrap, "the broker")
     if "sends" in said:
         outcomes = [one.get("outcome", "accepted") for one in said["sends"]]
         # A send that ends in any other way is that of the act.
-        said["outcome"] = next((one for one in outcomes if one not in SENT), said["outcome"])
+        said |= next((one for one in said["sends"] if one.get("outcome", "accepted") not in SENT), {})
         said["sends"] = ["accepted" if one == "accepted" else "rejected" for one in outcomes]
     return {name: said[name] for name in ("outcome", "error", "sends", "offsets", "at") if name in said}
 
@@ -162,19 +172,30 @@ def moved(scene: Scene, act: Json) -> Json:
     return {"outcome": "accepted"}
 
 
-def read(ask: Callable[..., Json], count: int) -> Json:
-    """Let a consumer hand out ``count`` records, and what comes with them."""
+def read(ask: Callable[..., Json], count: int, *, until_error: bool = False) -> Json:
+    """Let a consumer hand out ``count`` records, and what comes with them.
+
+    With ``until_error``, the first error ends it. Otherwise it is the result only if nothing comes after it.
+    """
     found: list[Json] = []
-    since_s, looks = time.monotonic(), 0
+    failed: Json | None = None
+    since_s, looks, patience_s = time.monotonic(), 0, SILENCE_S_MAX
     while True:
         is_more = len(found) >= count
         said = ask(do="poll", timeout_ms=MORE_MS if is_more else POLL_MS)
         if "outcome" in said:
-            return {"records": found, **{name: said[name] for name in ("outcome", "error", "at") if name in said}}
+            ended = {name: said[name] for name in ("outcome", "error", "at") if name in said}
+            if until_error or said["outcome"] != "rejected":
+                return ended | {"records": found}
+            time.sleep(PAUSE_S)
+            if failed is None:
+                failed, patience_s = ended, time.monotonic() - since_s + AFTER_ERROR_S_MAX
         new = said.get("records", [])
         found += new
         if (is_more and not new) or len(found) > 10 * count + 100:
             return {"outcome": "accepted", "records": found}
-        since_s, looks = (time.monotonic(), 0) if new else (since_s, looks + 1)
-        if time.monotonic() - since_s > SILENCE_S_MAX and looks > LOOKS_MIN:
-            return ENDED | {"records": found}
+        if new:
+            failed, since_s, looks, patience_s = None, time.monotonic(), 0, SILENCE_S_MAX
+        looks += 1
+        if time.monotonic() - since_s > patience_s and looks > LOOKS_MIN:
+            return (failed or ENDED) | {"records": found}

@@ -84,7 +84,7 @@ const open = async ({ topic, offset }, inbox) => {
     while (!room) room = inbox.put({ offset: '7' })
     room.then(() => inbox.put({ offset: '8' }))
   }
-  return () => console.log('closed')
+  return { close: () => console.log('closed'), commit: () => console.log('committed') }
 }
 const send = async (records, topic) => { if (records.length) return ['5']; throw new RangeError(`nothing to ${topic}`) }
 const producing = async (request, use) => { await use(send) }
@@ -100,7 +100,8 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
 
     several = {"do": "produce", "topics": ["u", "t", "u"], "records": [1, 2], "sends": [1, 0, 1]}
     lines = [
-        *asked("reads", 0, 5),
+        *asked("reads", 0, 5)[:-1],
+        *({"do": "commit"}, {"do": "close"}),
         *asked("fails", 10_000, 10_000, 10_000),
         *asked("cannot start", 10_000),
         *asked("repeats", 0, 10_000),
@@ -112,14 +113,15 @@ def test_a_driver_hands_out_records_then_the_error_and_holds_back_a_consumer_tha
     two = {"records": [{"offset": "5"}, {"offset": "6"}]}
     failed = {"outcome": "rejected", "error": "AggregateError: all (RangeError: first)"}
     nothing = {"outcome": "fault", "error": "RangeError: nothing to t"}
-    repeated = answers.pop(13)
+    repeated = answers.pop(14)
     assert len(repeated["records"]) == 1000
     assert answers == [
-        *({}, two, {"records": []}, {}),
+        *({}, two, {"records": []}, {}, {}),
         *({}, two, failed, failed, {}),
-        *({}, {"outcome": "fault", "error": "TypeError: no broker"}, {}),
+        *[{"outcome": "fault", "error": "TypeError: no broker"}] * 2,
+        {},
         *({}, {"records": [{"offset": "8"}]}, {}),
         *({"offsets": ["5"]}, nothing),
         *[{"sends": [{"offsets": ["5"]}, nothing, {"offsets": ["5"]}]}] * 2,
     ]
-    assert said.count("closed") == 3
+    assert (said.count("closed"), said.count("committed")) == (3, 1)

@@ -13,10 +13,17 @@ from kfuzz.conformance.judge.compare import PRODUCE_ROLE, Case, cases_of
 from kfuzz.conformance.judge.matrix import Column, Places, run
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, all_testees
 from kfuzz.vectors import KINDS, default_root, load_suite
+from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 
 # Nobody has to install these: then, or if they have another version, there is nothing to test.
 OPTIONAL = ("kcat",)
-FEW = ("records/v2/count/of-2", "stream/isolation/aborted", "produce/contents/key-empty-value-empty")
+FEW = (
+    "records/v2/count/of-2",
+    "stream/isolation/aborted",
+    "produce/contents/key-empty-value-empty",
+    "conversation/reading/lost",
+)
+ROLES = ("consumer", PRODUCE_ROLE, CLIENT)
 SOME = ("records/v2/count/of-*", "records/v2/transaction/*", "records/v2/headers/key-*")
 
 
@@ -40,10 +47,10 @@ def judged(testee: Testee, cases: tuple[Case, ...], *, choose: bool) -> Column:
 
 
 @pytest.mark.parametrize("testee", ["aiokafka-client", "kafka-python-client"], indirect=True)
-def test_a_quick_client_reads_a_record_and_a_stream_and_sends_as_expected(testee: Testee) -> None:
-    found = judged(testee, cases_of(load_suite(FEW, kinds=KINDS), ("consumer", PRODUCE_ROLE)), choose=False)
+def test_a_quick_client_reads_sends_and_holds_a_conversation_as_expected(testee: Testee) -> None:
+    found = judged(testee, cases_of(load_suite(FEW, kinds=KINDS), ROLES), choose=False)
     assert len(found.cells) == len(FEW)
-    assert found.totals()["pass"] >= 2
+    assert found.totals()["pass"] >= 3
 
 
 @pytest.mark.full
@@ -58,10 +65,16 @@ def test_some_families_are_as_expected(testee: Testee) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("testee", [one.name for one in all_testees() if one.kind == "client"], indirect=True)
 def test_the_chosen_vectors_are_as_expected(testee: Testee) -> None:
-    cases = cases_of(load_suite(kinds=KINDS), ("consumer", PRODUCE_ROLE))
+    cases = cases_of(load_suite(kinds=KINDS), ROLES)
     found = judged(testee, cases, choose=True)
-    left_out = {case.key for case in cases if case.vector.kind == "records"} - chosen_keys(cases)
+    left_out = {case.key for case in cases if case.vector.kind in ("records", CONVERSATION)} - chosen_keys(cases)
     assert found.totals()["not-asked"] == sum(not found.cells[key].declared for key in left_out)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("testee", [one.name for one in all_testees() if one.kind == "client"], indirect=True)
+def test_all_conversations_are_as_expected(testee: Testee) -> None:
+    judged(testee, cases_of(load_suite(kinds=(CONVERSATION,))), choose=False)
 
 
 def test_the_choice_has_every_flag_and_requirement_of_each_family_and_stays_small() -> None:
@@ -70,6 +83,12 @@ def test_the_choice_has_every_flag_and_requirement_of_each_family_and_stays_smal
     assert 200 <= len(chosen) <= 350
     streams = cases_of(load_suite(kinds=("stream",)), ("consumer",))
     assert chosen_keys(streams) == {case.key for case in streams}
+    talks = cases_of(load_suite(kinds=(CONVERSATION,)))
+    asked = [case.vector for case in talks if case.key in chosen_keys(talks)]
+    assert {one for vector in asked for one in vector.requirements} == {
+        one for case in talks for one in case.vector.requirements
+    }
+    assert len(asked) <= 20
 
     def has(key: str, only: bool) -> Counter[tuple[str, str, str]]:
         asked = [case for case in cases if case.key in chosen or not only]

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "testees" / "python"))
+import kfuzz_conversing
 import kfuzz_serving
 from kfuzz_serving import END, Driver, Hung, Kit, Stopped
 
@@ -343,3 +344,26 @@ def test_a_transactional_id_has_been_used_before_whatever_was_asked(name: str | 
     request = {"operation": "produce-records", "records": [RECORD], "transactional_id": name}
     assert kit.answer(request, "t1") == {"outcome": "accepted", "produced": ["00"], "offsets": ["0"]}
     assert sent == [(topic, name) for topic in topics]
+
+
+@pytest.mark.parametrize(
+    ("until_error", "outcome", "offsets"), [(False, "accepted", ["0", "0"]), (True, "rejected", ["0"])]
+)
+def test_an_application_polls_again_after_an_error_unless_it_waits_for_one(
+    until_error: bool, outcome: str, offsets: list[str]
+) -> None:
+    polls: Iterator[dict[str, Any]] = itertools.chain(
+        [{"records": [RECORD]}, {"outcome": "rejected", "error": "no leader"}, {"records": [RECORD]}],
+        itertools.repeat({"records": []}),
+    )
+    found = kfuzz_conversing.read(lambda **line: next(polls), 2, until_error=until_error)
+    assert found["outcome"] == outcome
+    assert [one["offset"] for one in found["records"]] == offsets
+
+
+def test_a_reading_that_never_comes_out_of_its_error_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AFTER_ERROR_S_MAX", "PAUSE_S"):
+        monkeypatch.setattr(kfuzz_conversing, name, 0)
+    errors = ({"outcome": "rejected", "error": str(number)} for number in itertools.count())
+    found = kfuzz_conversing.read(lambda **line: next(errors), 1)
+    assert found == {"outcome": "rejected", "error": "0", "records": []}

@@ -217,6 +217,9 @@ def test_a_session_that_is_not_there_or_asked_out_of_order_is_refused() -> None:
     closed = fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=-1)
     assert (closed["errorCode"], closed["sessionId"], len(closed["responses"])) == (0, 0, 1)
     assert refusal(session, 1) == "FETCH_SESSION_ID_NOT_FOUND"
+    # A client whose connection was lost closes it again, and may begin another one with that.
+    assert refusal(session, -1) == ERROR_NAMES[0]
+    assert fetch(broker, [("a", 0)], sessionId=session, sessionEpoch=0)["sessionId"] not in (0, session)
 
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

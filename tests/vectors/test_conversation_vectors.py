@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kfuzz.conformance.judge.compare import Case, cases_of
+from kfuzz.conformance.judge.compare import Case, cases_of, judge
 from kfuzz.conformance.judge.conversing import asked_of, wrong_conversation
+from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.lines import Answer, Handshake
 from kfuzz.relay.rule import Rule
 from kfuzz.vectors import Vector, find_vector, load_suite
@@ -73,24 +74,36 @@ def test_a_client_that_does_not_ask_again_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("acts", "harm", "text"),
+    ("acts", "what", "text"),
     [
-        ([{"outcome": "stalled", "error": "hands out nothing more"}], "hangs", "act 1 (open) stalled"),
+        (
+            [{"outcome": "accepted"}, {"outcome": "stalled", "error": "hands out nothing"}],
+            "stall",
+            "act 2 (read) stalled: hands out nothing",
+        ),
+        ([{"outcome": "panic"}], "panic", "act 1 (open) panic"),
         ([{"outcome": "rejected", "error": "no"}], "refuses", "act 1 (open) failed: no"),
         (
             [{"outcome": "accepted"}, {"outcome": "accepted", "offsets": ["0"]}],
             "loses",
-            "did too few acts: 2; expected 3",
+            "did too few acts: 2; expected 5",
         ),
     ],
 )
-def test_an_application_that_does_not_get_everything_is_seen(acts: list[Any], harm: str, text: str) -> None:
+def test_an_application_that_does_not_get_everything_is_seen(acts: list[Any], what: str, text: str) -> None:
     vector = find_vector("conversation/reading/not-leader")
-    answer = Answer(vector.id, "accepted", acts=acts, frames=vector.options[FRAMES])
-    wrong = wrong_conversation(vector, ANYBODY, answer)
-    assert wrong is not None
-    assert wrong.harm == harm
-    assert text in wrong.text
+    cell = judge(Case(vector, CLIENT), ANYBODY, Answer(vector.id, "accepted", acts=acts, frames=vector.options[FRAMES]))
+    assert cell.text == text
+    assert what == cell.harm if cell.outcome == "fail" else (cell.outcome, HARM_OF[cell.outcome]) == (what, cell.harm)
+
+
+def test_a_lookup_may_come_before_or_after_what_is_asked_again() -> None:
+    vector = find_vector("conversation/reading/not-leader-twice")
+    frames = vector.options[FRAMES]
+    assert wrong_conversation(vector, ANYBODY, golden(vector, frames)) is None
+    follows = [{"api": "Fetch"}, {"api": "Metadata"}, {"api": "Fetch"}, {"api": "Metadata"}]
+    other = replace(vector, expect={CLIENT: {**vector.expect[CLIENT], "follows": follows}})
+    assert wrong_conversation(other, ANYBODY, golden(other, frames)) is None
 
 
 def test_rules_are_those_of_the_proxy_and_each_conversation_is_one_question() -> None:

@@ -1,4 +1,4 @@
-"""Which vectors a testee is asked whose ``testee.toml`` says ``vectors = "chosen"``: about 280 that stand for all.
+"""Which vectors a testee is asked whose ``testee.toml`` says ``vectors = "chosen"``: about 300 that stand for all.
 
 A client of a broker needs a connection, and often a time limit, for each vector. Asked about all vectors, it would
 take most of the time of a run.
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.kafka import ROLES
+from kfuzz.vectors.kinds import CONVERSATION
 
 __all__ = ["chosen_keys"]
 
@@ -19,12 +20,14 @@ Key = tuple[str, str]
 def chosen_keys(cases: Iterable[Case]) -> frozenset[Key]:
     """The keys of the chosen cases. Cases of streams, messages, primitives and encoders are always chosen.
 
-    In each family, a vector is chosen if it is the first with one of its flags, or the first with its verdict for one
-    of its requirements or for its finding. So each kind of danger is asked, and each requirement with each verdict.
+    A conversation is chosen if it is the first with one of its requirements. In each family of records, a vector is
+    chosen if it is the first with one of its flags, or the first with its verdict for one of its requirements or for
+    its finding. So each kind of danger is asked, and each requirement with each verdict.
     """
     found, seen = set(), set[tuple[str, ...]]()
     for case in cases:
-        about = set(_about(case)) if case.role in ROLES and case.vector.kind == "records" else None
+        is_choice = case.vector.kind == CONVERSATION or (case.role in ROLES and case.vector.kind == "records")
+        about = set(_about(case)) if is_choice else None
         if about is None or about - seen:
             found.add(case.key)
             seen |= about or set()
@@ -33,6 +36,9 @@ def chosen_keys(cases: Iterable[Case]) -> frozenset[Key]:
 
 def _about(case: Case) -> Iterator[tuple[str, ...]]:
     """The groups in which a case can be the first."""
+    if case.vector.kind == CONVERSATION:
+        yield from ((case.role, requirement) for requirement in case.vector.requirements)
+        return
     family = case.vector.id.rpartition("/")[0]
     verdict = case.expectation["verdict"]
     yield case.role, family, verdict, "finding", case.expectation.get("finding", "")

@@ -369,7 +369,7 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
     # Where a vector is only recommended, either verdict is allowed.
     either = case.vector.level == "recommended" and wrong.harm in ("accepts", "refuses")
     return Cell(
-        "fail",
+        wrong.outcome,
         foreign_text(wrong.text),
         "differs" if either else wrong.harm,
         answer=shortened(answer.raw),

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.conformance.judge.differing import Wrong, amount, because
+from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.judge.producing import lacks_producer
-from kfuzz.conformance.protocol.lines import CONVERSES, PRODUCE, Answer, Handshake
+from kfuzz.conformance.protocol.lines import CONVERSES, PRODUCE, STALLED, Answer, Handshake
 from kfuzz.errors import DecodeError, KfuzzError
 from kfuzz.relay.frames import Frame, Pairing
 from kfuzz.relay.paths import slots, steps_of
-from kfuzz.vectors.kinds import CLIENT
+from kfuzz.vectors.kinds import AT_ONCE, CLIENT
 from kfuzz.vectors.model import Vector
 
-__all__ = ["Asked", "asked_of", "lacks_ability", "wrong_conversation"]
+__all__ = ["Asked", "asked_of", "lacks_ability", "values_in_log", "wrong_conversation"]
 
 Json = Mapping[str, Any]
 
 # How a value of a request is compared with that of the request that met the trouble.
 SAME: Final = "same"
 NEXT: Final = "next"
+# A client asks for these when it is time for it, and may meanwhile ask the same broker again.
+LOOKUPS: Final = ("Metadata", "FindCoordinator")
 # The language of Kafka's own client. Other libraries have other names for errors.
 JAVA: Final = "java"
 # The abilities that an act or a field of it needs, besides a consumer of one partition.
@@ -95,25 +98,33 @@ def wrong_conversation(vector: Vector, handshake: Handshake, answer: Answer) -> 
         return Wrong("refused the conversation" + because(answer.error), "refuses")
     expectation = vector.expect[CLIENT]
     acts = answer.acts or []
-    for number, (do, want, have) in enumerate(
+    # A client that never sends what a rule is about waits for records, and must not get an error.
+    is_untroubled = bool(vector.options.get("rules")) and not answer.troubles
+    for number, (act, want, have) in enumerate(
         zip(vector.options["application"], expectation["acts"], acts, strict=False), 1
     ):
-        if wrong := _wrong_act(want, have, handshake):
-            return Wrong(f"act {number} ({do['do']}) {wrong.text}", wrong.harm)
-    if len(acts) != len(expectation["acts"]):
-        return Wrong(f"did {amount(acts, expectation['acts'], 'acts')}", "loses")
-    wrong_text = _wrong_log(expectation, answer)
+        if act["do"] == "open" and have["outcome"] == "rejected" == expectation["acts"][number]["outcome"]:
+            # The error that the reading must give comes here already.
+            break
+        if wrong := _wrong_act(want, have, handshake, is_untroubled):
+            return wrong._replace(text=f"act {number} ({act['do']}) {wrong.text}")
+    else:
+        if len(acts) != len(expectation["acts"]):
+            return Wrong(f"did {amount(acts, expectation['acts'], 'acts')}", "loses")
+    wrong_text = _wrong_log(vector, answer)
     if wrong_text:
         return Wrong(wrong_text, "loses")
     wrong_text = _wrong_requests(expectation.get("follows", ()), answer)
     return Wrong(wrong_text, "differs") if wrong_text else None
 
 
-def _wrong_act(want: Json, have: Json, handshake: Handshake) -> Wrong | None:
+def _wrong_act(want: Json, have: Json, handshake: Handshake, is_untroubled: bool) -> Wrong | None:
     outcome = have["outcome"]
-    if outcome in ("stalled", "panic", "fault"):
-        harm = {"stalled": "hangs", "panic": "kills", "fault": "refuses"}[outcome]
-        return Wrong(f"{outcome}" + because(have.get("error", "")), harm)
+    if outcome == STALLED and want["outcome"] == "rejected" and is_untroubled:
+        return Wrong("waits, but must give its user an error", "differs")
+    if outcome not in ("accepted", "rejected"):
+        found = "stall" if outcome == STALLED else outcome
+        return Wrong(outcome + because(have.get("error", "")), HARM_OF[found], found)
     if want["outcome"] == "accepted" and outcome == "rejected":
         return Wrong("failed" + because(have.get("error", "")), "refuses")
     if want["outcome"] == "rejected" and outcome == "accepted":
@@ -134,27 +145,34 @@ def _wrong_act(want: Json, have: Json, handshake: Handshake) -> Wrong | None:
     return None
 
 
-def _wrong_log(expectation: Json, answer: Answer) -> str | None:
-    """Whether the log has what was to be written: once, and in this order."""
+def values_in_log(accepted: Iterable[tuple[int, bytes]]) -> list[bytes]:
+    """The values of a log's records, from the base offsets and batches that its broker has accepted.
+
+    A batch that came again has its first offset, and the broker keeps the first. ``KfuzzError`` for bad batches.
+    """
+    batches: dict[int, bytes] = {}
+    for base_offset, data in accepted:
+        batches.setdefault(base_offset, data)
+    stored = (batch for _, data in sorted(batches.items()) for batch in records.decode(data))
+    return [bytes(one.value or b"") for batch in stored for one in batch.records]
+
+
+def _wrong_log(vector: Vector, answer: Answer) -> str | None:
+    """Whether the log has what was to be written: once, and in this order if nothing is sent at once."""
+    expectation = vector.expect[CLIENT]
     if "written" not in expectation or answer.produced is None:
         return None
     wanted = list(expectation["written"])
-    have: list[str] = []
-    known: set[tuple[int, int, int]] = set()
-    for sent in answer.produced:
-        if not sent.error:
-            try:
-                batches = records.decode(sent.data)
-            except KfuzzError as error:
-                return f"wrote bytes that cannot be read: {error}"
-            for batch in batches:
-                # A broker takes the batch of an idempotent producer once.
-                sequence = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
-                if batch.producer_id < 0 or sequence not in known:
-                    known.add(sequence)
-                    have += [bytes(one.value or b"").decode("utf-8", "replace") for one in batch.records]
+    numbered = enumerate(one for one in answer.produced if not one.error)
+    accepted = ((at if one.base_offset is None else one.base_offset, one.data) for at, one in numbered)
+    try:
+        have = [value.decode("utf-8", "replace") for value in values_in_log(accepted)]
+    except KfuzzError as error:
+        return f"wrote bytes that cannot be read: {error}"
     if expectation.get("repeats"):
         have = list(dict.fromkeys(have))
+    if any(act.get(AT_ONCE) for act in vector.options["application"]):
+        have.sort()
     if have == wanted:
         return None
     return f"the log has {', '.join(have) or 'nothing'}; expected {', '.join(wanted) or 'nothing'}"
@@ -166,7 +184,8 @@ def _wrong_requests(follows: Sequence[Json], answer: Answer) -> str | None:
     at = next((number for number, one in enumerate(asked) if one.met_trouble), -1)
     trouble = asked[at] if at >= 0 else None
     after = asked[at + 1 :]
-    place = 0
+    # The next place of a lookup, and that of any other request.
+    places = {True: 0, False: 0}
     for want in follows:
         found = [number for number, one in enumerate(after) if _fits(one, want, trouble)]
         said = _said(want)
@@ -174,13 +193,14 @@ def _wrong_requests(follows: Sequence[Json], answer: Answer) -> str | None:
             if len(found) > want["at_most"]:
                 return f"sent {len(found)} times {said}; at most {want['at_most']} may follow"
             continue
-        following = next((number for number in found if number >= place), None)
+        is_lookup = want["api"] in LOOKUPS
+        following = next((number for number in found if number >= places[is_lookup]), None)
         if following is None:
             return f"never sent {said}" if not found else f"sent {said} too early"
         waited_ms = after[following].ms - (trouble.ms if trouble else 0)
         if waited_ms < want.get("after_ms", 0):
             return f"sent {said} after {waited_ms} ms; it must wait for {want['after_ms']} ms"
-        place = following + 1
+        places[is_lookup] = following + 1
     return None
 
 

@@ -15,10 +15,11 @@ Json = Mapping[str, Any]
 
 
 class Wrong(NamedTuple):
-    """The fault of an answer, and its class of harm."""
+    """The fault of an answer, its class of harm, and the outcome that it is."""
 
     text: str
     harm: str
+    outcome: str = "fail"
 
 
 def because(error: str) -> str:

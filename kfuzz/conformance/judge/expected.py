@@ -5,7 +5,8 @@ then the line is out of date.
 
 Crashes, hangs and memory faults that are not public yet are withheld. Their lines are in ``embargo/``, which git
 ignores. The committed file has only a :class:`Seal`: their number and the digest of their set. Each whole run computes
-the seal again, so that even a clean clone notices if one is added, removed or changed.
+the seal again, so that even a clean clone notices if one is added, removed or changed. Those of conversations have a
+number and a digest of their own, so that their lines can be rewritten without asking all other vectors.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kfuzz.conformance.judge.compare import ALL_ROLES, NOT_ASKED, OUTCOMES, Case
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.text import file_name, printable
+from kfuzz.vectors.kinds import CONVERSATION
 
 __all__ = [
     "Expectations",
@@ -44,13 +46,15 @@ __all__ = [
 Key = tuple[str, str]
 
 UNEXPLAINED: Final = "unexplained"
+# The word in a seal for the outcomes of conversations.
+CONVERSATIONS: Final = "conversations"
 # Outcomes that an attacker could exploit against a program in use. New ones go to the embargo first.
 DANGEROUS: Final = frozenset({"crash", "panic", "timeout", "stall", "memory"})
 WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld"))
 # Which budget a greedy reader exceeds first, time or memory, depends on the machine.
 _BUDGET: Final = {"timeout": "budget", "memory": "budget"}
-_SEAL = re.compile(r"withheld\s++([1-9][0-9]{0,8})\s+scrypt:([0-9a-f]{64})")
+_SEAL = re.compile(r"withheld\s++([1-9][0-9]{0,8})\s+(?:(conversations)\s+)?scrypt:([0-9a-f]{64})")
 # Slow on purpose, so that nobody can find a set of two or more cells by trying all sets.
 _SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
 _HEADING: Final = re.compile(r"# Outcomes of (\S+) other than pass\.")
@@ -83,21 +87,35 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """How many outcomes are withheld, and the digest of their set. The digest does not reveal the outcomes."""
+    """How many outcomes are withheld, and the digest of their set. The digest does not reveal the outcomes.
 
-    count: int = 0
-    digest: str = ""
+    ``parts`` has both for the outcomes of conversations, under that name, and for all others, under "".
+    """
+
+    parts: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, label: str, outcomes: Mapping[Key, str]) -> Seal:
         """The seal over these outcomes of the testee ``label`` (``name@version``)."""
-        if not outcomes:
-            return cls()
-        lines = sorted(f"{id} {role} {_BUDGET.get(outcome, outcome)}\n" for (id, role), outcome in outcomes.items())
-        return cls(len(outcomes), _digest("".join(lines), label))
+        lines: dict[str, list[str]] = {}
+        for (id, role), outcome in sorted(outcomes.items()):
+            lines.setdefault(_part_of(id), []).append(f"{id} {role} {_BUDGET.get(outcome, outcome)}\n")
+        return cls({part: (len(some), _digest("".join(sorted(some)), label)) for part, some in lines.items()})
+
+    @property
+    def count(self) -> int:
+        """The number of outcomes."""
+        return sum(count for count, _ in self.parts.values())
 
     def __str__(self) -> str:
-        return f"withheld {self.count} scrypt:{self.digest}"
+        return "\n".join(
+            f"withheld {count} {part}{' ' if part else ''}scrypt:{digest}"
+            for part, (count, digest) in sorted(self.parts.items())
+        )
+
+
+def _part_of(id: str) -> str:
+    return CONVERSATIONS if id.startswith(f"{CONVERSATION}/") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +162,24 @@ def parse(path: Path, listable: Sequence[str] = LISTABLE) -> dict[Key, Line]:
 
 def _parse(path: Path, listable: Sequence[str]) -> tuple[dict[Key, Line], Seal]:
     lines: dict[Key, Line] = {}
-    seal = Seal()
+    parts: dict[str, tuple[int, str]] = {}
     if not path.exists():
-        return lines, seal
+        return lines, Seal()
     for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
         if not text.strip() or text.startswith("#"):
             continue
         place = f"{path}:{number}"
         if found := _SEAL.fullmatch(text.strip()):
-            if seal.count:
+            count, part, digest = found.groups("")
+            if part in parts:
                 raise UsageError(f"{place}: a second `withheld` line; keep one, or use --update-expected")
-            seal = Seal(int(found[1]), found[2])
+            parts[part] = int(count), digest
             continue
         line = _parse_line(place, text, listable)
         if line.key in lines:
             raise UsageError(f"{place}: {line.id} {line.role} already has a line; keep one of them")
         lines[line.key] = line
-    return lines, seal
+    return lines, Seal(parts)
 
 
 def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
@@ -300,6 +319,7 @@ def update(
 ) -> tuple[int, int]:
     """Rewrite a testee's files from the outcomes of a whole run; returns how many lines each has (listed, embargoed).
 
+    If only conversations were asked, the other lines stay, and so does the seal over other outcomes.
     A line that still holds keeps its reason and its file. A new crash, timeout or memory fault goes to the embargo. Any
     other new outcome goes to the listed file. Its reason is the testee's own text for unsupported and fault; otherwise
     it starts with "unexplained", and a person must replace it: once per cause, because lines with the cause of an
@@ -308,8 +328,9 @@ def update(
     """
     cases = list(cases)
     explained = _explained(cases, cells, expectations)
-    listed: list[Line] = []
-    embargoed: list[Line] = []
+    parts = {_part_of(case.vector.id) for case in cases}
+    listed = [line for line in expectations.listed.values() if _part_of(line.id) not in parts]
+    embargoed = [line for line in expectations.embargoed.values() if _part_of(line.id) not in parts]
     for case in cases:
         cell = cells[case.key]
         if cell.outcome == "pass" or cell.declared:
@@ -325,7 +346,8 @@ def update(
     if own is not None:
         _write(own, expectations.label, listed)
         return len(listed), 0
-    seal = Seal.of(expectations.label, {line.key: line.outcome for line in embargoed})
+    kept = {part: sealed for part, sealed in expectations.seal.parts.items() if part not in parts}
+    seal = Seal({**Seal.of(expectations.label, {line.key: line.outcome for line in embargoed}).parts, **kept})
     name = f"{file_name(expectations.label)}.txt"
     _write(directory / name, expectations.label, listed, seal)
     embargo_file = embargo / name

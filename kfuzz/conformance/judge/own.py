@@ -13,6 +13,7 @@ from kfuzz.broker_errors import ERROR_CODES, TAKEN
 from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
+    CONVERSE,
     DECODE,
     DECODE_MESSAGE,
     DECODE_PRIMITIVE,
@@ -59,7 +60,7 @@ def _handshake(profile: str) -> dict[str, Any]:
         "name": "kfuzz" if profile == "kafka" else f"kfuzz-{profile}",
         "version": __version__,
         "language": "cython",
-        "operations": OPERATIONS,
+        "operations": [name for name in OPERATIONS if name != CONVERSE],
         "roles": list(records.ROLES),
         "magic": [0, 1, 2],
         "codecs": list(records.CODECS),

@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 fn main() -> io::Result<()> {
     let hello = json!({
-        "produces": ["sends", "topics"], "magic": [2], "headers": "map",
+        "produces": ["sends", "topics"], "converses": ["reset"], "magic": [2], "headers": "map",
         "timestamps": {
             "low": DateTime::<Utc>::MIN_UTC.timestamp_millis().to_string(),
             "high": DateTime::<Utc>::MAX_UTC.timestamp_millis().to_string(),
@@ -105,7 +105,7 @@ impl driver::Client for Driver {
 
 async fn client_of(address: String) -> Result<Client, Error> {
     let backoff = BackoffConfig { init_backoff: RETRY, max_backoff: RETRY, ..BackoffConfig::default() };
-    ClientBuilder::new(vec![address]).backoff_config(backoff).build().await
+    ClientBuilder::new(address.split(',').map(String::from).collect()).backoff_config(backoff).build().await
 }
 
 async fn partition_of(client: &Client, topic: &str) -> Result<PartitionClient, Error> {
@@ -114,7 +114,11 @@ async fn partition_of(client: &Client, topic: &str) -> Result<PartitionClient, E
 
 async fn consume(asked: Open, inbox: &Inbox) -> Result<(), Error> {
     let partition = Arc::new(partition_of(&client_of(asked.address).await?, &asked.topic).await?);
-    let start = StartOffset::At(asked.offset);
+    let start = match asked.reset.as_deref() {
+        Some("earliest") => StartOffset::Earliest,
+        Some(_) => StartOffset::Latest,
+        None => StartOffset::At(asked.offset),
+    };
     let mut stream = StreamConsumerBuilder::new(partition, start).with_max_wait_ms(WAIT_MS).build();
     while let Some(next) = stream.next().await {
         let (record, _) = next?;

@@ -36,6 +36,12 @@ pub struct Open {
     pub offset: i64,
     /// The time limit of a request; None for the library's own.
     pub request_timeout: Option<Duration>,
+    /// "earliest" or "latest" if the library is to reset its offset, and not to seek.
+    pub reset: Option<String>,
+    /// The group of which the consumer is a member. It subscribes to the topic then.
+    pub group: Option<String>,
+    /// "consumer" for a group of KIP-848.
+    pub protocol: Option<String>,
 }
 
 /// Records to send to partition 0: the topic and the records of each send. Their offsets are 0.
@@ -47,11 +53,20 @@ pub struct Produce {
     pub sends: Vec<(String, Vec<Record>)>,
     /// Whether no send waits for the one before.
     pub at_once: bool,
+    /// Whether the transaction is to be aborted.
+    pub abort: bool,
+    /// The time limit of a request; None for the driver's own.
+    pub request_timeout: Option<Duration>,
 }
 
 pub trait Client {
     /// Starts a consumer, and does not wait for it.
     fn open(&mut self, asked: Open, inbox: Inbox);
+
+    /// Commits the offsets of what was handed out: `{}` or an outcome. Only a member of a group is asked.
+    fn commit(&mut self) -> Value {
+        crate::unsupported("groups")
+    }
 
     /// Closes the consumer, as its users do. Its inbox takes nothing more.
     fn close(&mut self);
@@ -96,6 +111,7 @@ fn done(request: &Request, client: &mut impl Client, given: &mut Given) -> Resul
             let timeout_ms = request.get("timeout_ms").and_then(Value::as_f64).unwrap_or(0.0);
             Ok(given.take(Duration::from_secs_f64(timeout_ms / 1e3)))
         }
+        "commit" => Ok(client.commit()),
         "close" => {
             given.records = None;
             client.close();
@@ -144,8 +160,19 @@ fn opened(request: &Request) -> Result<Open, BadRequest> {
         topic: text(request, "topic")?.into(),
         read_committed: text(request, "isolation")? == "read_committed",
         offset: text(request, "offset")?.parse().map_err(|_| BadRequest("offset must be a number".into()))?,
-        request_timeout: request.get("request_timeout_ms").and_then(Value::as_u64).map(Duration::from_millis),
+        request_timeout: request_timeout(request),
+        reset: optional(request, "reset"),
+        group: optional(request, "group"),
+        protocol: optional(request, "protocol"),
     })
+}
+
+fn request_timeout(request: &Request) -> Option<Duration> {
+    request.get("request_timeout_ms").and_then(Value::as_u64).map(Duration::from_millis)
+}
+
+fn optional(request: &Request, name: &str) -> Option<String> {
+    request.get(name).and_then(Value::as_str).map(String::from)
 }
 
 fn produced(request: &Request) -> Result<Produce, BadRequest> {
@@ -164,8 +191,10 @@ fn produced(request: &Request) -> Result<Produce, BadRequest> {
         address: text(request, "address")?.into(),
         compression: text(request, "compression")?.into(),
         idempotent: request.get("idempotent").and_then(Value::as_bool).unwrap_or(false),
-        transactional_id: request.get("transactional_id").and_then(Value::as_str).map(String::from),
+        transactional_id: optional(request, "transactional_id"),
         at_once: request.get("at_once").and_then(Value::as_bool).unwrap_or(false),
+        abort: request.get("abort").and_then(Value::as_bool).unwrap_or(false),
+        request_timeout: request_timeout(request),
         sends,
     })
 }

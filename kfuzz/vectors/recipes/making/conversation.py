@@ -67,7 +67,7 @@ def reads(last: int, *, first: int = 0, skipped: Iterable[int] = (), **how: Any)
 def fails(last: int, error: str, *, first: int = 0, **how: Any) -> Act:
     """Read on until the consumer gives an error. Before it, the records up to ``last`` may come."""
     offsets = [str(at) for at in range(first, last + 1)]
-    return act("read", count=TOTAL, error=error, gives={"offsets": offsets}, **how)
+    return act("read", count=TOTAL, until="error", error=error, gives={"offsets": offsets}, **how)
 
 
 def values(count: int) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from kfuzz.vectors.recipes.making.conversation import act, fails, opens, reads, trouble, writes
 from kfuzz.vectors.recipes.theme import Theme
-from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST, WHOLE
+from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE, LAST, LATER, PATIENT, WHOLE
 
 versions = partial(trouble, "ApiVersions")
 metadata = partial(trouble, "Metadata")
@@ -15,6 +16,7 @@ listing = partial(trouble, "ListOffsets")
 TOO_NEW = {"api": "ApiVersions", "direction": "request", "nth": 1, "answer": {"errorCode": "UNSUPPORTED_VERSION"}}
 EARLIEST = opens(reset="earliest")
 RESET = EARLIEST, reads(LAST), CLOSE
+AGAIN = EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE
 
 
 def theme() -> Theme:
@@ -105,6 +107,7 @@ def _metadata(made: Theme) -> None:
         "metadata has an older leader epoch than before",
         fetch(2, "NOT_LEADER_OR_FOLLOWER"),
         metadata(3, set={"topics[0].partitions[0].leaderEpoch": 0}),
+        acts=PATIENT,
     )
     lost = partial(made.conversation, acts=WHOLE, requirements=["TALK-LOST-1"], follows=again, level="recommended")
     lost("metadata-lost", "the connection is lost before the metadata is there", metadata(1, "lost"))
@@ -146,16 +149,23 @@ def _offsets(made: Theme) -> None:
     offset(
         "latest",
         "a consumer begins at the latest offset, and gets what is written then",
-        acts=(writes(2), opens(reset="latest"), reads(1, first=2), writes(2, first=2), reads(3, first=2), CLOSE),
+        # Until the consumer knows the latest offset, it must not be another one.
+        acts=(
+            *(writes(2), opens(reset="latest"), reads(1, first=2), act("wait", ms=1500), reads(1, first=2)),
+            *(writes(2, first=2), reads(3, first=2), CLOSE),
+        ),
         follows=(),
     )
     offset(
         "reset-after-out-of-range",
         "a fetch is out of range, and the consumer begins again at the earliest offset",
         fetch(2, "OFFSET_OUT_OF_RANGE"),
-        acts=(EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE),
+        # A library may know the earliest offset from the fetch before.
+        follows=["Fetch"],
+        acts=AGAIN,
     )
     again = ["ListOffsets", "Fetch"]
+    looked_up: dict[str, Any] = {"follows": ["Metadata", *again], "acts": (EARLIEST, reads(LAST), *LATER, CLOSE)}
     retried = partial(made.conversation, acts=RESET, requirements=["TALK-RETRY-1"], follows=again)
     retried(
         "offset-not-available",
@@ -166,13 +176,13 @@ def _offsets(made: Theme) -> None:
         "offsets-of-other-leader",
         "the broker that is asked for the earliest offset does not lead",
         listing(1, "NOT_LEADER_OR_FOLLOWER"),
-        follows=["Metadata", *again],
+        **looked_up,
     )
     retried(
         "offsets-fenced",
         "the leader epoch of a question for offsets is old",
         listing(1, "FENCED_LEADER_EPOCH"),
-        follows=["Metadata", *again],
+        **looked_up,
     )
     retried("offsets-lost", "the connection is lost before the earliest offset is there", listing(1, "lost"))
     retried("offsets-lost-often", "the earliest offset is lost three times", listing("1-3", "lost"))
@@ -182,8 +192,8 @@ def _offsets(made: Theme) -> None:
         "after a fetch out of range, the earliest offset is lost",
         fetch(2, "OFFSET_OUT_OF_RANGE"),
         listing(2, "lost"),
-        follows=["ListOffsets", *again],
-        acts=(EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE),
+        follows=["Fetch"],
+        acts=AGAIN,
     )
     made.conversation(
         "offsets-forbidden",

@@ -204,7 +204,6 @@ def _beats(made: Theme) -> None:
     group(
         "rebalance-twice",
         "two rebalances follow one another",
-        follows=again * 2,
         acts=beaten(beat("every 3", "REBALANCE_IN_PROGRESS", times=2), beats=3),
     )
     group(

@@ -34,6 +34,8 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
     """Trouble of any producer."""
     once = name == "idempotent"
     whole = writes(6, **how), opens(), reads(5), CLOSE
+    # After an error of the leader, a producer may ask the same broker again before metadata is due. Where another
+    # broker leads, the records arrive only if it has looked.
     again = ["Produce"]
     acked = opens(), reads(5), CLOSE
     # Records that a broker has written before it gave an error are there twice, unless the producer is idempotent.
@@ -48,13 +50,15 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
         f"{name}-not-leader",
         f"{name}: the first request finds no leader there",
         send(1, NOT_LEADER),
-        follows=["Metadata", *again],
+        follows=again,
     )
     retried(
         f"{name}-not-leader-often",
         f"{name}: four requests find no leader there",
         send("1-4", NOT_LEADER),
-        follows=["Metadata", *again] * 3,
+        follows=again * 3,
+        # Some libraries try four times at most.
+        level="recommended",
     )
     retried(
         f"{name}-too-few-replicas",
@@ -66,7 +70,6 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
         f"{name}-slow",
         f"{name}: the answer takes 300 ms",
         send(delay_ms=300),
-        follows=[at_most(0, "Produce")],
         acts=whole,
         repeats=False,
     )
@@ -98,6 +101,8 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
         f"{name}-silent",
         f"{name}: the answer never comes, and the connection stays open",
         send(drop=True),
+        # A library may give its user an error when the time of a request is over.
+        level="recommended",
         acts=(writes(6, request_timeout_ms=800, **how), *(acked if once else ())),
     )
     made.conversation(
@@ -147,7 +152,7 @@ def _idempotent(made: Theme) -> None:
         "the answer is lost, and then the leader is elsewhere",
         send(1, "lost"),
         send(1, NOT_LEADER),
-        follows=["Produce", "Metadata", "Produce"],
+        follows=["Produce", "Produce"],
         acts=(writes(4, **IDEMPOTENT), opens(), reads(3), CLOSE),
     )
     begun(
@@ -182,7 +187,7 @@ def _several(made: Theme) -> None:
         "sends-third-not-leader",
         "of four sends, the third finds no leader there",
         send(3, NOT_LEADER),
-        follows=["Metadata", "Produce", "Produce"],
+        follows=["Produce", "Produce"],
     )
     sends(
         "sends-each-lost",
@@ -246,6 +251,8 @@ def _refused(made: Theme) -> None:
         "second-invalid-idempotent",
         "of three sends of an idempotent producer, the broker refuses the second",
         answer,
+        # Here the broker has the records. A producer that gives their sequence to others gets an error.
+        level="recommended",
         acts=(_failing(3, [1], **IDEMPOTENT),),
     )
     refused(
