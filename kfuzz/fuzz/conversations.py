@@ -7,7 +7,6 @@ and the client must come back or report an error. After an error, a fresh consum
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +22,13 @@ from kfuzz.errors import DecodeError, UsageError
 from kfuzz.files import read_small
 from kfuzz.forms import ListOf, Object, Wrong, choice, integer
 from kfuzz.fuzz.driver import Bounds, Driver, Ended, ended_as
+from kfuzz.fuzz.stage import Between
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay.changes import number_paths
-from kfuzz.relay.local import Applied, LocalCluster, LocalProxy, Seen, cluster, proxy
+from kfuzz.relay.local import Applied, Seen
 from kfuzz.relay.rule import RULE, SEED_MAX, Rule
+from kfuzz.serve.topics import GivenPartition, Partition
+from kfuzz.serve.written import Arrived, WrittenPartition
 
 __all__ = ["OWN", "READS", "Conversation", "Held", "Topic", "conversation", "hold", "load", "plain", "writes"]
 
@@ -94,10 +96,9 @@ MAIN: Final = {READS: "Fetch"} | dict.fromkeys(WRITES, "Produce")
 SENDS: Final = 6
 RECORDS_OF_SEND: Final = 2
 WRITTEN: Final = "written"
-POLL_MS: Final = 20
-# From this look on without anything new, each takes longer.
-LOOKS_QUICK: Final = 10
-SLOW_POLL_MS: Final = 100
+# A poll ends with the first records. The last one of a topic waits for records that must not come.
+POLL_MS: Final = 100
+LAST_POLL_MS: Final = 20
 # On a busy machine time passes in which nobody works.
 LOOKS_MIN: Final = 20
 # A conversation takes at most so many times what a client may take to come back: rules of others may change all frames.
@@ -147,6 +148,11 @@ class Conversation:
     def to_json(self) -> dict[str, Any]:
         """Its fields, for JSON; :func:`load` takes them."""
         return {name: getattr(self, name) for name in FILE.keys} | {"rules": list(self.rules)}
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """The number of its rules, and of the characters in them: the fewest are best."""
+        return len(self.rules), sum(map(len, self.lines))
 
     @property
     def lines(self) -> list[str]:
@@ -231,9 +237,9 @@ def _steps() -> list[list[Handed]]:
     return found
 
 
-def _batch(step: Sequence[Handed]) -> str:
+def _batch(step: Sequence[Handed]) -> bytes:
     made = [{"offset": str(at), "timestamp": "1700000000000", "key": k, "value": v} for at, k, v in step]
-    return records.encode(records.from_json([{"base_offset": str(step[0][0]), "records": made}])).hex()
+    return records.encode(records.from_json([{"base_offset": str(step[0][0]), "records": made}]))
 
 
 BATCHES: Final = [_batch(step) for step in _steps()]
@@ -323,21 +329,16 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
     driver.bounds = bounds
     held = Held(Ended())
     seed = int.from_bytes(Dice(made.seed, made.number).octets(7), "big")
-    with contextlib.ExitStack() as stack:
-        broker = None if topic.bootstrap else stack.enter_context(cluster())
-        if broker is not None:
-            broker.line(topic=topic.name, steps=BATCHES)
-            broker.line(topic=WRITTEN, produce=True)
-        address = topic.bootstrap if broker is None else broker.bootstrap
-        between = stack.enter_context(proxy(address, rules=made.rules, seed=seed, tell=lambda sentence: None))
-        if broker is not None and made.kind != READS:
-            held.ended = _sent(driver, made, broker, between)
+    own, written = GivenPartition(BATCHES, None, is_exact=False), WrittenPartition()
+    with driver.stage.between(topic.bootstrap, {topic.name: own, WRITTEN: written}, made.rules, seed) as between:
+        if made.kind != READS:
+            held.ended = _sent(driver, made, written, between)
         else:
-            held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.handed)
+            reading = _Reading(driver, made, bounds, topic, None if topic.bootstrap else own, between)
+            held.ended = reading.end(held.handed)
             if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
                 held.ended = closed
-    held.applied = between.applied()
-    held.apis = {one.api: one.version for one in between.frames(direction="response")}
+        held.applied, held.apis = list(between.applied), between.apis
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
     if made.kind == READS and held.ended == Ended() and (wrong := _wrong_data(held, topic.records)):
@@ -345,7 +346,7 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
     return held
 
 
-def _sent(driver: Driver, made: Conversation, broker: LocalCluster, between: LocalProxy) -> Ended:
+def _sent(driver: Driver, made: Conversation, written: WrittenPartition, between: Between) -> Ended:
     """Let a producer send everything, and judge what the broker holds."""
     said = driver.ask(
         do="produce",
@@ -366,8 +367,7 @@ def _sent(driver: Driver, made: Conversation, broker: LocalCluster, between: Loc
     if len(ends) != SENDS:
         raise UsageError("the driver does not say how its sends ended; testees/README.md has the form")
     taken = [number for number, one in enumerate(GIVEN) if ends[number // RECORDS_OF_SEND] == Ended()]
-    produced = broker.line(topic=WRITTEN)["produced"]
-    if wrong := _wrong_log(made, taken, produced, between.applied()):
+    if wrong := _wrong_log(made, taken, written.produced, between.applied):
         return Ended(LOSES.name, wrong)
     return max(ends, key=lambda one: (bool(one.harm), bool(one.error)), default=Ended())
 
@@ -380,9 +380,9 @@ class _Reading:
     made: Conversation
     bounds: Bounds
     topic: Topic
-    # None if it is not kfuzz's own.
-    broker: LocalCluster | None
-    between: LocalProxy
+    # None if the broker is not kfuzz's own.
+    partition: Partition | None
+    between: Between
 
     def end(self, handed: list[Handed]) -> Ended:
         """Let it read to the end. Appends to ``handed`` what it hands out."""
@@ -393,7 +393,7 @@ class _Reading:
         looks, applied, is_last = 0, 0, False
         most = RECORDS_MAX if self.topic.records is None else AGAIN_MAX * len(self.topic.records)
         while not isinstance(said, Ended):
-            said = self.driver.ask(do="poll", timeout_ms=POLL_MS if looks < LOOKS_QUICK else SLOW_POLL_MS)
+            said = self.driver.ask(do="poll", timeout_ms=LAST_POLL_MS if is_last else POLL_MS)
             if isinstance(said, Ended):
                 break
             new = [_handed(one) for one in said.get("records", ())]
@@ -405,7 +405,7 @@ class _Reading:
             if len(handed) > most:
                 return self._too_many()
             looks += 1
-            if new or applied != (applied := len(self.between.applied())):
+            if new or applied != (applied := len(self.between.applied)):
                 since_s, looks = time.monotonic(), 0
             idle_ms = (time.monotonic() - since_s) * 1000
             # Records that are on their way must come with the next poll.
@@ -422,10 +422,9 @@ class _Reading:
         end = self.topic.end
         if any(one[0] == end - 1 for one in new):
             return True
-        if self.broker is None or new:
+        if self.partition is None or new:
             return False
-        asked = self.broker.line(topic=self.topic.name)
-        return int(asked["fetch_offset"]) >= end and asked["times"] >= AT_END
+        return self.partition.fetch_offset >= end and self.partition.times >= AT_END
 
     def _too_many(self) -> Ended:
         if self.topic.records is None:
@@ -455,11 +454,13 @@ def _wrong_data(held: Held, wanted: frozenset[Handed] | None) -> str:
     return f"hands out {len(wanted) - missing} of {len(wanted)} records, without an error"
 
 
-def _wrong_log(made: Conversation, taken: Sequence[int], produced: Sequence[Any], applied: Sequence[Applied]) -> str:
+def _wrong_log(
+    made: Conversation, taken: Sequence[int], produced: Sequence[Arrived], applied: Sequence[Applied]
+) -> str:
     """The fault of a producer that reports these numbers of records as sent; "" if there is none, or nobody can say."""
     # A batch that came again has its first offset, and the broker keeps the first.
-    batches = {int(one["base_offset"]): one["hex"] for one in reversed(produced) if not one["error"]}
-    stored = (batch for _, data in sorted(batches.items()) for batch in records.decode(bytes.fromhex(data)))
+    batches = {one.base_offset: one.data for one in reversed(produced) if not one.error}
+    stored = (batch for _, data in sorted(batches.items()) for batch in records.decode(data))
     log = [bytes(one.value or b"").hex() for batch in stored for one in batch.records]
     if strange := set(log).difference(VALUES):
         return f"sends a record that it was not given, with the value {min(strange)}"

@@ -119,21 +119,29 @@ class Use:
 class Session:
     """A running testee. Use it in a ``with`` block, which kills all that it started at its end, whatever happens.
 
-    Only one thread may use a session. ``look_s``: the use is not looked at more often, except while an answer is late.
+    Only one thread may use a session. ``look_s``: the use is not looked at more often.
+    ``selector`` waits for the program's pipes, and is closed with the session.
     """
 
     def __init__(
-        self, argv: Sequence[str], *, cwd: Path | None = None, java_budget_bytes: int | None = None, look_s: float = 0
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        java_budget_bytes: int | None = None,
+        look_s: float = 0,
+        selector: selectors.BaseSelector | None = None,
     ) -> None:
         self.argv = list(argv)
         self.cwd = cwd
         self._java_budget_bytes = java_budget_bytes
         self._look_s = look_s
+        self._poll_s = max(POLL_S, look_s)
         self._looked_s = 0.0
         self._scratch: Path | None = None
         self.handshake: Handshake
         self._process: subprocess.Popen[bytes]
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector or selectors.DefaultSelector()
         self._lines: deque[bytes] = deque()
         self._partial = bytearray()
         self._to_write = bytearray()
@@ -250,7 +258,7 @@ class Session:
         ``on_silence`` is called once if no line comes for two seconds.
         """
         start = time.monotonic()
-        next_poll = start + POLL_S
+        next_poll = start + self._poll_s
         if self._lines:
             return self._lines.popleft()
         while True:
@@ -263,7 +271,7 @@ class Session:
                 # A descendant that still runs may keep the pipe open forever.
                 self._ended = True
             if self._ended or now >= next_poll or (self._lines and now >= self._looked_s + self._look_s):
-                next_poll, self._looked_s = now + POLL_S, now
+                next_poll, self._looked_s = now + self._poll_s, now
                 if trouble := self._over_budget(budget, now - start):
                     return trouble
             if self._lines:
@@ -378,7 +386,7 @@ class Session:
 
     def _use(self) -> Use:
         # Looking for children reads all of /proc, which is too slow to do for every answer.
-        if time.monotonic() - self._tree_seen_s >= POLL_S:
+        if time.monotonic() - self._tree_seen_s >= self._poll_s:
             self._refresh_tree()
         cpu_s, resident_bytes = 0.0, 0
         for process in self._tree:
