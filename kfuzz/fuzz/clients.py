@@ -167,8 +167,11 @@ class Campaign:
         """
         began_s = time.monotonic()
         numbers = itertools.count(1) if count is None else iter(range(1, count + 1))
+        with Driver(self.client, self.bounds) as first:
+            reads, self.topic = _ready(first, self.bounds, self.topic)
+            apis = {READS: reads} | writes(first, self.bounds, self.topic)
+            self.implementation = f"{self.client.name}@{first.version}"
         with Jobs(self.client, self.bounds) as processes:
-            apis = self._begun(processes)
             holding = 0
 
             def take(made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
@@ -197,19 +200,6 @@ class Campaign:
                 for key, one in list(self._candidates.items()):
                     self._settle(key, one)
                 self._write()
-
-    def _begun(self, processes: Jobs) -> dict[str, dict[str, int]]:
-        """Start the first client. The APIs whose responses it gets, by kind."""
-        found: list[tuple[str, dict[str, dict[str, int]], Topic] | Failed] = []
-        processes.do(found.append, _begun, self.bounds, self.topic)
-        while not found:
-            processes.wait(1)
-        [got] = found
-        if isinstance(got, Failed):
-            raise UsageError(got.why)
-        version, apis, self.topic = got
-        self.implementation = f"{self.client.name}@{version}"
-        return apis
 
     def _take(self, made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
         """Count a conversation that was held, and let the first of a cause be held again."""
@@ -310,7 +300,7 @@ class Campaign:
         harmed = "".join(f", {name} {self.ends[name]:,}" for name in RANK if self.ends[name])
         yield f"  read to the end {self.ends[READ]:,}, reported an error {self.ends[REJECTED]:,}{harmed}"
         if self.unconfirmed:
-            yield f"  {self.unconfirmed:,} of these did not end so when held again with more time, or were not held again"
+            yield f"  {self.unconfirmed:,} of these were not held again, or did not end so with more time"
         if self.failed:
             yield f"  {self.failed:,} more could not be held: {self.failure}"
 
@@ -329,12 +319,6 @@ def _patient(bounds: Bounds, patience: int) -> Bounds:
 
 
 # --- what the processes of a campaign do
-
-
-def _begun(driver: Driver, bounds: Bounds, topic: Topic) -> tuple[str, dict[str, dict[str, int]], Topic]:
-    """The version of the client, the APIs whose responses it gets by the kind of conversation, and the whole topic."""
-    reads, topic = _ready(driver, bounds, topic)
-    return driver.version, {READS: reads} | writes(driver, bounds, topic), topic
 
 
 def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> tuple[Ended, bool]:

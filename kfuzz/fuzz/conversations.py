@@ -254,12 +254,13 @@ GIVEN: Final[list[dict[str, Any]]] = [
 class Topic:
     """The partition that a client reads: 0 of a topic of the broker at ``bootstrap``; "" is a broker of kfuzz's own.
 
-    ``records``: what it has; None if that is not known yet.
+    ``records``: what it has; None if that is not known yet. Of kfuzz's own, it has the first ``steps``.
     """
 
     name: str = "kfuzz"
     bootstrap: str = ""
     records: frozenset[Handed] | None = None
+    steps: int = STEPS
 
     @property
     def end(self) -> int:
@@ -267,7 +268,14 @@ class Topic:
         return max(one[0] for one in self.records or ()) + 1
 
 
-OWN: Final = Topic(records=frozenset((at, key or None, value or None) for step in _steps() for at, key, value in step))
+def _own(steps: int) -> Topic:
+    known = ((at, key or None, value or None) for step in _steps()[:steps] for at, key, value in step)
+    return Topic(records=frozenset(known), steps=steps)
+
+
+OWN: Final = _own(STEPS)
+# A consumer that reads this is well.
+SHORT: Final = _own(1)
 
 
 # --- holding one ------------------------------------------------------------------------------------------------------
@@ -314,7 +322,7 @@ def hold(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic = OWN)
         driver.stop()
     elif ended.error and driver.runs:
         try:
-            plain(driver, bounds, topic)
+            plain(driver, bounds, topic if topic.bootstrap else SHORT)
         except UsageError:
             held.ended = ended if ended.harm else Ended(HANGS.name, f"{UNWELL} {ended.error}")
             driver.stop()
@@ -329,7 +337,7 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
     driver.bounds = bounds
     held = Held(Ended())
     seed = int.from_bytes(Dice(made.seed, made.number).octets(7), "big")
-    own, written = GivenPartition(BATCHES, None, is_exact=False), WrittenPartition()
+    own, written = GivenPartition(BATCHES[: topic.steps], None, is_exact=False), WrittenPartition()
     with driver.stage.between(topic.bootstrap, {topic.name: own, WRITTEN: written}, made.rules, seed) as between:
         if made.kind != READS:
             held.ended = _sent(driver, made, written, between)

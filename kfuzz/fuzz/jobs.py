@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, NamedTuple
@@ -16,8 +17,6 @@ from kfuzz.fuzz.driver import Bounds, Driver
 
 __all__ = ["Failed", "Jobs"]
 
-# The process from which all are forked has these modules, and runs nothing else.
-MODULES: Final = ["__main__", "kfuzz.fuzz.clients"]
 # How long processes may take to end their clients.
 END_S_MAX: Final = 3.0
 
@@ -33,11 +32,11 @@ Take = Callable[[Any], object]
 
 
 class _Job:
-    def __init__(self, client: Testee, bounds: Bounds) -> None:
-        context = get_context("forkserver")
-        context.set_forkserver_preload(MODULES)
+    def __init__(self, client: Testee, bounds: Bounds, others: Sequence[Connection]) -> None:
+        # A fork has all message definitions that this process knows. To read them takes as long as some conversations.
+        context = get_context("fork")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_main, args=(other, client, bounds), daemon=True)
+        self.process = context.Process(target=_main, args=(other, client, bounds, [*others, self.pipe]), daemon=True)
         self.process.start()
         other.close()
         self.starts = 0
@@ -83,7 +82,7 @@ class Jobs:
     def do(self, take: Take, work: Work, *args: object) -> None:
         """Let a process call ``work`` with its driver and ``args``. ``take`` gets its result, or ``Failed``."""
         if not self._idle:
-            self._idle.append(_Job(self._client, self._bounds))
+            self._idle.append(_Job(self._client, self._bounds, [one.pipe for one in self._all]))
             self._all.append(self._idle[-1])
         job = self._idle.pop()
         job.take = take
@@ -105,8 +104,13 @@ class Jobs:
             job.take(got)
 
 
-def _main(pipe: Connection, client: Testee, bounds: Bounds) -> None:
+def _main(pipe: Connection, client: Testee, bounds: Bounds, others: Sequence[Connection]) -> None:
     """Do the work that comes through a pipe, to its end."""
+    # The pipes end when the campaign's process does.
+    for one in others:
+        one.close()
+    # What is there already does not become garbage.
+    gc.freeze()
     # The campaign decides what becomes of Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
