@@ -50,11 +50,15 @@ REJECTED: Final = "rejected"
 
 @dataclass(slots=True)
 class Found:
-    """A cause: the smallest conversation that shows it, how that ended, and how many did so."""
+    """A cause: the smallest conversation that shows it, how that ended, and how many did so.
+
+    ``reads_all``: whether a client must read all records after its changes, or report an error.
+    """
 
     deviation: Deviation
     conversation: Conversation
     count: int = 1
+    reads_all: bool = False
 
     @property
     def cause(self) -> Cause:
@@ -241,13 +245,13 @@ class Campaign:
             self.unconfirmed += one.count
             return
         deviation = replace(self._deviation(best.made, best.ended), shrunk_from=len(one.made.rules))
-        found = Found(deviation, best.made, one.count)
+        found = Found(deviation, best.made, one.count, best.reads_all)
         final = self._aliases[key] = deviation.key
         known = self.causes.setdefault(final, found)
         if known is not found:
             known.count += one.count
             if found.conversation.weight < known.conversation.weight:
-                known.deviation, known.conversation = deviation, best.made
+                known.deviation, known.conversation, known.reads_all = deviation, best.made, best.reads_all
 
     def _deviation(self, made: Conversation, ended: Ended) -> Deviation:
         after = f", after a changed response of {ended.after}" if ended.after and not ended.at else ""
@@ -272,7 +276,8 @@ class Campaign:
         for one in ordered:
             path = self.out / safe_name(self.client.name) / "causes" / f"{file_name(one.cause)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(one.conversation.to_json(), indent=2) + "\n")
+            broke = {"harm": one.deviation.harm, "error": one.deviation.error, "reads_all": one.reads_all}
+            write_whole(path, json.dumps(one.conversation.to_json() | {"broke": broke}, indent=2) + "\n")
             self.found[path] = one
 
     def to_json(self) -> dict[str, Any]:

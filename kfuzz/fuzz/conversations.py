@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
 from kfuzz.client.protocol import FENCED, LOST, RETRIABLE
-from kfuzz.conformance.judge.harm import HANGS, LOSES, PANICS
+from kfuzz.conformance.judge.harm import HANGS, LOSES, PANICS, RANK
 from kfuzz.documents import load_json
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.files import read_small
-from kfuzz.forms import ListOf, Object, Wrong, choice, integer
+from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer
 from kfuzz.fuzz.driver import Bounds, Driver, Ended, ended_as
 from kfuzz.fuzz.stage import Between
 from kfuzz.mutate.dice import Dice
@@ -30,7 +30,23 @@ from kfuzz.relay.rule import RULE, SEED_MAX, Rule
 from kfuzz.serve.topics import GivenPartition, Partition
 from kfuzz.serve.written import Arrived, WrittenPartition
 
-__all__ = ["OWN", "READS", "Conversation", "Held", "Topic", "conversation", "hold", "load", "plain", "writes"]
+__all__ = [
+    "BATCHES",
+    "OWN",
+    "READS",
+    "RECORDS_OF_SEND",
+    "SENDS",
+    "UNWELL",
+    "Conversation",
+    "Held",
+    "Topic",
+    "conversation",
+    "hold",
+    "load",
+    "plain",
+    "reads_all",
+    "writes",
+]
 
 # The topic's records come in so many fetches, with so many records in each.
 STEPS: Final = 5
@@ -126,6 +142,7 @@ FILE: Final = Object(
         "isolation": choice(*ISOLATIONS),
         "kind": choice(READS, *WRITES),
         "rules": ListOf(RULE, "give at least one rule", least=1),
+        "broke": Object({"harm": choice(*RANK), "error": TEXT, "reads_all": BOOLEAN}, ("harm", "error", "reads_all")),
     },
     ("seed", "number", "isolation", "rules"),
 )
@@ -147,7 +164,7 @@ class Conversation:
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, for JSON; :func:`load` takes them."""
-        return {name: getattr(self, name) for name in FILE.keys} | {"rules": list(self.rules)}
+        return asdict(self) | {"rules": list(self.rules)}
 
     @property
     def weight(self) -> tuple[int, int]:
@@ -171,15 +188,18 @@ class Held:
     apis: dict[str, int] = field(default_factory=dict)
 
 
-def load(path: Path) -> Conversation:
-    """The conversation in a file that a campaign has written. ``UsageError``."""
+def load(path: Path) -> tuple[Conversation, dict[str, Any]]:
+    """The conversation in a file that a campaign has written, and how it broke a client: the harm, the error, and
+    whether a client must read all records after these changes. ``UsageError``.
+    """
     document = load_json(read_small(path, bytes_max=FILE_BYTES_MAX, follow=True), str(path))
     try:
         FILE.check(document)
     except Wrong as wrong:
         raise UsageError(wrong.sentence(str(path))) from None
     rules = tuple(Rule(one, f"{path}: rules[{at}]").to_json() for at, one in enumerate(document["rules"]))
-    return Conversation(**document | {"rules": rules})
+    broke = document.pop("broke", {})
+    return Conversation(**document | {"rules": rules}), broke
 
 
 # --- what is changed --------------------------------------------------------------------------------------------------
@@ -448,6 +468,11 @@ def _handed(record: Any) -> Handed:
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def reads_all(held: Held) -> bool:
+    """Whether the client must hand out all records, unless it reports an error."""
+    return not any(_changes_records(one) or _moves(one) for one in held.applied)
 
 
 def _wrong_data(held: Held, wanted: frozenset[Handed] | None) -> str:

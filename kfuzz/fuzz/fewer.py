@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kfuzz.errors import DecodeError, UsageError
-from kfuzz.fuzz.conversations import Conversation, Held
+from kfuzz.fuzz.conversations import Conversation, Held, reads_all
 from kfuzz.fuzz.driver import Ended
-from kfuzz.relay.local import Seen
+from kfuzz.relay.addresses import has_addresses
+from kfuzz.relay.local import Applied
 from kfuzz.relay.rule import Rule
 
 __all__ = ["Broken", "broken", "fewer"]
 
-# More fields than this would say nothing to a person.
+# More fields than this would say nothing to a person, nor would so many with more than 100 characters each.
 FIELDS_MAX: Final = 100
-FIELDS_CHARACTERS_MAX: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +26,26 @@ class Broken:
     """A conversation that breaks a client, and how.
 
     - ``applied``: the places in its rules of those that were applied
-    - ``sets``: what a rule with ``mutate`` changed, by its place: values by their paths, as ``set`` has them
+    - ``instead``: rules that do the same as one with ``mutate``, by its place, the plainest first
+    - ``reads_all``: whether a client must read all records after these changes, or report an error
     """
 
     made: Conversation
     ended: Ended
     applied: frozenset[int] = frozenset()
-    sets: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    instead: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    reads_all: bool = False
 
 
 def broken(made: Conversation, held: Held) -> Broken:
     """A conversation that was held, and has broken a client."""
     places = [one.rule - 1 for one in held.applied]
-    sets = {
-        at: values
+    instead = {
+        at: list(_instead(made.rules[at], one))
         for at, one in zip(places, held.applied, strict=True)
-        if "mutate" in made.rules[at] and places.count(at) == 1 and (values := _sets(one.before, one.after))
+        if "mutate" in made.rules[at] and places.count(at) == 1
     }
-    return Broken(made, held.ended, frozenset(places), sets)
+    return Broken(made, held.ended, frozenset(places), instead, reads_all(held))
 
 
 def fewer(one: Broken) -> Iterator[Conversation]:
@@ -55,13 +58,8 @@ def fewer(one: Broken) -> Iterator[Conversation]:
         yield replace(one.made, rules=tuple(less))
     for at, rule in enumerate(rules):
         before, after = rules[:at], rules[at + 1 :]
-        if at in one.sets:
-            changed = {key: value for key, value in rule.items() if key != "mutate"} | {"set": dict(one.sets[at])}
-            try:
-                yield replace(one.made, rules=(*before, Rule(changed).to_json(), *after))
-            except UsageError:
-                # A field of bytes that kfuzz does not write, for example.
-                continue
+        for other in one.instead.get(at, ()):
+            yield replace(one.made, rules=(*before, other, *after))
         for fields in _parts(list(rule.get("set", {}).items())):
             yield replace(one.made, rules=(*before, {**rule, "set": dict(fields)}, *after))
 
@@ -73,16 +71,20 @@ def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
             yield [*things[:at], *things[at + size :]]
 
 
-def _sets(before: Seen, after: Seen) -> dict[str, Any]:
-    """The values that a frame has and had not, by their paths; none if nobody can say, or if there are too many."""
+def _instead(rule: Mapping[str, Any], one: Applied) -> Iterator[Mapping[str, Any]]:
+    """Rules that change the frame as the mutation did, without its dice: they set fields, or the whole body."""
+    where = {key: value for key, value in rule.items() if key != "mutate"}
     try:
-        found = dict(_differences(before.to_json(), after.to_json(), ""))
+        found = dict(_differences(one.before.to_json(), one.after.to_json(), ""))
+        # The proxy has another port each time.
+        if found and '"port": ' not in (text := json.dumps(found)) and max(len(found), len(text) // 100) <= FIELDS_MAX:
+            yield Rule(where | {"set": found}).to_json()
     except (DecodeError, UsageError):
-        return {}
-    text = json.dumps(found)
-    # The proxy has another port each time.
-    is_lasting = '"port": ' not in text
-    return found if is_lasting and len(found) <= FIELDS_MAX and len(text) <= FIELDS_CHARACTERS_MAX else {}
+        # The frame cannot be read, or not written.
+        pass
+    if not has_addresses(f"{one.after.api}Response", one.after.version):
+        with contextlib.suppress(DecodeError, UsageError):
+            yield Rule(where | {"versions": one.after.version, "hex": one.after.body().hex()}).to_json()
 
 
 def _differences(was: Any, now: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -68,7 +68,7 @@ def test_a_file_gives_the_conversation_back_and_a_wrong_one_is_refused(tmp_path:
     made = conversation(3, 4, APIS)
     file = tmp_path / "made.json"
     file.write_text(json.dumps(made.to_json()))
-    assert load(file) == Conversation(3, 4, made.isolation, tuple(Rule(one).to_json() for one in made.rules))
+    assert load(file) == (Conversation(3, 4, made.isolation, tuple(Rule(one).to_json() for one in made.rules)), {})
     file.write_text(json.dumps(made.to_json() | {"rules": [{"api": "Fetch", "error": "NONSENSE"}]}))
     with pytest.raises(UsageError, match=r"made.json: rules\[0\]: error"):
         load(file)
