@@ -28,6 +28,8 @@ WORDS_BEFORE: Final = 2
 LOOK_S: Final = 0.25
 LINE_BYTES_MAX: Final = 64 << 20
 ERROR_CHARACTERS_MAX: Final = 2000
+COMPUTES: Final = "computes without an end in"
+RETURNS_NOT: Final = "does not return from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,7 @@ class Driver:
     def _ended(self, session: Session, trouble: Trouble, do: str) -> Ended:
         harm = HARM_OF[trouble.outcome]
         if harm == HANGS.name:
-            computes = "CPU time" in trouble.text
-            return Ended(harm, f"computes without an end in {do}" if computes else f"does not return from {do}")
+            return Ended(harm, f"{COMPUTES if 'CPU time' in trouble.text else RETURNS_NOT} {do}")
         if harm == KILLS.name and (words := session.last_words()):
             at = library_line(session.standard_error(), self._client.of)
             return Ended(harm, foreign_text(f"{trouble.text}: {words}"), at)

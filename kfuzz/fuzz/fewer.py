@@ -11,7 +11,6 @@ from typing import Any, Final
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.fuzz.conversations import Conversation, Held, reads_all
 from kfuzz.fuzz.driver import Ended
-from kfuzz.relay.addresses import has_addresses
 from kfuzz.relay.local import Applied
 from kfuzz.relay.rule import Rule
 
@@ -19,6 +18,9 @@ __all__ = ["Broken", "broken", "fewer"]
 
 # More fields than this would say nothing to a person, nor would so many with more than 100 characters each.
 FIELDS_MAX: Final = 100
+# The proxy's address in responses.
+HOST: Final = b"127.0.0.1"
+PORT_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +74,23 @@ def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _instead(rule: Mapping[str, Any], one: Applied) -> Iterator[Mapping[str, Any]]:
-    """Rules that change the frame as the mutation did, without its dice: they set fields, or the whole body."""
+    """Rules that change the frame as the mutation did, without its dice: they set fields, or replace the bytes from the
+    first change on. The proxy has another port each time, so neither may have it.
+    """
     where = {key: value for key, value in rule.items() if key != "mutate"}
     try:
         found = dict(_differences(one.before.to_json(), one.after.to_json(), ""))
-        # The proxy has another port each time.
         if found and '"port": ' not in (text := json.dumps(found)) and max(len(found), len(text) // 100) <= FIELDS_MAX:
             yield Rule(where | {"set": found}).to_json()
     except (DecodeError, UsageError):
         # The frame cannot be read, or not written.
         pass
-    if not has_addresses(f"{one.after.api}Response", one.after.version):
-        with contextlib.suppress(DecodeError, UsageError):
-            yield Rule(where | {"versions": one.after.version, "hex": one.after.body().hex()}).to_json()
+    with contextlib.suppress(DecodeError, UsageError):
+        was, now = one.before.body(), one.after.body()
+        same = next((at for at, (x, y) in enumerate(zip(was, now, strict=False)) if x != y), min(len(was), len(now)))
+        if was.rfind(HOST) + len(HOST) + PORT_BYTES <= same or HOST not in was:
+            kept = {"keep_bytes": same} if same else {}
+            yield Rule(where | {"versions": one.after.version, "hex": now[same:].hex()} | kept).to_json()
 
 
 def _differences(was: Any, now: Any, path: str) -> Iterator[tuple[str, Any]]:
