@@ -333,7 +333,7 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> t
 
 
 def _again(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic, before: Ended) -> Broken | None:
-    """What the rules did if the conversation ends as before, in a new process; otherwise None."""
+    """A conversation that ends as before in a new process; otherwise None."""
     # An exception with its line shows itself in any process, and some take seconds to start.
     if before.harm != PANICS.name:
         driver.stop()

@@ -109,7 +109,7 @@ def _main(pipe: Connection, client: Testee, bounds: Bounds, others: Sequence[Con
     # The pipes end when the campaign's process does.
     for one in others:
         one.close()
-    # What is there already does not become garbage.
+    # The objects of the campaign never become garbage here.
     gc.freeze()
     # The campaign decides what becomes of Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

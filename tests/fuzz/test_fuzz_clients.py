@@ -245,7 +245,7 @@ def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(tmp_p
     code, text, _ = outcome("fuzz", "--client", FAULTY, "--reproduce", file)
     assert (code, "loses or changes data: hands out" in text) == (1, True)
     assert outcome("fuzz", "--client", TOY, "--reproduce", file)[0] == 0
-    # What is kept asks any client.
+    # Any client can be asked about it.
     suite = tmp_path / "mine"
     for path in campaign.found:
         assert outcome("keep", path, "--id", f"conversation/mine/{path.stem}", "--vectors", suite)[0] == 0

@@ -247,10 +247,11 @@ class Session:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Queue one line. It is written while we wait for answers, so that full pipes cannot block both sides."""
-        if not self._to_write:
-            self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        """Write one line, or queue what a full pipe does not take. That is written while we wait for answers."""
+        is_first = not self._to_write
         self._to_write += line
+        if is_first and not self._write():
+            self._selector.register(self._stdin, selectors.EVENT_WRITE)
 
     def next_line(self, budget: Budget, *, on_silence: Callable[[], None] | None = None) -> bytes | Trouble:
         """The next line that the testee prints, or what stopped it. The time since the last line counts as its cost.
@@ -299,7 +300,8 @@ class Session:
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             if key.fileobj is self._stdin:
-                self._write()
+                if self._write():
+                    self._selector.unregister(self._stdin)
             elif key.fileobj is self._stdout:
                 self._read()
             elif not self._read_error():
@@ -320,19 +322,19 @@ class Session:
                 if not self._read_error():
                     break
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Write what the pipe takes; whether that is all."""
         try:
             # A pipe takes 64 KiB at a time, and a slice of the bytearray would copy up to 1 MiB for each write.
             with memoryview(self._to_write) as waiting:
                 done = os.write(self._stdin.fileno(), waiting[:READ_BYTES])
             del self._to_write[:done]
         except BlockingIOError:
-            return
+            return False
         except OSError:
             # The testee has closed its input, so it is ending. Its end is noticed when its output closes.
             self._to_write.clear()
-        if not self._to_write:
-            self._selector.unregister(self._stdin)
+        return not self._to_write
 
     def _read(self) -> None:
         data = os.read(self._stdout.fileno(), READ_BYTES)
