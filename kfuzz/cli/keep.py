@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def command(
     if regressions is not None:
         require_writable(regressions, directory=True)
     if found is None:
-        kept = _conversation(crash, id, summary, regression_only or regressions is not None, **about_vector)
+        kept = _conversation(crash, id, summary, only=regression_only, regressions=regressions, **about_vector)
     elif regression_only:
         for param in ctx.command.params:
             if about_vector.get(str(param.name)):
@@ -138,16 +139,13 @@ def _conversation(
     cause: Path,
     id: str | None,
     summary: str | None,
-    has_regression: bool,
     *,
     root: Path | None,
-    requirements: tuple[str, ...],
-    flags: tuple[str, ...],
-    hostile: str | None,
-    acceptable: bool,
+    requirements: Sequence[str],
+    **others: object,
 ) -> Kept:
     if id is None or root is None:
         raise UsageError("a conversation is kept in a folder of your own; give --vectors DIR and --id conversation/…")
-    if has_regression or flags or hostile or acceptable:
+    if any(others.values()):
         raise UsageError("a conversation takes --id, --vectors, --summary and --requirement; leave out the others")
     return kept_conversation(cause, id, root, summary=summary, requirements=requirements)

@@ -114,7 +114,7 @@ def _main(pipe: Connection, client: Testee, bounds: Bounds, others: Sequence[Con
     # The campaign decides what becomes of Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    with Driver(client, bounds) as driver, contextlib.suppress(EOFError):
+    with Driver(client, bounds) as driver, contextlib.suppress(EOFError, OSError):
         while True:
             work, args = pipe.recv()
             try:
