@@ -31,7 +31,7 @@ from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import fields_of
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.text import printable
+from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
 __all__ = ["command"]
@@ -39,6 +39,8 @@ __all__ = ["command"]
 SHOWN_HEX_DIGITS: Final = 400
 SECONDS_MAX: Final = 7 * 86400
 # All fit a terminal of 80 characters.
+# Of a rule with the bytes of a response.
+LINE_BYTES_MAX: Final = 300
 CLIENT_COLUMNS: Final = ("client", "time", "conversations", "per s", "changed", "causes")
 COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "finds", "since new")
 
@@ -239,13 +241,13 @@ def _show_client(named: str, one: Campaign) -> None:
         say(
             f"  {found.cause.id} {harm_named(found.deviation.harm).title}: {found.deviation.error}{at}",
             f"    {counted(found.count, 'conversation')}; the fewest changes that show it:",
-            *(f"      {line}" for line in found.conversation.lines),
+            *(f"      {foreign_text(line, bytes_max=LINE_BYTES_MAX)}" for line in found.conversation.lines),
             f"    to hold it again: {again} --reproduce {shlex.quote(str(path))}",
         )
 
 
 def _reproduce_conversation(client: Testee, file: Path, reads: Topic, as_json: bool) -> int:
-    ended = repeat(client, load(file), Bounds(), reads).ended
+    ended = repeat(client, load(file)[0], Bounds(), reads).ended
     if as_json:
         echo_json({"client": client.name, "find": ended._asdict() if ended.harm else None})
     elif ended.harm:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from kfuzz.cli import options
 from kfuzz.cli.console import PATH, echo_json, say
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
-from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
+from kfuzz.fuzz.keeping import Disagrees, Kept, kept_regression, kept_vector
 from kfuzz.fuzz.kept import input_of_target, kept_at
+from kfuzz.fuzz.talking import kept_conversation
 
 __all__ = ["command"]
 
@@ -76,6 +78,9 @@ def command(
     kfuzz's own reader gives the expectations, and Apache Kafka must confirm them: kfuzz asks both releases of
     kafka-clients and, for records, the real broker. That needs Java and Maven, and takes a minute.
 
+    The cause of a campaign against a whole client becomes a golden conversation in a folder of your own, DIR of
+    --vectors. `kfuzz conform --vectors DIR --testee NAME "conversation/*"` asks a client about it. Kafka is not asked.
+
     The regression goes to corpus/regressions/<target>/. Inputs of `columns`, `log-tools` and `compression` make no
     vector; keep them with --regression-only.
 
@@ -87,18 +92,22 @@ def command(
       kfuzz keep out/differential/seed-1-input-42.bin --id records/v2/record/key-length --flag LengthBeyondRecord
       kfuzz keep out/fuzz/columns/causes/loses-01234567 --regression-only --id empty-value
       kfuzz keep input.hex --target messages --id messages/counts/fetch-request-v18 --dry-run
+      kfuzz keep out/fuzz/mine/causes/loses-01234567.json --id conversation/mine/fetch-start --vectors mine
     """
     if not crash.exists():
         raise UsageError(f"{crash} does not exist; check the name")
+    is_of_client = target is None and crash.suffix == ".json" and crash.resolve().parent.name == "causes"
     found = input_of_target(crash, target) if target is not None else kept_at(crash)
-    if found is None:
+    if found is None and not is_of_client:
         raise UsageError(
             f"{crash} is not the smallest input of a cause; name a file that a campaign or a differential wrote, "
             "or say with --target which fuzz target it breaks"
         )
     if regressions is not None:
         require_writable(regressions, directory=True)
-    if regression_only:
+    if found is None:
+        kept = _conversation(crash, id, summary, only=regression_only, regressions=regressions, **about_vector)
+    elif regression_only:
         for param in ctx.command.params:
             if about_vector.get(str(param.name)):
                 raise UsageError(f"{param.opts[0]} is about a vector; leave it out with --regression-only")
@@ -124,3 +133,19 @@ def command(
         shown = file.relative_to(here) if file.is_relative_to(here) else file
         click.echo(f"{'would write' if dry_run else 'wrote'} {shown}")
     return 0
+
+
+def _conversation(
+    cause: Path,
+    id: str | None,
+    summary: str | None,
+    *,
+    root: Path | None,
+    requirements: Sequence[str],
+    **others: object,
+) -> Kept:
+    if id is None or root is None:
+        raise UsageError("a conversation is kept in a folder of your own; give --vectors DIR and --id conversation/…")
+    if any(others.values()):
+        raise UsageError("a conversation takes --id, --vectors, --summary and --requirement; leave out the others")
+    return kept_conversation(cause, id, root, summary=summary, requirements=requirements)

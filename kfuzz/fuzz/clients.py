@@ -6,26 +6,26 @@ changes are left out as long as it still does. Other conversations that end so a
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.judge.causes import Cause, Deviation, Key, masked
-from kfuzz.conformance.judge.harm import PANICS, RANK
+from kfuzz.conformance.judge.harm import HANGS, PANICS, RANK
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.fuzz.causes import file_name
 from kfuzz.fuzz.conversations import OWN, READS, Conversation, Held, Topic, conversation, hold, plain, writes
-from kfuzz.fuzz.driver import Bounds, Driver, Ended
+from kfuzz.fuzz.driver import COMPUTES, RETURNS_NOT, Bounds, Driver, Ended
+from kfuzz.fuzz.fewer import Broken, broken, fewer
+from kfuzz.fuzz.jobs import Failed, Jobs
 from kfuzz.text import file_name as safe_name
 
 __all__ = ["Campaign", "Found", "repeat"]
@@ -35,6 +35,12 @@ PATIENCE: Final = 10
 CALL_PATIENCE: Final = 3
 # So many conversations are held again for a cause that does not show itself again.
 CONFIRMATIONS_MAX: Final = 3
+# How much longer than usual it may take when changes are left out, and how many conversations of a cause may end
+# otherwise then.
+SHORT_PATIENCE: Final = 2
+REFUSED_MAX: Final = 40
+# So long after its time, a campaign waits for what is held.
+GRACE_S: Final = 10.0
 # The first conversation of a process loads most of a client's code, which takes long on a busy machine.
 WARM_UPS_MAX: Final = 3
 
@@ -44,11 +50,15 @@ REJECTED: Final = "rejected"
 
 @dataclass(slots=True)
 class Found:
-    """A cause: the smallest conversation that shows it, how that ended, and how many did so."""
+    """A cause: the smallest conversation that shows it, how that ended, and how many did so.
+
+    ``reads_all``: whether a client must read all records after its changes, or report an error.
+    """
 
     deviation: Deviation
     conversation: Conversation
     count: int = 1
+    reads_all: bool = False
 
     @property
     def cause(self) -> Cause:
@@ -69,11 +79,54 @@ class Found:
 
 
 @dataclass(slots=True)
+class _Candidate:
+    """A conversation that has broken the client and is held again, at first as it is and then with fewer changes.
+
+    - ``count``: how many conversations have ended so. ``is_held``: whether a process holds one now.
+    - ``best``: the one with the fewest changes so far. ``sure``: the same, held with all the time that it may take.
+    """
+
+    made: Conversation
+    ended: Ended
+    count: int = 1
+    is_held: bool = False
+    best: Broken | None = None
+    sure: Broken | None = None
+    # Those that ended otherwise.
+    _refused: list[Conversation] = field(default_factory=list)
+
+    def step(self) -> tuple[Conversation, bool] | None:
+        """The next conversation to hold, and whether with all the time that it may take; None if there is none."""
+        if self.best is None:
+            return None if self._refused else (self.made, True)
+        if len(self._refused) < REFUSED_MAX:
+            for one in fewer(self.best):
+                if one not in self._refused:
+                    return one, False
+        return None if self.sure is self.best else (self.best.made, True)
+
+    def take(self, made: Conversation, is_patient: bool, got: Broken | Failed | None) -> None:
+        """Take the result: the conversation has broken the client as before, or has not."""
+        self.is_held = False
+        if isinstance(got, Broken):
+            self.best = got
+            # More time matters to clients that wait.
+            if is_patient or self.ended.harm != HANGS.name:
+                self.sure = got
+        else:
+            self._refused.append(made)
+            if is_patient:
+                self.best = self.sure
+
+
+@dataclass(slots=True)
 class Campaign:
     """A campaign against ``client``; :meth:`run` holds the conversations. Its other fields are the results so far.
 
     - ``ends``: how many conversations ended how: ``read``, ``rejected`` with an error, or the name of a class of harm.
     - ``changed``: in how many a frame was changed. ``unconfirmed``: how many did not end so when held again.
+    - ``failed``: how many could not be held, because the client did not start or the driver broke its protocol, and
+      ``failure``: the first reason.
     - ``causes``: what was found, by what its deviations have in common. ``found``: the same at the end, by the file of
       the smallest conversation, the worst first.
     """
@@ -89,16 +142,15 @@ class Campaign:
     unconfirmed: int = 0
     seconds: float = 0
     starts: int = 0
+    failed: int = 0
+    failure: str = ""
     interrupted: bool = False
     found: dict[Path, Found] = field(default_factory=dict)
     causes: dict[Key, Found] = field(default_factory=dict)
     # The causes of conversations that were not made smaller, by the words of their end.
     _aliases: dict[Key, Key] = field(default_factory=dict)
     _doubts: Counter[Key] = field(default_factory=Counter)
-    # How many have ended so while the first one is held again.
-    _pending: Counter[Key] = field(default_factory=Counter)
-    # For all fields above.
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _candidates: dict[Key, _Candidate] = field(default_factory=dict)
 
     @property
     def conversations(self) -> int:
@@ -114,101 +166,92 @@ class Campaign:
     ) -> None:
         """Hold conversations for so long, and at most ``count``, in ``jobs`` processes. ``watch`` is called after each.
 
+        As many more processes hold again what has broken the client. After the time, they get a few seconds more.
         ``UsageError`` if the client does not start, or does not read from a broker as it is.
         """
         began_s = time.monotonic()
         numbers = itertools.count(1) if count is None else iter(range(1, count + 1))
-        with contextlib.ExitStack() as stack:
-            drivers = [stack.enter_context(Driver(self.client, self.bounds)) for _ in range(jobs)]
-            reads, self.topic = _ready(drivers[0], self.bounds, self.topic)
-            apis = {READS: reads} | writes(drivers[0], self.bounds, self.topic)
-            self.implementation = f"{self.client.name}@{drivers[0].version}"
+        with Driver(self.client, self.bounds) as first:
+            reads, self.topic = _ready(first, self.bounds, self.topic)
+            apis = {READS: reads} | writes(first, self.bounds, self.topic)
+            self.implementation = f"{self.client.name}@{first.version}"
+        with Jobs(self.client, self.bounds) as processes:
+            holding = 0
 
-            def work(driver: Driver) -> None:
-                while time.monotonic() - began_s < seconds and (number := next(numbers, None)):
-                    self._next(driver, conversation(self.seed, number, apis))
-                    with self._lock:
-                        self.seconds = time.monotonic() - began_s
-                        self.starts = sum(one.starts for one in drivers)
-                        watch(self)
+            def take(made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
+                nonlocal holding
+                holding -= 1
+                self._take(made, got)
+                self.seconds, self.starts = time.monotonic() - began_s, processes.starts
+                watch(self)
 
             try:
-                with ThreadPoolExecutor(jobs) as pool:
-                    try:
-                        for one in as_completed([pool.submit(work, driver) for driver in drivers]):
-                            one.result()
-                    except BaseException:
-                        for driver in drivers:
-                            driver.is_cancelled = True
-                        raise
+                while True:
+                    left_s = began_s + seconds - time.monotonic()
+                    while left_s > 0 and holding < jobs and (number := next(numbers, None)):
+                        made = conversation(self.seed, number, apis)
+                        processes.do(partial(take, made), _held, made, self.bounds, self.topic)
+                        holding += 1
+                    for key, one in list(self._candidates.items()):
+                        if not one.is_held and len(processes) < holding + jobs:
+                            self._hold_again(key, one, processes)
+                    if not len(processes) or left_s < -GRACE_S:
+                        break
+                    processes.wait(left_s if left_s > 0 else left_s + GRACE_S)
             except KeyboardInterrupt:
                 self.interrupted = True
             finally:
+                for key, one in list(self._candidates.items()):
+                    self._settle(key, one)
                 self._write()
 
-    def _next(self, driver: Driver, made: Conversation) -> None:
-        held = self._held(driver, made, self.bounds)
-        ended = held.ended
-        with self._lock:
-            self.changed += bool(held.applied)
-            self.ends[ended.harm or (REJECTED if ended.error else READ)] += 1
-            if not ended.harm:
-                return
-            key = self._deviation(made, ended).key
-            if key in self._aliases:
-                self.causes[self._aliases[key]].count += 1
-                return
-            if self._doubts[key] >= CONFIRMATIONS_MAX:
-                self.unconfirmed += 1
-                return
-            self._pending[key] += 1
-            if self._pending[key] > 1:
-                return
-        found = self._confirmed(driver, made, ended)
-        with self._lock:
-            count = self._pending.pop(key)
-            if found is None:
-                self._doubts[key] += 1
-                self.unconfirmed += count
-                return
-            final = self._aliases[key] = found.deviation.key
-            known = self.causes.setdefault(final, found)
-            known.count += count - (known is found)
-            if len(found.conversation.rules) < len(known.conversation.rules):
-                known.deviation, known.conversation = found.deviation, found.conversation
+    def _take(self, made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
+        """Count a conversation that was held, and let the first of a cause be held again."""
+        if isinstance(got, Failed):
+            self.failed += 1
+            self.failure = self.failure or got.why
+            return
+        ended, is_changed = got
+        self.changed += is_changed
+        self.ends[ended.harm or (REJECTED if ended.error else READ)] += 1
+        if not ended.harm:
+            return
+        key = self._deviation(made, ended).key
+        if key in self._aliases:
+            self.causes[self._aliases[key]].count += 1
+        elif key in self._candidates:
+            self._candidates[key].count += 1
+        elif self._doubts[key] >= CONFIRMATIONS_MAX:
+            self.unconfirmed += 1
+        else:
+            self._candidates[key] = _Candidate(made, ended)
 
-    def _held(self, driver: Driver, made: Conversation, bounds: Bounds) -> Held:
-        """Hold a conversation, in a new process if there is none."""
-        if not driver.runs:
-            _ready(driver, self.bounds, self.topic)
-        return hold(driver, made, bounds, self.topic)
+    def _hold_again(self, key: Key, one: _Candidate, processes: Jobs) -> None:
+        """Hold the next conversation of a candidate; without one, it has been made small."""
+        if (step := one.step()) is None:
+            self._settle(key, one)
+            return
+        made, is_patient = step
+        one.is_held = True
+        patience = PATIENCE if is_patient else SHORT_PATIENCE
+        processes.do(
+            partial(one.take, made, is_patient), _again, made, _patient(self.bounds, patience), self.topic, one.ended
+        )
 
-    def _confirmed(self, driver: Driver, made: Conversation, ended: Ended) -> Found | None:
-        """The find with as few rules as possible; None if the conversation ends otherwise when it is held again."""
-
-        def again(one: Conversation, bounds: Bounds) -> Held | None:
-            # An exception with its line shows itself in any process, and some take seconds to start.
-            if ended.harm != PANICS.name:
-                driver.stop()
-            held = self._held(driver, one, bounds)
-            return held if _is_same(held.ended, ended) else None
-
-        if (held := again(made, _patient(self.bounds))) is None:
-            return None
-        applied = {one.rule for one in held.applied}
-        smallest = made
-        only_applied = replace(made, rules=tuple(one for at, one in enumerate(made.rules, 1) if at in applied))
-        if 0 < len(only_applied.rules) < len(made.rules) and (less := again(only_applied, self.bounds)):
-            smallest, held = only_applied, less
-        at = 0
-        while at < len(smallest.rules) > 1:
-            one = replace(smallest, rules=smallest.rules[:at] + smallest.rules[at + 1 :])
-            if less := again(one, self.bounds):
-                smallest, held = one, less
-            else:
-                at += 1
-        deviation = self._deviation(smallest, held.ended)
-        return Found(replace(deviation, shrunk_from=len(made.rules)), smallest)
+    def _settle(self, key: Key, one: _Candidate) -> None:
+        del self._candidates[key]
+        if one.sure is None or (best := one.best) is None:
+            self._doubts[key] += 1
+            self.unconfirmed += one.count
+            return
+        deviation = replace(self._deviation(best.made, best.ended), shrunk_from=len(one.made.rules))
+        found = Found(deviation, best.made, one.count, best.reads_all)
+        final = self._aliases[key] = deviation.key
+        known = self.causes.setdefault(final, found)
+        if known is not found:
+            known.count += one.count
+            if found.conversation.weight < known.conversation.weight:
+                known.deviation, known.conversation, known.reads_all = deviation, best.made, best.reads_all
 
     def _deviation(self, made: Conversation, ended: Ended) -> Deviation:
         after = f", after a changed response of {ended.after}" if ended.after and not ended.at else ""
@@ -233,7 +276,8 @@ class Campaign:
         for one in ordered:
             path = self.out / safe_name(self.client.name) / "causes" / f"{file_name(one.cause)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(one.conversation.to_json(), indent=2) + "\n")
+            broke = {"harm": one.deviation.harm, "error": one.deviation.error, "reads_all": one.reads_all}
+            write_whole(path, json.dumps(one.conversation.to_json() | {"broke": broke}, indent=2) + "\n")
             self.found[path] = one
 
     def to_json(self) -> dict[str, Any]:
@@ -246,6 +290,7 @@ class Campaign:
             "changed": self.changed,
             "ends": dict(sorted(self.ends.items())),
             "unconfirmed": self.unconfirmed,
+            "failed": self.failed,
             "starts": self.starts,
             "interrupted": self.interrupted,
             "causes": [one.to_json() | {"file": str(path)} for path, one in self.found.items()],
@@ -260,22 +305,51 @@ class Campaign:
         harmed = "".join(f", {name} {self.ends[name]:,}" for name in RANK if self.ends[name])
         yield f"  read to the end {self.ends[READ]:,}, reported an error {self.ends[REJECTED]:,}{harmed}"
         if self.unconfirmed:
-            yield f"  {self.unconfirmed:,} of these did not end so when held again, or with more time"
+            yield f"  {self.unconfirmed:,} of these were not held again, or did not end so with more time"
+        if self.failed:
+            yield f"  {self.failed:,} more could not be held: {self.failure}"
 
 
 def repeat(client: Testee, made: Conversation, bounds: Bounds, topic: Topic = OWN) -> Held:
     """Hold one conversation, in a new process and with more time. ``UsageError`` as for a campaign."""
     with Driver(client, bounds) as driver:
         _, topic = _ready(driver, bounds, topic)
-        return hold(driver, made, _patient(bounds), topic)
+        return hold(driver, made, _patient(bounds, PATIENCE), topic)
 
 
-def _patient(bounds: Bounds) -> Bounds:
-    return replace(bounds, recover_ms=PATIENCE * bounds.recover_ms, call_ms=CALL_PATIENCE * bounds.call_ms)
+def _patient(bounds: Bounds, patience: int) -> Bounds:
+    return replace(
+        bounds, recover_ms=patience * bounds.recover_ms, call_ms=min(patience, CALL_PATIENCE) * bounds.call_ms
+    )
 
 
-def _is_same(one: Ended, other: Ended) -> bool:
-    return (one.harm, one.at, masked(one.error)) == (other.harm, other.at, masked(other.error))
+# --- what the processes of a campaign do
+
+
+def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> tuple[Ended, bool]:
+    """How a conversation ends, and whether a frame was changed."""
+    held = _hold(driver, made, bounds, topic)
+    return held.ended, bool(held.applied)
+
+
+def _again(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic, before: Ended) -> Broken | None:
+    """A conversation that ends as before in a new process; otherwise None."""
+    # An exception with its line shows itself in any process, and some take seconds to start.
+    if before.harm != PANICS.name:
+        driver.stop()
+    held = _hold(driver, made, bounds, topic)
+    return broken(made, held) if _way(held.ended) == _way(before) else None
+
+
+def _way(ended: Ended) -> tuple[str, str, str]:
+    # Which of its limits a call exceeds first depends on what else the machine does.
+    return ended.harm, ended.at, masked(ended.error.replace(COMPUTES, RETURNS_NOT))
+
+
+def _hold(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> Held:
+    if not driver.runs:
+        _ready(driver, bounds, topic)
+    return hold(driver, made, bounds, topic)
 
 
 def _ready(driver: Driver, bounds: Bounds, topic: Topic) -> tuple[dict[str, int], Topic]:

@@ -7,28 +7,47 @@ and the client must come back or report an error. After an error, a fresh consum
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
 from kfuzz.client.protocol import FENCED, LOST, RETRIABLE
-from kfuzz.conformance.judge.harm import HANGS, LOSES, PANICS
+from kfuzz.conformance.judge.conversing import values_in_log
+from kfuzz.conformance.judge.harm import HANGS, LOSES, PANICS, RANK
 from kfuzz.documents import load_json
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.files import read_small
-from kfuzz.forms import ListOf, Object, Wrong, choice, integer
+from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer
 from kfuzz.fuzz.driver import Bounds, Driver, Ended, ended_as
+from kfuzz.fuzz.stage import Between
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay.changes import number_paths
-from kfuzz.relay.local import Applied, LocalCluster, LocalProxy, Seen, cluster, proxy
+from kfuzz.relay.local import Applied, Seen
 from kfuzz.relay.rule import RULE, SEED_MAX, Rule
+from kfuzz.serve.topics import GivenPartition, Partition
+from kfuzz.serve.written import Arrived, WrittenPartition
 
-__all__ = ["OWN", "READS", "Conversation", "Held", "Topic", "conversation", "hold", "load", "plain", "writes"]
+__all__ = [
+    "BATCHES",
+    "OWN",
+    "READS",
+    "RECORDS_OF_SEND",
+    "SENDS",
+    "UNWELL",
+    "Conversation",
+    "Held",
+    "Topic",
+    "conversation",
+    "hold",
+    "load",
+    "plain",
+    "reads_all",
+    "writes",
+]
 
 # The topic's records come in so many fetches, with so many records in each.
 STEPS: Final = 5
@@ -94,10 +113,9 @@ MAIN: Final = {READS: "Fetch"} | dict.fromkeys(WRITES, "Produce")
 SENDS: Final = 6
 RECORDS_OF_SEND: Final = 2
 WRITTEN: Final = "written"
-POLL_MS: Final = 20
-# From this look on without anything new, each takes longer.
-LOOKS_QUICK: Final = 10
-SLOW_POLL_MS: Final = 100
+# A poll ends with the first records. The last one of a topic waits for records that must not come.
+POLL_MS: Final = 100
+LAST_POLL_MS: Final = 20
 # On a busy machine time passes in which nobody works.
 LOOKS_MIN: Final = 20
 # A conversation takes at most so many times what a client may take to come back: rules of others may change all frames.
@@ -125,6 +143,7 @@ FILE: Final = Object(
         "isolation": choice(*ISOLATIONS),
         "kind": choice(READS, *WRITES),
         "rules": ListOf(RULE, "give at least one rule", least=1),
+        "broke": Object({"harm": choice(*RANK), "error": TEXT, "reads_all": BOOLEAN}, ("harm", "error", "reads_all")),
     },
     ("seed", "number", "isolation", "rules"),
 )
@@ -146,7 +165,12 @@ class Conversation:
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, for JSON; :func:`load` takes them."""
-        return {name: getattr(self, name) for name in FILE.keys} | {"rules": list(self.rules)}
+        return asdict(self) | {"rules": list(self.rules)}
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """The number of its rules, and of the characters in them: the fewest are best."""
+        return len(self.rules), sum(map(len, self.lines))
 
     @property
     def lines(self) -> list[str]:
@@ -165,15 +189,18 @@ class Held:
     apis: dict[str, int] = field(default_factory=dict)
 
 
-def load(path: Path) -> Conversation:
-    """The conversation in a file that a campaign has written. ``UsageError``."""
+def load(path: Path) -> tuple[Conversation, dict[str, Any]]:
+    """The conversation in a file that a campaign has written, and how it broke a client: the harm, the error, and
+    whether a client must read all records after these changes. ``UsageError``.
+    """
     document = load_json(read_small(path, bytes_max=FILE_BYTES_MAX, follow=True), str(path))
     try:
         FILE.check(document)
     except Wrong as wrong:
         raise UsageError(wrong.sentence(str(path))) from None
     rules = tuple(Rule(one, f"{path}: rules[{at}]").to_json() for at, one in enumerate(document["rules"]))
-    return Conversation(**document | {"rules": rules})
+    broke = document.pop("broke", {})
+    return Conversation(**document | {"rules": rules}), broke
 
 
 # --- what is changed --------------------------------------------------------------------------------------------------
@@ -231,9 +258,9 @@ def _steps() -> list[list[Handed]]:
     return found
 
 
-def _batch(step: Sequence[Handed]) -> str:
+def _batch(step: Sequence[Handed]) -> bytes:
     made = [{"offset": str(at), "timestamp": "1700000000000", "key": k, "value": v} for at, k, v in step]
-    return records.encode(records.from_json([{"base_offset": str(step[0][0]), "records": made}])).hex()
+    return records.encode(records.from_json([{"base_offset": str(step[0][0]), "records": made}]))
 
 
 BATCHES: Final = [_batch(step) for step in _steps()]
@@ -248,12 +275,13 @@ GIVEN: Final[list[dict[str, Any]]] = [
 class Topic:
     """The partition that a client reads: 0 of a topic of the broker at ``bootstrap``; "" is a broker of kfuzz's own.
 
-    ``records``: what it has; None if that is not known yet.
+    ``records``: what it has; None if that is not known yet. Of kfuzz's own, it has the first ``steps``.
     """
 
     name: str = "kfuzz"
     bootstrap: str = ""
     records: frozenset[Handed] | None = None
+    steps: int = STEPS
 
     @property
     def end(self) -> int:
@@ -261,7 +289,14 @@ class Topic:
         return max(one[0] for one in self.records or ()) + 1
 
 
-OWN: Final = Topic(records=frozenset((at, key or None, value or None) for step in _steps() for at, key, value in step))
+def _own(steps: int) -> Topic:
+    known = ((at, key or None, value or None) for step in _steps()[:steps] for at, key, value in step)
+    return Topic(records=frozenset(known), steps=steps)
+
+
+OWN: Final = _own(STEPS)
+# A consumer that reads this is well.
+SHORT: Final = _own(1)
 
 
 # --- holding one ------------------------------------------------------------------------------------------------------
@@ -308,7 +343,7 @@ def hold(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic = OWN)
         driver.stop()
     elif ended.error and driver.runs:
         try:
-            plain(driver, bounds, topic)
+            plain(driver, bounds, topic if topic.bootstrap else SHORT)
         except UsageError:
             held.ended = ended if ended.harm else Ended(HANGS.name, f"{UNWELL} {ended.error}")
             driver.stop()
@@ -323,21 +358,16 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
     driver.bounds = bounds
     held = Held(Ended())
     seed = int.from_bytes(Dice(made.seed, made.number).octets(7), "big")
-    with contextlib.ExitStack() as stack:
-        broker = None if topic.bootstrap else stack.enter_context(cluster())
-        if broker is not None:
-            broker.line(topic=topic.name, steps=BATCHES)
-            broker.line(topic=WRITTEN, produce=True)
-        address = topic.bootstrap if broker is None else broker.bootstrap
-        between = stack.enter_context(proxy(address, rules=made.rules, seed=seed, tell=lambda sentence: None))
-        if broker is not None and made.kind != READS:
-            held.ended = _sent(driver, made, broker, between)
+    own, written = GivenPartition(BATCHES[: topic.steps], None, is_exact=False), WrittenPartition()
+    with driver.stage.between(topic.bootstrap, {topic.name: own, WRITTEN: written}, made.rules, seed) as between:
+        if made.kind != READS:
+            held.ended = _sent(driver, made, written, between)
         else:
-            held.ended = _Reading(driver, made, bounds, topic, broker, between).end(held.handed)
+            reading = _Reading(driver, made, bounds, topic, None if topic.bootstrap else own, between)
+            held.ended = reading.end(held.handed)
             if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
                 held.ended = closed
-    held.applied = between.applied()
-    held.apis = {one.api: one.version for one in between.frames(direction="response")}
+        held.applied, held.apis = list(between.applied), between.apis
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
     if made.kind == READS and held.ended == Ended() and (wrong := _wrong_data(held, topic.records)):
@@ -345,7 +375,7 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
     return held
 
 
-def _sent(driver: Driver, made: Conversation, broker: LocalCluster, between: LocalProxy) -> Ended:
+def _sent(driver: Driver, made: Conversation, written: WrittenPartition, between: Between) -> Ended:
     """Let a producer send everything, and judge what the broker holds."""
     said = driver.ask(
         do="produce",
@@ -366,8 +396,7 @@ def _sent(driver: Driver, made: Conversation, broker: LocalCluster, between: Loc
     if len(ends) != SENDS:
         raise UsageError("the driver does not say how its sends ended; testees/README.md has the form")
     taken = [number for number, one in enumerate(GIVEN) if ends[number // RECORDS_OF_SEND] == Ended()]
-    produced = broker.line(topic=WRITTEN)["produced"]
-    if wrong := _wrong_log(made, taken, produced, between.applied()):
+    if wrong := _wrong_log(made, taken, written.produced, between.applied):
         return Ended(LOSES.name, wrong)
     return max(ends, key=lambda one: (bool(one.harm), bool(one.error)), default=Ended())
 
@@ -380,9 +409,9 @@ class _Reading:
     made: Conversation
     bounds: Bounds
     topic: Topic
-    # None if it is not kfuzz's own.
-    broker: LocalCluster | None
-    between: LocalProxy
+    # None if the broker is not kfuzz's own.
+    partition: Partition | None
+    between: Between
 
     def end(self, handed: list[Handed]) -> Ended:
         """Let it read to the end. Appends to ``handed`` what it hands out."""
@@ -393,7 +422,7 @@ class _Reading:
         looks, applied, is_last = 0, 0, False
         most = RECORDS_MAX if self.topic.records is None else AGAIN_MAX * len(self.topic.records)
         while not isinstance(said, Ended):
-            said = self.driver.ask(do="poll", timeout_ms=POLL_MS if looks < LOOKS_QUICK else SLOW_POLL_MS)
+            said = self.driver.ask(do="poll", timeout_ms=LAST_POLL_MS if is_last else POLL_MS)
             if isinstance(said, Ended):
                 break
             new = [_handed(one) for one in said.get("records", ())]
@@ -405,7 +434,7 @@ class _Reading:
             if len(handed) > most:
                 return self._too_many()
             looks += 1
-            if new or applied != (applied := len(self.between.applied())):
+            if new or applied != (applied := len(self.between.applied)):
                 since_s, looks = time.monotonic(), 0
             idle_ms = (time.monotonic() - since_s) * 1000
             # Records that are on their way must come with the next poll.
@@ -422,10 +451,9 @@ class _Reading:
         end = self.topic.end
         if any(one[0] == end - 1 for one in new):
             return True
-        if self.broker is None or new:
+        if self.partition is None or new:
             return False
-        asked = self.broker.line(topic=self.topic.name)
-        return int(asked["fetch_offset"]) >= end and asked["times"] >= AT_END
+        return self.partition.fetch_offset >= end and self.partition.times >= AT_END
 
     def _too_many(self) -> Ended:
         if self.topic.records is None:
@@ -443,6 +471,11 @@ def _handed(record: Any) -> Handed:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
+def reads_all(held: Held) -> bool:
+    """Whether the client must hand out all records, unless it reports an error."""
+    return not any(_changes_records(one) or _moves(one) for one in held.applied)
+
+
 def _wrong_data(held: Held, wanted: frozenset[Handed] | None) -> str:
     """The fault of the records that a client has handed out; "" if there is none, or if nobody can say."""
     if wanted is None or any(map(_changes_records, held.applied)):
@@ -455,12 +488,11 @@ def _wrong_data(held: Held, wanted: frozenset[Handed] | None) -> str:
     return f"hands out {len(wanted) - missing} of {len(wanted)} records, without an error"
 
 
-def _wrong_log(made: Conversation, taken: Sequence[int], produced: Sequence[Any], applied: Sequence[Applied]) -> str:
+def _wrong_log(
+    made: Conversation, taken: Sequence[int], produced: Sequence[Arrived], applied: Sequence[Applied]
+) -> str:
     """The fault of a producer that reports these numbers of records as sent; "" if there is none, or nobody can say."""
-    # A batch that came again has its first offset, and the broker keeps the first.
-    batches = {int(one["base_offset"]): one["hex"] for one in reversed(produced) if not one["error"]}
-    stored = (batch for _, data in sorted(batches.items()) for batch in records.decode(bytes.fromhex(data)))
-    log = [bytes(one.value or b"").hex() for batch in stored for one in batch.records]
+    log = [value.hex() for value in values_in_log((one.base_offset, one.data) for one in produced if not one.error)]
     if strange := set(log).difference(VALUES):
         return f"sends a record that it was not given, with the value {min(strange)}"
     first = [log.index(VALUES[number]) for number in taken if VALUES[number] in log]

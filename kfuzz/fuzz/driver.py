@@ -6,7 +6,6 @@ The program is a process with budgets. It serves one consumer after the other, a
 from __future__ import annotations
 
 import json
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from kfuzz.conformance.protocol.stacks import library_line
 from kfuzz.conformance.protocol.testees import CLIENT, BuildFailed, Testee, all_testees, from_command, select
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
+from kfuzz.fuzz.stage import Stage
 from kfuzz.text import foreign_text
 
 __all__ = ["Bounds", "Driver", "Ended", "ended_as", "named_client"]
@@ -25,9 +25,11 @@ __all__ = ["Bounds", "Driver", "Ended", "ended_as", "named_client"]
 KIT: Final = "kfuzz_serving.py"
 WORDS_BEFORE: Final = 2
 # To look at a process tree takes longer than most lines.
-LOOK_S: Final = 0.05
+LOOK_S: Final = 0.25
 LINE_BYTES_MAX: Final = 64 << 20
 ERROR_CHARACTERS_MAX: Final = 2000
+COMPUTES: Final = "computes without an end in"
+RETURNS_NOT: Final = "does not return from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,15 @@ class Driver:
         # The abilities of the library's producers, in the words of the handshake.
         self.produces: frozenset[str] = frozenset()
         self.starts = 0
-        # Another thread sets this; then the next question raises ``CancelledError``.
-        self.is_cancelled = False
+        self.stage = Stage()
 
     def __enter__(self) -> Driver:
+        self.stage.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+        self.stage.__exit__()
 
     @property
     def runs(self) -> bool:
@@ -114,7 +117,8 @@ class Driver:
         """Start the process if there is none."""
         if self._session is not None:
             return
-        session = self._session = Session(self._client.argv, cwd=self._client.folder, look_s=LOOK_S)
+        selector = self.stage.selector()
+        session = self._session = Session(self._client.argv, cwd=self._client.folder, look_s=LOOK_S, selector=selector)
         self.starts += 1
         try:
             limits = Limits(memory_bytes=self.bounds.memory_bytes, start_ms=self.bounds.start_ms)
@@ -137,8 +141,6 @@ class Driver:
 
     def ask(self, **line: Any) -> dict[str, Any] | Ended:
         """The answer to a line; or how the process or the consumer has ended. Then there may be no process any more."""
-        if self.is_cancelled:
-            raise CancelledError
         session = self._session
         assert session is not None
         session.send(json.dumps(line).encode() + b"\n")
@@ -156,8 +158,7 @@ class Driver:
     def _ended(self, session: Session, trouble: Trouble, do: str) -> Ended:
         harm = HARM_OF[trouble.outcome]
         if harm == HANGS.name:
-            computes = "CPU time" in trouble.text
-            return Ended(harm, f"computes without an end in {do}" if computes else f"does not return from {do}")
+            return Ended(harm, f"{COMPUTES if 'CPU time' in trouble.text else RETURNS_NOT} {do}")
         if harm == KILLS.name and (words := session.last_words()):
             at = library_line(session.standard_error(), self._client.of)
             return Ended(harm, foreign_text(f"{trouble.text}: {words}"), at)

@@ -27,10 +27,11 @@ ERROR: Final = re.compile(
 # The text of a request is longer than this only by chance, and an exception comes after it.
 EVENT_BYTES_MAX: Final = 64 << 10
 # Lines about the same thing differ in what is in brackets, from the first value on, in words with a digit, and in
-# topic ids, which have 22 characters.
+# topic ids.
 BRACKETS: Final = re.compile(r"\[[^\]]*\]")
 VALUES: Final = re.compile(r"[({'\"=]|[^ -~]")
-VARIABLE: Final = re.compile(r"[\w.-]*\d[\w.-]*|(?<![\w.-])[\w-]{22}(?![\w.-])")
+WORD: Final = re.compile(r"[\w.-]+")
+TOPIC_ID_CHARACTERS: Final = 22
 
 
 class Seen(NamedTuple):
@@ -110,8 +111,13 @@ def _seen(data: bytes) -> Seen:
     if trouble := TROUBLE.match(after):
         about = trouble[0]
     else:
-        about = VARIABLE.sub("…", VALUES.split(BRACKETS.sub("[]", line[: 4 * LINE_BYTES_MAX]), 1)[0])
+        about = WORD.sub(_lasting, VALUES.split(BRACKETS.sub("[]", line[:LINE_BYTES_MAX]), 1)[0])
     return Seen("logged", *(foreign_text(one, bytes_max=LINE_BYTES_MAX) for one in (line, about)))
+
+
+def _lasting(word: re.Match[str]) -> str:
+    is_id = len(word[0]) == TOPIC_ID_CHARACTERS and "." not in word[0]
+    return "…" if is_id or any(map(str.isdigit, word[0])) else word[0]
 
 
 def _amount(harm: str, value: int) -> str:

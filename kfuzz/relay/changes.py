@@ -26,6 +26,7 @@ from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, sl
 
 __all__ = [
     "Change",
+    "body_change",
     "error_change",
     "error_code",
     "has_errors",
@@ -257,6 +258,16 @@ def records_change(data: bytes) -> Change:
         for holder, key in places:
             holder[key] = data
         return frame.with_values(values) if places else None
+
+    return change
+
+
+def body_change(data: bytes, keep_bytes: int) -> Change:
+    """Puts these bytes in place of the body, after its first ``keep_bytes``."""
+
+    def change(frame: Frame, dice: Dice) -> Frame:
+        at = frame.header_end()
+        return frame.with_body(bytes(memoryview(frame.data)[at : at + keep_bytes]) + data)
 
     return change
 

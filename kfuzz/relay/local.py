@@ -32,6 +32,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from kfuzz.client.address import PLAIN, Address, Security
 from kfuzz.errors import UsageError
 from kfuzz.forms import nearest, shown
+from kfuzz.messages.jsonform import to_json
 from kfuzz.relay.frames import Direction, Frame, api_names
 from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
@@ -211,6 +212,13 @@ class Seen:
         ``UsageError`` if it has more than 64 KiB, which are not kept; ``DecodeError`` if it cannot be read.
         """
         return self._kept().values()
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in the JSON form of messages, which rules have. Raises as :meth:`values`."""
+        frame = self._kept()
+        values, form = frame.values(), frame.form
+        assert form is not None
+        return to_json(form.definition, form.version, values)
 
     def body(self) -> bytes:
         """The bytes of its body. ``UsageError`` and ``DecodeError`` as for :meth:`values`."""

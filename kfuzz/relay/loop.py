@@ -9,12 +9,13 @@ import asyncio
 import os
 import select
 import selectors
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["run", "unwatch", "watch"]
+__all__ = ["run", "runner", "unwatch", "watch"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -28,8 +29,13 @@ if HAS_EPOLL:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """As ``asyncio.run``, in a loop that is quick where the system has epoll."""
-    with asyncio.Runner(loop_factory=_Loop if HAS_EPOLL else None) as runner:
-        return runner.run(main)
+    with runner() as made:
+        return made.run(main)
+
+
+def runner() -> asyncio.Runner:
+    """A runner of such a loop."""
+    return asyncio.Runner(loop_factory=_Loop if HAS_EPOLL else None)
 
 
 def watch(loop: asyncio.AbstractEventLoop, fd: int, call: Callable[[], None]) -> None:
@@ -107,3 +113,11 @@ if HAS_EPOLL:
         ) -> asyncio.TimerHandle:
             self.selector.is_due = True
             return super().call_at(when, callback, *args, context=context)
+
+        async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+            """As asyncio's, which takes a thread. A numeric address needs none."""
+            numeric = {**how, "flags": how.get("flags", 0) | socket.AI_NUMERICHOST}
+            try:
+                return socket.getaddrinfo(host, port, **numeric)
+            except OSError:
+                return await super().getaddrinfo(host, port, **how)

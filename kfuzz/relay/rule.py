@@ -117,6 +117,8 @@ ENDINGS: Final[dict[str, Form]] = {
     "half_open": _TRUE,
 }
 DELAY: Final = "delay_ms"
+# With ``hex``.
+KEEP: Final = "keep_bytes"
 _ACTIONS: Final = {**_CHANGES, "duplicate": _TRUE, **ENDINGS}
 # Nothing is sent that could be late.
 _NEVER_LATE: Final = ("drop", "reorder")
@@ -124,7 +126,7 @@ _NEVER_LATE: Final = ("drop", "reorder")
 _OF_ONE_API: Final = ("set", "answer")
 _ONLY: Final[dict[str, Direction]] = {"error": "response", "throttle_ms": "response", "answer": "request"}
 RULE: Final = Object(
-    {**_CONDITIONS, DELAY: integer(0, DELAY_MS_MAX), **_ACTIONS},
+    {**_CONDITIONS, DELAY: integer(0, DELAY_MS_MAX), **_ACTIONS, KEEP: integer(0, FRAME_BYTES_MAX)},
     ("api",),
     'give a rule such as {"api": "Fetch", "error": "NOT_LEADER_OR_FOLLOWER"}',
 )
@@ -206,8 +208,7 @@ class Rule:
             if forms and not any(changes.has_field(one, THROTTLE) for one in forms):
                 raise Wrong(f"needs {THROTTLE}, and {name} has none", "take delay_ms")
         elif self.action == "hex":
-            body = bytes.fromhex(value)
-            self.change = lambda frame, dice: frame.with_body(body)
+            self.change = changes.body_change(bytes.fromhex(value), self.document.get(KEEP, 0))
         elif self.action == "vector":
             self._take_vector(value, forms)
         elif self.action == "mutate":
@@ -302,6 +303,8 @@ def _action(given: Mapping[str, Any]) -> str:
     if not named and DELAY not in given:
         raise Wrong("has no action", f"give one of {', '.join((*_ACTIONS, DELAY))}")
     action = named[0] if named else DELAY
+    if KEEP in given and action != "hex":
+        raise Wrong(f"does nothing with {action}", "leave it out, or give hex", f".{KEEP}")
     if action in _NEVER_LATE and DELAY in given:
         raise Wrong(f"does nothing with {action}", "leave one of them out", f".{DELAY}")
     return action

@@ -56,9 +56,9 @@ class Place:
         return {digest_of(item): item["id"] for item in self.document["vectors"]}
 
 
-def place_of(root: Path, id: str) -> Place:
+def place_of(root: Path, id: str, new: Mapping[str, Any] | None = None) -> Place:
     """The place of a new vector. ``UsageError`` for an id that cannot be given: it has another form, it was given
-    before, or there is no file for it.
+    before, or there is no file for it, and no document ``new`` for a new file.
     """
     if not ID.fullmatch(id):
         raise UsageError(
@@ -69,7 +69,7 @@ def place_of(root: Path, id: str) -> Place:
     if slug.isdigit():
         raise UsageError(f"the id {id!r} ends in a number; give it a name")
     path = root / f"{theme}.json"
-    if not path.is_file():
+    if not path.is_file() and new is None:
         themes = [one.relative_to(root).with_suffix("").as_posix() for one in suite_paths(root)]
         near = difflib.get_close_matches(theme, themes, n=1)
         hint = f"did you mean {near[0]}/{slug}? " if near else ""
@@ -79,7 +79,7 @@ def place_of(root: Path, id: str) -> Place:
         )
     if id in registered(root):
         raise UsageError(f"the id {id!r} was given before, and ids are permanent; choose another one")
-    return Place(root, path, load_file(path).document)
+    return Place(root, path, load_file(path).document if path.is_file() or new is None else new)
 
 
 def vector_with(place: Place, item: Mapping[str, Any]) -> Vector:

@@ -86,7 +86,7 @@ def test_a_testee_that_does_not_start_ends_the_run(corpus: tuple[Path, list[Row]
 
 
 def test_a_damaged_corpus_is_not_blamed_on_the_testee(corpus: tuple[Path, list[Row]], tmp_path: Path) -> None:
-    rows = generate(WORKLOAD, tmp_path / "out")
+    rows = list(generate(WORKLOAD, tmp_path / "out"))
     log = tmp_path / "out" / rows[1].path
     data = bytearray(log.read_bytes())
     data[-1] ^= 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +23,13 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz.clients import Campaign
 from kfuzz.fuzz.conversations import OWN, READS, Conversation, Held, Topic, conversation, hold, load, plain, writes
 from kfuzz.fuzz.driver import Bounds, Driver, Ended, named_client
+from kfuzz.fuzz.fewer import broken, fewer
+from kfuzz.fuzz.jobs import Failed, Jobs
 from kfuzz.records import Record, RecordBatch
 from kfuzz.relay.local import cluster
 from kfuzz.relay.rule import Rule
 
+SERVING = ROOT / "testees" / "python" / "kfuzz_serving.py"
 TOY = shlex.join((sys.executable, str(Path(__file__).with_name("toy_client.py"))))
 # The words of a campaign about each planted fault.
 FAULTS = {
@@ -68,7 +74,7 @@ def test_a_file_gives_the_conversation_back_and_a_wrong_one_is_refused(tmp_path:
     made = conversation(3, 4, APIS)
     file = tmp_path / "made.json"
     file.write_text(json.dumps(made.to_json()))
-    assert load(file) == Conversation(3, 4, made.isolation, tuple(Rule(one).to_json() for one in made.rules))
+    assert load(file) == (Conversation(3, 4, made.isolation, tuple(Rule(one).to_json() for one in made.rules)), {})
     file.write_text(json.dumps(made.to_json() | {"rules": [{"api": "Fetch", "error": "NONSENSE"}]}))
     with pytest.raises(UsageError, match=r"made.json: rules\[0\]: error"):
         load(file)
@@ -119,6 +125,45 @@ def test_planted_faults_are_finds(rule: dict[str, object], harm: Harm, fault: st
         assert held(faulty, rule).ended == (harm.name, FAULTS[fault], "", "Fetch")
         # The next one gets a new process.
         assert not faulty.runs
+
+
+def test_a_mutated_frame_becomes_set_fields_or_bytes_and_each_step_leaves_something_out(mended: Driver) -> None:
+    rules = (FETCH | {"mutate": True}, METADATA)
+    made = Conversation(1, 100, rules=rules)
+    one = broken(made, hold(mended, made, QUICK))
+    assert (one.applied, one.reads_all) == ({0}, True)
+    in_fields, in_bytes = one.instead[0]
+    start = "responses[0].partitions[0].logStartOffset"
+    assert in_fields["set"] == {"errorCode": -1, start: "2980462554088721007"}
+    assert (in_bytes["versions"], in_bytes["keep_bytes"], in_bytes["hex"][:4]) == (11, 4, "ffff")
+    # Without a rule that did nothing, then without either rule, then with another rule in place of the mutation.
+    ways = [[rules[0]], [METADATA], [rules[0]], [in_fields, METADATA], [in_bytes, METADATA]]
+    assert [list(each.rules) for each in fewer(one)] == ways
+    less = fewer(replace(one, made=replace(made, rules=(in_fields,)), applied=frozenset({0}), instead={}))
+    assert [each.rules[0]["set"] for each in less] == [{start: in_fields["set"][start]}, {"errorCode": -1}]
+    for other in (in_fields, in_bytes):
+        [same] = hold(mended, Conversation(9, 9, rules=(other,)), QUICK).applied
+        assert same.after.body()[4:].hex() == in_bytes["hex"]
+
+
+def test_work_that_fails_and_a_process_that_ends_are_results() -> None:
+    got: list[object] = []
+    with Jobs(named_client(TOY), QUICK) as jobs:
+        for work in (Driver.start, Driver.ask, _ends, _starts):
+            jobs.do(got.append, work)
+            jobs.wait(30)
+        assert (len(jobs), jobs.starts) == (0, 1)
+    assert got[0] is None
+    assert all(isinstance(one, Failed) and one.why for one in got[1:3])
+    assert got[3] == 0
+
+
+def _ends(driver: Driver) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _starts(driver: Driver) -> int:
+    return driver.starts
 
 
 @pytest.mark.parametrize("kind", ["sends", IDEMPOTENT])
@@ -193,12 +238,23 @@ def test_a_campaign_finds_the_planted_faults_by_cause_and_shows_each_again(tmp_p
     assert {one.deviation.error.partition(", after")[0] for one in found} == set(FAULTS.values())
     assert (campaign.conversations, campaign.unconfirmed) == (COUNT, 0)
     assert sum(one.count for one in found) == sum(campaign.ends[harm.name] for harm in (KILLS, HANGS, LOSES))
-    # A mutation depends on the connection's number, so a change before it may be needed.
-    assert max(len(one.conversation.rules) for one in found) <= 2
+    # One response is changed: in one field, or into one that kfuzz does not read.
+    [rules] = zip(*(one.conversation.rules for one in found), strict=True)
+    assert all({"error", "hex"} & one.keys() or len(one["set"]) == 1 for one in rules), rules
     file = next(path for path, one in campaign.found.items() if one.deviation.harm == LOSES.name)
     code, text, _ = outcome("fuzz", "--client", FAULTY, "--reproduce", file)
     assert (code, "loses or changes data: hands out" in text) == (1, True)
     assert outcome("fuzz", "--client", TOY, "--reproduce", file)[0] == 0
+    # Any client can be asked about it.
+    suite = tmp_path / "mine"
+    for path in campaign.found:
+        assert outcome("keep", path, "--id", f"conversation/mine/{path.stem}", "--vectors", suite)[0] == 0
+    for toy, failed in ((FAULTY, len(found)), (TOY, 0)):
+        command = shlex.join((sys.executable, str(SERVING), "toy", "python", *shlex.split(toy)))
+        asked = ("conform", "--vectors", suite, "--command", command, "--json", "-", "conversation/*")
+        code, text, _ = outcome(*asked)
+        [said] = json.loads(text)["testees"]
+        assert (code, said["totals"].get("pass", 0)) == (int(failed > 0), len(found) - failed), text
 
 
 @pytest.mark.full

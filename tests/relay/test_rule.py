@@ -56,6 +56,7 @@ def test_python_programs_may_give_bytes() -> None:
         ("EndTxn", "has no action; give one of error, set,"),
         ("EndTxn drop cut=1", "has the actions drop and cut; make a rule for each of them"),
         ("EndTxn drop delay_ms=1", "delay_ms does nothing with drop; leave one of them out"),
+        ("EndTxn drop keep_bytes=1", "keep_bytes does nothing with drop; leave it out, or give hex"),
         ("EndTxn drop times=0", "times is 0; give a whole number from 1"),
         ("EndTxn drop nth=0", 'nth is 0; give a number from 1 on, or a text such as "3-5" or "every 10"'),
         ("EndTxn drop nth=5-3", "nth is "),

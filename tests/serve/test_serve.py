@@ -153,7 +153,7 @@ def test_topics_that_are_not_there_have_kafkas_errors() -> None:
         0
     ]
     assert [one["errorCode"] for one in (named, by_id, below)] == [3, 100, 1]
-    assert asked(broker, "Fetch", 12, {"sessionId": 9})["errorCode"] == 70
+    assert asked(broker, "Fetch", 12, {"sessionId": 9, "sessionEpoch": 1})["errorCode"] == 70
     assert asked(broker, "Metadata", 0, {"topics": []})["topics"]
     assert asked(broker, "Metadata", 1, {"topics": []})["topics"] == []
 

@@ -108,21 +108,29 @@ class NoHandshake(KfuzzError):
 class Session:
     """A running testee. Use it in a ``with`` block, which kills all that it started at its end, whatever happens.
 
-    Only one thread may use a session. ``look_s``: the use is not looked at more often, except while an answer is late.
+    Only one thread may use a session. ``look_s``: the use is not looked at more often.
+    ``selector`` waits for the program's pipes, and is closed with the session.
     """
 
     def __init__(
-        self, argv: Sequence[str], *, cwd: Path | None = None, java_budget_bytes: int | None = None, look_s: float = 0
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        java_budget_bytes: int | None = None,
+        look_s: float = 0,
+        selector: selectors.BaseSelector | None = None,
     ) -> None:
         self.argv = list(argv)
         self.cwd = cwd
         self._java_budget_bytes = java_budget_bytes
         self._look_s = look_s
+        self._poll_s = max(POLL_S, look_s)
         self._looked_s = 0.0
         self._scratch: Path | None = None
         self.handshake: Handshake
         self._process: subprocess.Popen[bytes]
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector or selectors.DefaultSelector()
         self._lines: deque[bytes] = deque()
         self._partial = bytearray()
         self._to_write = bytearray()
@@ -230,10 +238,11 @@ class Session:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Queue one line. It is written while we wait for answers, so that full pipes cannot block both sides."""
-        if not self._to_write:
-            self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        """Write one line, or queue what a full pipe does not take. That is written while we wait for answers."""
+        is_first = not self._to_write
         self._to_write += line
+        if is_first and not self._write():
+            self._selector.register(self._stdin, selectors.EVENT_WRITE)
 
     def next_line(self, budget: Budget, *, on_silence: Callable[[], None] | None = None) -> bytes | Trouble:
         """The next line that the testee prints, or what stopped it. The time since the last line counts as its cost.
@@ -241,7 +250,7 @@ class Session:
         ``on_silence`` is called once if no line comes for two seconds.
         """
         start = time.monotonic()
-        next_poll = start + POLL_S
+        next_poll = start + self._poll_s
         if self._lines:
             return self._lines.popleft()
         while True:
@@ -254,7 +263,7 @@ class Session:
                 # A descendant that still runs may keep the pipe open forever.
                 self._ended = True
             if self._ended or now >= next_poll or (self._lines and now >= self._looked_s + self._look_s):
-                next_poll, self._looked_s = now + POLL_S, now
+                next_poll, self._looked_s = now + self._poll_s, now
                 if trouble := self._over_budget(budget, now - start):
                     return trouble
             if self._lines:
@@ -282,7 +291,8 @@ class Session:
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             if key.fileobj is self._stdin:
-                self._write()
+                if self._write():
+                    self._selector.unregister(self._stdin)
             elif key.fileobj is self._stdout:
                 self._read()
             elif not self._read_error():
@@ -303,19 +313,19 @@ class Session:
                 if not self._read_error():
                     break
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Write what the pipe takes; whether that is all."""
         try:
             # A pipe takes 64 KiB at a time, and a slice of the bytearray would copy up to 1 MiB for each write.
             with memoryview(self._to_write) as waiting:
                 done = os.write(self._stdin.fileno(), waiting[:READ_BYTES])
             del self._to_write[:done]
         except BlockingIOError:
-            return
+            return False
         except OSError:
             # The testee has closed its input, so it is ending. Its end is noticed when its output closes.
             self._to_write.clear()
-        if not self._to_write:
-            self._selector.unregister(self._stdin)
+        return not self._to_write
 
     def _read(self) -> None:
         data = os.read(self._stdout.fileno(), READ_BYTES)
@@ -370,7 +380,7 @@ class Session:
     def _use(self) -> tuple[float, int]:
         """The CPU time in seconds and the resident memory in bytes of all processes."""
         # Looking for children reads all of /proc, which is too slow to do for every answer.
-        if time.monotonic() - self._tree_seen_s >= POLL_S:
+        if time.monotonic() - self._tree_seen_s >= self._poll_s:
             self._refresh_tree()
         return use_of(self._tree)
 
