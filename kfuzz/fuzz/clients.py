@@ -24,8 +24,8 @@ from kfuzz.files import write_whole
 from kfuzz.fuzz.causes import file_name
 from kfuzz.fuzz.conversations import OWN, READS, Conversation, Held, Topic, conversation, hold, plain, writes
 from kfuzz.fuzz.driver import COMPUTES, RETURNS_NOT, Bounds, Driver, Ended
-from kfuzz.fuzz.fewer import Broken, broken, fewer
 from kfuzz.fuzz.jobs import Failed, Jobs
+from kfuzz.fuzz.smaller import Broken, broken, fewer
 from kfuzz.text import file_name as safe_name
 
 __all__ = ["Campaign", "Found", "repeat"]

@@ -23,8 +23,8 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz.clients import Campaign
 from kfuzz.fuzz.conversations import OWN, READS, Conversation, Held, Topic, conversation, hold, load, plain, writes
 from kfuzz.fuzz.driver import Bounds, Driver, Ended, named_client
-from kfuzz.fuzz.fewer import broken, fewer
 from kfuzz.fuzz.jobs import Failed, Jobs
+from kfuzz.fuzz.smaller import broken, fewer
 from kfuzz.records import Record, RecordBatch
 from kfuzz.relay.local import cluster
 from kfuzz.relay.rule import Rule
