@@ -28,7 +28,7 @@ ERROR: Final = re.compile(
 EVENT_BYTES_MAX: Final = 64 << 10
 # Lines about the same thing differ in what is in brackets, from the first value on, in words with a digit, and in
 # topic ids.
-BRACKETS: Final = re.compile(r"\[[^\]]*\]")
+BRACKETS: Final = re.compile(r"\[[^][]*\]")
 VALUES: Final = re.compile(r"[({'\"=]|[^ -~]")
 WORD: Final = re.compile(r"[\w.-]+")
 TOPIC_ID_CHARACTERS: Final = 22

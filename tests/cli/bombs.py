@@ -251,7 +251,7 @@ if words[0] == "browse":
             page = document.open(row)
             for index in {0, len(page.parts) // 2, len(page.parts) - 1}:
                 page.bytes_around(index)
-            print(len(page.parts), page.outcome)
+            print(len(page.parts), "parts, cut" if page.is_cut else "parts")
 else:
     from kfuzz.cli.main import main
     main(words)

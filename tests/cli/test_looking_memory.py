@@ -47,7 +47,7 @@ def require_bounded(done: Looked) -> None:
     ("name", "words", "said"),
     [
         ("headers", ("show",), "read: 1 batches, 1 records"),
-        pytest.param("headers", ("browse",), "read: batch 0, 1 records", marks=pytest.mark.full),
+        pytest.param("headers", ("browse",), " parts", marks=pytest.mark.full),
         pytest.param("headers", ("cat", "--table"), "= = =", marks=pytest.mark.full),
         ("headers", ("cat", "-n", "1", "--columns", "offset"), '{"offset":0}\n'),
         ("records", ("show", "--json", "--dump"), '"source"'),

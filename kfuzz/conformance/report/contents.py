@@ -25,6 +25,7 @@ from kfuzz.conformance.report.dump import dumped, step_starts
 from kfuzz.conformance.report.threads import address_of
 from kfuzz.errors import UsageError
 from kfuzz.vectors.explaining import Book, Explanation
+from kfuzz.vectors.kinds import CLIENT
 from kfuzz.vectors.model import Bomb
 
 __all__ = ["WITHHELD", "Contents", "Square", "fragment", "packed"]
@@ -325,6 +326,8 @@ def _answers(testee: Column, case: Case) -> list[Any]:
     return told
 
 
+# `kfuzz show` opens these.
+BYTES_OF_CONVERSATIONS: Final = ("given", "frames")
 # The duty of each role with bytes that it does not refuse.
 _ACCEPT: Final = {
     "consumer": "accept, and read these contents",
@@ -332,13 +335,15 @@ _ACCEPT: Final = {
     "log": "keep a segment with these contents",
     "reader": "accept, and read these contents",
     PRODUCE_ROLE: "send exactly these contents",
+    CLIENT: "act in this way",
 }
 
 
 def _question(case: Case) -> dict[str, Any]:
     """The question and the expected answer, without empty members."""
     expectation, options = case.expectation, case.vector.options
-    settings = [f"{name.replace('_', ' ')}: {json.dumps(value)}" for name, value in options.items()]
+    shown = [(name.replace("_", " "), value) for name, value in options.items() if name not in BYTES_OF_CONVERSATIONS]
+    settings = [f"{name}: {json.dumps(value)}" for name, value in shown]
     if case.vector.kind == "stream":
         settings.insert(0, "steps begin at bytes " + ", ".join(f"{at:#x}" for at in step_starts(case.vector)))
     asked = {
@@ -368,7 +373,8 @@ def _contents(expectation: Any) -> Any:
     """The contents that must be read, for any kind of vector."""
     if not isinstance(expectation, Mapping):
         return expectation
-    return next((expectation[name] for name in ("batches", "steps", "message", "value") if name in expectation), None)
+    names = ("batches", "steps", "message", "value", "acts")
+    return next((expectation[name] for name in names if name in expectation), None)
 
 
 def _verdict(case: Case) -> str:
