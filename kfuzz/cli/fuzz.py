@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
@@ -13,6 +14,7 @@ from kfuzz.cli import options, probe
 from kfuzz.cli.completion import complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word, echo_json, say
 from kfuzz.client.address import Address
+from kfuzz.client.tls import why
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.protocol.testees import Testee
@@ -38,9 +40,11 @@ __all__ = ["command"]
 
 SHOWN_HEX_DIGITS: Final = 400
 SECONDS_MAX: Final = 7 * 86400
-# All fit a terminal of 80 characters.
+# How long a broker may take to accept a connection.
+CONNECT_S: Final = 10
 # Of a rule with the bytes of a response.
 LINE_BYTES_MAX: Final = 300
+# All fit a terminal of 80 characters.
 CLIENT_COLUMNS: Final = ("client", "time", "conversations", "per s", "changed", "causes")
 COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "finds", "since new")
 
@@ -157,6 +161,8 @@ def command(
                 "--client takes --bootstrap, --seconds, --count, --seed, --jobs, --out, --reproduce and --json; "
                 "leave out the others"
             )
+        if bootstrap is not None:
+            _require_broker(bootstrap)
         reads = Topic(bootstrap=str(bootstrap)) if bootstrap else OWN
         fuzzed_client = named_client(client)
         if file is not None:
@@ -208,6 +214,13 @@ def command(
         # The results so far are printed; the exit code is that of an interrupt.
         raise click.Abort
     return int(any(result.causes for result in results))
+
+
+def _require_broker(address: Address) -> None:
+    try:
+        socket.create_connection((address.host, address.port), CONNECT_S).close()
+    except OSError as error:
+        raise UsageError(f"{address} cannot be reached: {why(error)}; is a broker running there?") from None
 
 
 def _fuzz_client(named: str, campaign: Campaign, seconds: int, count: int | None, jobs: int, as_json: bool) -> int:

@@ -39,6 +39,7 @@ CONFIRMATIONS_MAX: Final = 3
 # otherwise then.
 SHORT_PATIENCE: Final = 2
 REFUSED_MAX: Final = 40
+FAILED_MAX: Final = 2
 # So long after its time, a campaign waits for what is held.
 GRACE_S: Final = 10.0
 # The first conversation of a process loads most of a client's code, which takes long on a busy machine.
@@ -92,8 +93,9 @@ class _Candidate:
     is_held: bool = False
     best: Broken | None = None
     sure: Broken | None = None
-    # Those that ended otherwise.
+    # Those that ended otherwise, and how often a process could not hold one.
     _refused: list[Conversation] = field(default_factory=list)
+    _failed: int = 0
 
     def step(self) -> tuple[Conversation, bool] | None:
         """The next conversation to hold, and whether with all the time that it may take; None if there is none."""
@@ -108,7 +110,10 @@ class _Candidate:
     def take(self, made: Conversation, is_patient: bool, got: Broken | Failed | None) -> None:
         """Take the result: the conversation has broken the client as before, or has not."""
         self.is_held = False
-        if isinstance(got, Broken):
+        if isinstance(got, Failed) and self._failed < FAILED_MAX:
+            # Something else may have ended the process, so the same one is held again.
+            self._failed += 1
+        elif isinstance(got, Broken):
             self.best = got
             # More time matters to clients that wait.
             if is_patient or self.ended.harm != HANGS.name:
@@ -171,21 +176,23 @@ class Campaign:
         """
         began_s = time.monotonic()
         numbers = itertools.count(1) if count is None else iter(range(1, count + 1))
-        with Driver(self.client, self.bounds) as first:
-            reads, self.topic = _ready(first, self.bounds, self.topic)
-            apis = {READS: reads} | writes(first, self.bounds, self.topic)
-            self.implementation = f"{self.client.name}@{first.version}"
-        with Jobs(self.client, self.bounds) as processes:
-            holding = 0
+        self.bounds = replace(self.bounds, start_ms=min(self.bounds.start_ms, int((seconds + GRACE_S) * 1000)))
+        self.implementation = self.client.name
+        holding = 0
 
-            def take(made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
-                nonlocal holding
-                holding -= 1
-                self._take(made, got)
-                self.seconds, self.starts = time.monotonic() - began_s, processes.starts
-                watch(self)
+        def take(made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
+            nonlocal holding
+            holding -= 1
+            self._take(made, got)
+            self.seconds, self.starts = time.monotonic() - began_s, processes.starts
+            watch(self)
 
-            try:
+        try:
+            with Driver(self.client, self.bounds) as first:
+                reads, self.topic = _ready(first, self.bounds, self.topic)
+                apis = {READS: reads} | writes(first, self.bounds, self.topic)
+                self.implementation = f"{self.client.name}@{first.version}"
+            with Jobs(self.client, self.bounds) as processes:
                 while True:
                     left_s = began_s + seconds - time.monotonic()
                     while left_s > 0 and holding < jobs and (number := next(numbers, None)):
@@ -198,12 +205,12 @@ class Campaign:
                     if not len(processes) or left_s < -GRACE_S:
                         break
                     processes.wait(left_s if left_s > 0 else left_s + GRACE_S)
-            except KeyboardInterrupt:
-                self.interrupted = True
-            finally:
-                for key, one in list(self._candidates.items()):
-                    self._settle(key, one)
-                self._write()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            for key, one in list(self._candidates.items()):
+                self._settle(key, one)
+            self._write()
 
     def _take(self, made: Conversation, got: tuple[Ended, bool] | Failed) -> None:
         """Count a conversation that was held, and let the first of a cause be held again."""

@@ -49,6 +49,8 @@ def kept_conversation(
             f"{file} mutates a response in which a broker names addresses, so it is another one each time; "
             "hold it again with `kfuzz fuzz --reproduce`"
         )
+    if not id.startswith(f"{CONVERSATION}/"):
+        raise UsageError(f"{id!r} is not the id of a conversation; begin it with {CONVERSATION}/")
     place = place_of(root, id, DOCUMENT)
     if place.kind != CONVERSATION:
         raise UsageError(f"{place.path.name} holds vectors of the kind {place.kind}; name an id of another file")

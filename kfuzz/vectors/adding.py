@@ -69,7 +69,11 @@ def place_of(root: Path, id: str, new: Mapping[str, Any] | None = None) -> Place
     if slug.isdigit():
         raise UsageError(f"the id {id!r} ends in a number; give it a name")
     path = root / f"{theme}.json"
-    if not path.is_file() and new is None:
+    if other := next((one for one in (root, path.parent) if one.exists() and not one.is_dir()), None):
+        raise UsageError(f"{other} is not a folder; name one")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a file; remove it, or choose another id")
+    if not path.exists() and new is None:
         themes = [one.relative_to(root).with_suffix("").as_posix() for one in suite_paths(root)]
         near = difflib.get_close_matches(theme, themes, n=1)
         hint = f"did you mean {near[0]}/{slug}? " if near else ""
@@ -79,7 +83,7 @@ def place_of(root: Path, id: str, new: Mapping[str, Any] | None = None) -> Place
         )
     if id in registered(root):
         raise UsageError(f"the id {id!r} was given before, and ids are permanent; choose another one")
-    return Place(root, path, load_file(path).document if path.is_file() or new is None else new)
+    return Place(root, path, load_file(path).document if new is None or path.exists() else new)
 
 
 def vector_with(place: Place, item: Mapping[str, Any]) -> Vector:

@@ -267,8 +267,8 @@ def test_time_and_memory_are_one_budget_but_a_crash_is_something_else() -> None:
         ("", "toy/a consumer fail  # y\n", "no outcome 'fail' here; write one of crash, memory, panic, stall, timeout"),
         ("", f"{SEALED.seal}\n", "a `withheld` line belongs in"),
         (f"{SEALED.seal}\n{SEALED.seal}\n", "", "a second `withheld` line"),
-        ("withheld 0 scrypt:00\n", "", "no role '0'"),
-        (f"withheld {'9' * 5000} scrypt:{'0' * 64}\n", "", "no role '99999"),
+        ("withheld 0 scrypt:00\n", "", "not a `withheld` line as kfuzz writes it"),
+        (f"withheld {'9' * 5000} scrypt:{'0' * 64}\n", "", "not a `withheld` line as kfuzz writes it"),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(

@@ -220,6 +220,7 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
         (("--client", "echo hello"), "--client echo: the driver's line is not JSON"),
         (("--client", "echo {}", "record-batch"), "--client takes --bootstrap"),
         (("--bootstrap", "127.0.0.1:9092"), "--bootstrap is about --client"),
+        (("--client", "kafka-consumer", "--bootstrap", "127.0.0.1:1"), "127.0.0.1:1 cannot be reached"),
         (("--against-broker", "127.0.0.1:1"), "127.0.0.1:1 cannot be reached"),
         (("--against-broker", "127.0.0.1:1", "--client", "x"), "--against-broker takes --seconds"),
     ],
@@ -228,6 +229,28 @@ def test_a_driver_that_is_none_and_a_decoder_are_refused(words: tuple[str, ...],
     code, _, error = outcome("fuzz", *words, "--out", tmp_path / "out")
     assert (code, sentence in error) == (2, True), error
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "id", "sentence"),
+    [
+        ("mine", "records/mine/a", "is not the id of a conversation; begin it with conversation/"),
+        ("mine", "conversation/pipe/a", "pipe.json is not a file; remove it, or choose another id"),
+        ("mine/conversation/file", "conversation/mine/a", "file is not a folder; name one"),
+    ],
+)
+def test_a_cause_is_kept_only_as_a_conversation_in_a_folder(tmp_path: Path, place: str, id: str, sentence: str) -> None:
+    cause = tmp_path / "causes" / "loses-01234567.json"
+    (tmp_path / "mine" / "conversation").mkdir(parents=True)
+    cause.parent.mkdir()
+    broke = {"harm": "loses", "error": "hands out nothing more", "reads_all": True}
+    made = Conversation(1, 1, rules=(FETCH | {"error": 1},)).to_json()
+    cause.write_text(json.dumps(made | {"broke": broke}))
+    os.mkfifo(tmp_path / "mine" / "conversation" / "pipe.json")
+    (tmp_path / "mine" / "conversation" / "file").touch()
+    code, _, error = outcome("keep", cause, "--id", id, "--vectors", tmp_path / place)
+    assert (code, sentence in error) == (2, True), error
+    assert (tmp_path / "mine" / "conversation" / "pipe.json").is_fifo()
 
 
 @pytest.mark.full

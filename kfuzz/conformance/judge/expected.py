@@ -175,6 +175,8 @@ def _parse(path: Path, listable: Sequence[str]) -> tuple[dict[Key, Line], Seal]:
                 raise UsageError(f"{place}: a second `withheld` line; keep one, or use --update-expected")
             parts[part] = int(count), digest
             continue
+        if text.startswith("withheld "):
+            raise UsageError(f"{place}: not a `withheld` line as kfuzz writes it; use --update-expected")
         line = _parse_line(place, text, listable)
         if line.key in lines:
             raise UsageError(f"{place}: {line.id} {line.role} already has a line; keep one of them")
