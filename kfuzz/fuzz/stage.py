@@ -11,15 +11,14 @@ import contextlib
 import selectors
 from collections import deque
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from kfuzz.client.address import Address
 from kfuzz.relay.frames import Frame
-from kfuzz.relay.local import Applied, Seen
+from kfuzz.relay.local import FRAMES_MAX, Applied
 from kfuzz.relay.loop import runner
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import Rule
-from kfuzz.relay.rules import Live
 from kfuzz.serve.server import Server, shown_address
 from kfuzz.serve.server import Settings as ServerSettings
 from kfuzz.serve.topics import Partition, Topics
@@ -27,9 +26,6 @@ from kfuzz.serve.topics import Partition, Topics
 __all__ = ["Between", "Stage"]
 
 T = TypeVar("T")
-
-# The applied rules that are kept, the last ones.
-APPLIED_MAX: Final = 1000
 
 
 class Between(Proxy):
@@ -40,17 +36,14 @@ class Between(Proxy):
 
     def __init__(self, broker: Address, rules: Sequence[Mapping[str, Any]], seed: int) -> None:
         super().__init__([broker], Settings(rules=tuple(map(Rule, rules)), seed=seed))
-        self.applied: deque[Applied] = deque(maxlen=APPLIED_MAX)
+        self.applied: deque[Applied] = deque(maxlen=FRAMES_MAX)
         self.apis: dict[str, int] = {}
         self.on_frame = self._saw
-        self.rules.on_applied = self._did
+        self.rules.on_applied = lambda *what: self.applied.append(Applied.of(*what))
 
     def _saw(self, frame: Frame) -> None:
         if frame.direction == "response":
             self.apis[frame.exchange.name] = frame.exchange.version
-
-    def _did(self, live: Live, before: Frame, after: Frame) -> None:
-        self.applied.append(Applied(live.number, Seen(before), Seen(after)))
 
     @property
     def bootstrap(self) -> str:

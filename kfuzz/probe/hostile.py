@@ -130,7 +130,7 @@ def plan(
             versions = apis[api]
             yield from _vectors(conversation.name, api, versions, of_requests)
             for version in sorted({versions.lowest, versions.highest}):
-                # Frames are taken apart before anyone looks at what is asked, so one state is enough.
+                # A broker takes a frame apart before it reads the request, so one conversation has the damaged frames.
                 framed = version == versions.highest and (place, api) not in used
                 others = [each.data for each in of_requests.get((api, version), ())]
                 yield from _Asked(conversation, api, version, seed).cases(mutants, others, framed=framed)

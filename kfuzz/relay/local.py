@@ -241,6 +241,11 @@ class Applied(NamedTuple):
     before: Seen
     after: Seen
 
+    @classmethod
+    def of(cls, live: Live, before: Frame, after: Frame) -> Applied:
+        """From what the proxy's rules report."""
+        return cls(live.number, Seen(before), Seen(after))
+
 
 class LocalProxy(_Local[Proxy]):
     """A proxy in a thread of its own; :func:`proxy` makes it. Use it in a ``with`` block."""
@@ -249,9 +254,7 @@ class LocalProxy(_Local[Proxy]):
         def make() -> Proxy:
             made = Proxy(brokers, settings, tell=tell)
             made.on_frame = lambda frame: self._seen.append(Seen(frame))
-            made.rules.on_applied = lambda live, before, after: self._applied.append(
-                Applied(live.number, Seen(before), Seen(after))
-            )
+            made.rules.on_applied = lambda *what: self._applied.append(Applied.of(*what))
             return made
 
         super().__init__("proxy", make)

@@ -42,7 +42,8 @@ from kfuzz.units import parse_size
 __all__ = ["ArrowReader", "Share", "names_of", "require_known", "shares", "size_of", "spark_schema"]
 
 SPLIT_BYTES_MIN: Final = 4096
-# The lowest and the highest whole number that a filter lets through, less its own number; None is no bound.
+# For each filter of whole numbers: what is added to its number to get the lowest one that passes, and the highest.
+# None: it has no such bound.
 BOUNDS: Final[dict[type, tuple[int | None, int | None]]] = {
     EqualTo: (0, 0),
     GreaterThan: (1, None),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.conformance.differential.sharing import WHAT, Shared
-from kfuzz.conformance.judge.corpus import told
+from kfuzz.conformance.judge.corpus import report_lines
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
@@ -275,7 +275,7 @@ def _conform(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([result.to_json() for result in results], indent=2))
     else:
-        print(*told(results), sep="\n")
+        print(*report_lines(results), sep="\n")
     return 1 if any(result.deviations for result in results) else 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import the_testee
 
-from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments, told
+from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments, report_lines
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.hostile import hostile_vector
 from kfuzz.corpora.manifest import Row
@@ -76,7 +76,7 @@ def test_a_testee_that_dies_costs_only_its_culprit(corpus: tuple[Path, list[Row]
     deviations = [one for result in results for one in result.deviations]
     assert [one.harm for one in deviations] == ["kills", "kills"]
     assert sum(result.batches for result in results) == sum(row.batches for row in corpus[1])
-    assert told(results)[-1].endswith(": 2 deviations, 0 unsupported")
+    assert report_lines(results)[-1].endswith(": 2 deviations, 0 unsupported")
 
 
 def test_a_testee_that_does_not_start_ends_the_run(corpus: tuple[Path, list[Row]]) -> None:

@@ -170,8 +170,8 @@ def test_versions_meet_and_contain_one_another() -> None:
     assert list(parse_versions("3-5")) == [3, 4, 5]
 
 
-# A part of GOOD, and by what it is replaced in each case. "@" marks the error's line, and is removed. The second string
-# of a case is part of the error: what is wrong, where, and what to do.
+# The keys are parts of GOOD. Each case puts its first string in place of that part; the "@" in it marks the line of the
+# error, and is left out. The second string stands in the error: what is wrong, where, and what to do.
 FIELD = '{ "name": "Id", "type": "uuid", "versions": "1+" }'
 WRONG: dict[str, dict[str, tuple[str, str | None]]] = {
     '"mapKey": true, "entityType": "topicName" }': {
@@ -382,11 +382,11 @@ WRONG: dict[str, dict[str, tuple[str, str | None]]] = {
     },
     '"default": "-017"': {
         "a default that is too large": ('@"default": "0x8000"', "does not fit an int16; take one from -32768 to 32767"),
-        "a default that is no number": (
+        "a default that is not a number": (
             '@"default": "many"',
             'the default "many" is not a whole number; write 12, 0xc or 014',
         ),
-        "a default that is no octal": ('@"default": "089"', None),
+        "a default that is not an octal number": ('@"default": "089"', None),
     },
     '"default": 4294967295': {
         "a negative unsigned default": ('@"default": -1', "the default -1 does not fit an uint32"),
@@ -396,10 +396,10 @@ WRONG: dict[str, dict[str, tuple[str, str | None]]] = {
         ),
     },
     '"default": "true"': {
-        "a default that is no flag": ('@"default": "yes"', "the default is 'yes'; it must be"),
+        "a default that is not a flag": ('@"default": "yes"', "the default is 'yes'; it must be"),
     },
     '"default": "0.25"': {
-        "a default that is no float": ('@"default": "a quarter"', "the default 'a quarter' is not a number"),
+        "a default that is not a float": ('@"default": "a quarter"', "the default 'a quarter' is not a number"),
         "an endless default": ('@"default": "1e999"', "the default '1e999' is not a number"),
     },
     '"default": "http://none"': {

@@ -280,8 +280,8 @@ async def test_three_brokers_are_ready_at_once_and_each_answers_for_itself(serve
     errors = []
     for node, port in ports.items():
         async with Client(server, port) as client:
-            told = await client.ask("Metadata", 12, {"topics": []})
-            assert {one["nodeId"]: one["port"] for one in told["brokers"]} == ports
+            metadata = await client.ask("Metadata", 12, {"topics": []})
+            assert {one["nodeId"]: one["port"] for one in metadata["brokers"]} == ports
             fed_to(server, {"move": name, "to": node})
             errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
     assert errors == [0, 0, 0]

@@ -92,10 +92,10 @@ async def test_a_raw_client_gets_exactly_the_bytes_of_a_vector(server: Server, v
     async with Client(server) as client:
         offered = (await client.ask("ApiVersions", 4, {"clientSoftwareName": "test"}))["apiKeys"]
         assert (1, 4, 18) in [(one["apiKey"], one["minVersion"], one["maxVersion"]) for one in offered]
-        told = await client.ask("Metadata", 12, {"topics": None})
-        assert [(one["host"], one["port"]) for one in told["brokers"]] == [(server.host, server.port)]
+        metadata = await client.ask("Metadata", 12, {"topics": None})
+        assert [(one["host"], one["port"]) for one in metadata["brokers"]] == [(server.host, server.port)]
         name = vector.replace("/", ".")
-        topic_id = next(one["topicId"] for one in told["topics"] if one["name"] == name)
+        topic_id = next(one["topicId"] for one in metadata["topics"] if one["name"] == name)
         for timestamp, wanted in ((-2, 0), (-1, 1 if vector == MINIMAL else FAR)):
             asked = {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}
             offsets = await client.ask("ListOffsets", 7, {"replicaId": -1, "topics": [asked]})

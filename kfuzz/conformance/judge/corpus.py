@@ -31,7 +31,7 @@ from kfuzz.units import counted
 from kfuzz.wire.io.layout import HEADER_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["SegmentResult", "conform_segments", "told"]
+__all__ = ["SegmentResult", "conform_segments", "report_lines"]
 
 # The requests of a chunk are in memory at once.
 CHUNK_BATCHES = 2000
@@ -138,7 +138,7 @@ def _case(data: bytes, at: int, label: str | None, path: str) -> Case:
     return Case(replace(vector, id=name, source=data, expect={"consumer": expected}), "consumer")
 
 
-def told(results: Sequence[SegmentResult]) -> list[str]:
+def report_lines(results: Sequence[SegmentResult]) -> list[str]:
     """One line for each cause, the worst first, with its smallest batch; then the totals.
 
     Each is harmless for a terminal.

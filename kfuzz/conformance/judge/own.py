@@ -13,7 +13,6 @@ from kfuzz.broker_errors import ERROR_CODES, TAKEN
 from kfuzz.conformance.judge.reference import verdict
 from kfuzz.conformance.protocol.lines import (
     APPEND_STREAM,
-    CONVERSE,
     DECODE,
     DECODE_MESSAGE,
     DECODE_PRIMITIVE,
@@ -21,7 +20,6 @@ from kfuzz.conformance.protocol.lines import (
     ENCODE,
     ENCODE_MESSAGE,
     ENCODE_PRIMITIVE,
-    OPERATIONS,
     PRODUCE,
     PRODUCES,
     PROTOCOL,
@@ -60,7 +58,7 @@ def _handshake(profile: str) -> dict[str, Any]:
         "name": "kfuzz" if profile == "kafka" else f"kfuzz-{profile}",
         "version": __version__,
         "language": "cython",
-        "operations": [name for name in OPERATIONS if name != CONVERSE],
+        "operations": [*_ANSWERS],
         "roles": list(records.ROLES),
         "magic": [0, 1, 2],
         "codecs": list(records.CODECS),
