@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["AFTER_APPEND", "ERROR_CODES", "ERROR_MEANINGS", "ERROR_NAMES", "TAKEN"]
-
 ERROR_NAMES: Final[Mapping[int, str]] = {
     -1: "UNKNOWN_SERVER_ERROR",
     0: "NONE",

@@ -7,8 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["PLAIN_INTERVAL_S", "live_table", "progress"]
-
 PLAIN_INTERVAL_S = 5.0
 # A table says more than a line, and its work takes minutes or hours.
 PLAIN_TABLE_INTERVAL_S = 30.0

@@ -14,16 +14,6 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 
-__all__ = [
-    "DEPTH_MAX",
-    "JSON_BYTES_MAX",
-    "JSON_ELEMENTS_MAX",
-    "TOML_BYTES_MAX",
-    "check_depth",
-    "load_json",
-    "load_toml",
-]
-
 # The largest documents of kfuzz's own are results of whole runs, of some 30 MB.
 JSON_BYTES_MAX: Final = 256 << 20
 # Lists, objects and their members. Python takes up to 100 bytes for each; a result of all testees has about a million.

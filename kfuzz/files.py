@@ -17,28 +17,6 @@ from typing import IO, BinaryIO
 
 from kfuzz.errors import NotRegular, UsageError
 
-__all__ = [
-    "cannot_write",
-    "copy_if_changed",
-    "file_kind",
-    "local_path",
-    "locked",
-    "map_bytes",
-    "map_regular",
-    "open_regular",
-    "open_whole",
-    "read_bytes",
-    "read_small",
-    "remove_empty",
-    "require_empty",
-    "require_no_link",
-    "require_writable",
-    "sync_directory",
-    "whole_directory",
-    "write_all",
-    "write_whole",
-]
-
 # The disk is full, the quota is used up, or the file reached its size limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FILE_KINDS = {

@@ -16,27 +16,6 @@ from operator import itemgetter
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
-__all__ = [
-    "BOOLEAN",
-    "HEX",
-    "TEXT",
-    "Either",
-    "Form",
-    "ListOf",
-    "Object",
-    "Wrong",
-    "choice",
-    "integer",
-    "matching",
-    "nearest",
-    "number",
-    "object_of",
-    "optional",
-    "shown",
-    "step_of",
-    "table_of",
-]
-
 Json = dict[str, Any]
 
 

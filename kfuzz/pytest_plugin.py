@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kfuzz.relay.local import LocalCluster, LocalProxy
 
-__all__ = ["kfuzz_cluster", "kfuzz_proxy"]
-
 
 @pytest.fixture
 def kfuzz_proxy() -> Iterator[Callable[..., LocalProxy]]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["FOREIGN_BYTES_MAX", "file_name", "foreign_text", "json_printable", "printable"]
-
 # An error's first lines say what is wrong. The referee holds, groups and prints thousands of them.
 FOREIGN_BYTES_MAX: Final = 4096
 # Every `name@version` of the testee protocol fits whole.

@@ -10,23 +10,6 @@ from typing import Final
 
 from kfuzz.errors import UsageError
 
-__all__ = [
-    "GIB",
-    "KIB",
-    "MIB",
-    "NUMBER",
-    "RELATIVE_MS",
-    "SIZES",
-    "counted",
-    "date",
-    "parse_duration",
-    "parse_moment",
-    "parse_size",
-    "relative_ms",
-    "show_size",
-    "utc_text",
-]
-
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES: Final[Mapping[str, int]] = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,

@@ -24,18 +24,6 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = [
-    "FINDINGS_MAX",
-    "PARTS_MAX",
-    "Dump",
-    "bounds_of",
-    "dump_entry",
-    "dump_message",
-    "dump_records",
-    "lines",
-    "outcome_of",
-]
-
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4

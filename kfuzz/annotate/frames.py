@@ -29,8 +29,6 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Frame", "Sums", "dump_frame", "frames_of", "heading", "line_of", "summary", "table"]
-
 LENGTH_BYTES: Final = 4
 # The API key and the version, in front of every request's header.
 KEY_BYTES: Final = 4

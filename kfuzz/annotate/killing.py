@@ -8,8 +8,6 @@ from typing import Any
 
 from kfuzz.annotate.parts import Part, scope_of
 
-__all__ = ["KillingField", "mark"]
-
 
 @dataclass(frozen=True, slots=True)
 class KillingField:

@@ -26,22 +26,6 @@ from kfuzz.wire.walk.search import Search
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = [
-    "Entry",
-    "Found",
-    "Listing",
-    "codec_name",
-    "find_next",
-    "heading",
-    "is_one_batch",
-    "line_of",
-    "next_place",
-    "opened_with_neighbours",
-    "row",
-    "summary",
-    "time_text",
-]
-
 # The lines of a list, each with the columns that a terminal must have for it. Narrow ones have one time, or none.
 WIDTH: Final = 147
 FORMATS: Final = (

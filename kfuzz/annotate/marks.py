@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from kfuzz.annotate.parts import Part, scope_of
 from kfuzz.findings import Finding
 
-__all__ = ["findings_of", "marks_of"]
-
 
 def marks_of(parts: Sequence[Part], findings: Iterable[Finding]) -> dict[int, list[str]]:
     """Texts of findings by index of the part that they mark: the last part that begins at or before the finding."""

@@ -27,8 +27,6 @@ from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 if TYPE_CHECKING:
     from kfuzz.wire.messages import Place
 
-__all__ = ["Annotation", "Walk", "annotate", "field_of", "walk"]
-
 _INDICES: Final = re.compile(r"\[\d+\]")
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from kfuzz.findings import Finding
 
-__all__ = ["EVERYTHING", "PREVIEW_SIZE", "Bounds", "Part", "moved", "preview", "scope_of", "uvarint_size"]
-
 _SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
 # A dump shows at most this many characters of a string, or bytes of printable ASCII.
 PREVIEW_SIZE = 48

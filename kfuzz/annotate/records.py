@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from kfuzz.wire.records.message_set import Message
     from kfuzz.wire.records.record_batch import Header, Place, Span
 
-__all__ = ["annotate", "codec_number", "opened", "payload_of", "stream_of"]
-
 # Of a control record, or of a record of Kafka's own topics.
 DECODED_BYTES_MAX: Final = 256 << 10
 TEXT_BYTES_MAX: Final = 64 << 10

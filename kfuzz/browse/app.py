@@ -28,8 +28,6 @@ from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.vectors.explaining import Book, Line, page
 
-__all__ = ["Browser"]
-
 # From so many columns on, a row of the list of batches has its codec.
 WIDE: Final = 44
 HELP: Final = """\

@@ -24,8 +24,6 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCHES_MAX", "PARTS_MAX", "Batches", "Document", "Message", "Page", "Place", "place_of"]
-
 # More lines than anybody scrolls through; `kfuzz show` lists all. A row takes about 500 bytes, and so does a finding.
 BATCHES_MAX: Final = 250_000
 PARTS_MAX: Final = 50_000

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from textual.events import Click
     from typing_extensions import Buffer
 
-__all__ = ["Bytes", "Lines"]
-
 BYTES_PER_LINE: Final = 16
 # Offset, two spaces, the bytes, two spaces, the bytes as text.
 ADDRESS: Final = 8 + 2

@@ -10,8 +10,6 @@ from kfuzz.annotate.messages import field_of
 from kfuzz.annotate.parts import Part
 from kfuzz.messages.model import Definition
 
-__all__ = ["meaning_of"]
-
 # Fields of a batch of magic 2. Messages of magic 0 and 1 have some of them too.
 _BATCH: Final[Mapping[str, str]] = {
     "base_offset": "The offset of the first record. Each record adds its offset delta. A producer sends 0; the broker "

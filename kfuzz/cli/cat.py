@@ -24,8 +24,6 @@ from kfuzz.units import utc_text
 if TYPE_CHECKING:
     from kfuzz.logs.printing import Request
 
-__all__ = ["command"]
-
 COPY_BYTES = 1 << 20
 # Longer keys and values are cut in a table.
 CELL_CHARACTERS = 48

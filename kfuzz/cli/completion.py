@@ -13,8 +13,6 @@ from click.shell_completion import CompletionItem
 
 from kfuzz.errors import KfuzzError
 
-__all__ = ["complete_explained", "complete_file_or_id", "complete_globs", "complete_targets", "complete_testees"]
-
 
 def complete_globs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The ids of kfuzz's own suite, and its folders."""

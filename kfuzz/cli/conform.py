@@ -25,8 +25,6 @@ CONVERSATIONS: Final = "conversation/*"
 
 # Reports are imported where they are used, so that a wrong GLOB fails without delay.
 
-__all__ = ["command"]
-
 
 class _Conform(click.Command):
     """The command, which knows that its differential became a verb."""

@@ -26,8 +26,6 @@ from kfuzz.units import date, show_size
 if TYPE_CHECKING:
     from kfuzz.corpora.statistics import Check
 
-__all__ = ["command"]
-
 
 # A directory or a URI.
 TARGET = Place("path or URI", Target.of)

@@ -25,8 +25,6 @@ from kfuzz.kafka import LATEST, Role
 from kfuzz.mutate import Mutator
 from kfuzz.vectors import load_suite
 
-__all__ = ["command"]
-
 SENTENCES_SHOWN = 20
 REFERENCE = f"kafka-clients@{LATEST}"
 # Mutants of each version of each message; inputs of the others.

@@ -12,8 +12,6 @@ from kfuzz.cli.console import PATH, echo_json
 from kfuzz.files import require_writable
 from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
 
-__all__ = ["command"]
-
 
 @click.command("export")
 @click.argument("form", type=click.Choice(FORMATS), metavar="FUZZER")

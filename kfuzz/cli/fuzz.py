@@ -36,8 +36,6 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
-__all__ = ["command"]
-
 SHOWN_HEX_DIGITS: Final = 400
 SECONDS_MAX: Final = 7 * 86400
 # How long a broker may take to accept a connection.

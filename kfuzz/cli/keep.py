@@ -16,8 +16,6 @@ from kfuzz.fuzz.keeping import Disagrees, Kept, kept_regression, kept_vector
 from kfuzz.fuzz.kept import input_of_target, kept_at
 from kfuzz.fuzz.talking import kept_conversation
 
-__all__ = ["command"]
-
 
 @click.command()
 @click.argument("crash", metavar="CRASH", type=click.Path(path_type=Path))

@@ -25,8 +25,6 @@ from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.schemas import schema
 from kfuzz.text import printable
 
-__all__ = ["command"]
-
 
 def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
     """A built-in catalogue by its name, or the definitions at a path."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kfuzz.logs.stored import Kind
     from kfuzz.vectors.model import Vector
 
-__all__ = ["Named", "named", "require_consumer"]
-
 # Files with these suffixes hold record batches, whatever their first bytes look like.
 BATCH_FILES = (".log", ".checkpoint")
 

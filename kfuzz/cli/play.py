@@ -23,8 +23,6 @@ from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
 from kfuzz.serve.server import shown_address, stopped_by
 
-__all__ = ["command"]
-
 # The topic of a golden conversation, in its frames.
 TOPIC: Final = re.compile(rb"kfuzz-conversation(-\d+)?")
 

@@ -20,8 +20,6 @@ from kfuzz.probe import Hostility, Settings, cases_for_broker, probe, probe_apis
 from kfuzz.probe.reactions import lines
 from kfuzz.vectors import default_root, load_suite
 
-__all__ = ["command"]
-
 # Parameters that nothing reads without --apis.
 OF_APIS: Final = {one.name for one in fields(Hostility)} - {"globs"}
 ADDRESS: Final = Place("address", Address.parse)

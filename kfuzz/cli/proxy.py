@@ -18,8 +18,6 @@ from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import SEED, SEED_MAX, Rule, load_rules, parse_rule
 from kfuzz.serve.server import shown_address, stopped_by
 
-__all__ = ["command"]
-
 
 @click.command()
 @click.argument("listen", type=options.LISTEN)

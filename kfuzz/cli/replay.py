@@ -21,8 +21,6 @@ from kfuzz.replay import (
     replay,
 )
 
-__all__ = ["command"]
-
 MB = 1_000_000
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kfuzz.conformance.report import Changes
     from kfuzz.vectors import Vector
 
-__all__ = ["command", "print_outcome", "print_run"]
-
 SENTENCES_SHOWN = 20
 
 

@@ -15,8 +15,6 @@ from kfuzz.units import counted
 if TYPE_CHECKING:
     from kfuzz.logs.salvaging import Salvaged
 
-__all__ = ["command"]
-
 
 @click.command()
 @click.argument("path", metavar="FILE|DIR")

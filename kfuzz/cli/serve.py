@@ -24,8 +24,6 @@ from kfuzz.serve.server import shown_address, stopped_by
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
 
-__all__ = ["command"]
-
 # A line holds the bytes of one fetch in hex.
 LINE_BYTES_MAX = 256 << 20
 

@@ -18,8 +18,6 @@ from kfuzz.conformance.protocol.schema import schema_text
 from kfuzz.conformance.protocol.stubs import LANGUAGES, write_stub
 from kfuzz.findings import Profile
 
-__all__ = ["command"]
-
 
 @click.group(cls=Group, invoke_without_command=True)
 @options.profile

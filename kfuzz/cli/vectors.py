@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kfuzz.conformance.judge.confirmation import Confirmation
     from kfuzz.vectors.building import Built
 
-__all__ = ["command"]
-
 
 @click.group(cls=Group)
 def command() -> None:

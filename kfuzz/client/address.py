@@ -8,8 +8,6 @@ from typing import Final
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text, printable
 
-__all__ = ["PLAIN", "PORT_MAX", "Access", "Address", "Security"]
-
 PORT_MAX: Final = 65535
 PORT_DIGITS_MAX: Final = 5
 # The longest name in DNS; IPv6 addresses with a zone are shorter.

@@ -16,8 +16,6 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
 from kfuzz.text import foreign_text
 
-__all__ = ["Cluster", "ClusterFailed", "backoff_s"]
-
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 EXPIRE_S: Final = 0.5

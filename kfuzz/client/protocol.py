@@ -16,22 +16,6 @@ from kfuzz.messages.model import NONE, Versions
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = [
-    "API_VERSIONS",
-    "LOST",
-    "BrokerError",
-    "ConnectionLost",
-    "ProduceForm",
-    "correlation_id",
-    "error_name",
-    "first_error",
-    "frame",
-    "request",
-    "response",
-    "spoken",
-    "throttle_ms",
-]
-
 SIZE: Final = struct.Struct(">i")
 CORRELATION: Final = struct.Struct(">i")
 CLIENT_ID: Final = "kfuzz"

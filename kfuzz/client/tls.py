@@ -13,8 +13,6 @@ from typing import Final
 from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 
-__all__ = ["client_context", "say_end", "secured", "server_context", "why"]
-
 CERTIFICATES_BYTES_MAX: Final = 16 << 20
 # OpenSSL's reasons for a peer that sends something else.
 NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG"})

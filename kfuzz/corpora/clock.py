@@ -16,8 +16,6 @@ from math import gcd
 
 from kfuzz.corpora.workload import DAY_HOURS, Timestamps
 
-__all__ = ["DAY_MS", "Clock", "Moment", "Piece", "clock_of", "first_units"]
-
 HOUR_MS = 3_600_000
 DAY_MS = DAY_HOURS * HOUR_MS
 

@@ -19,19 +19,6 @@ from kfuzz.corpora.clock import DAY_MS, clock_of
 from kfuzz.corpora.workload import Keys, Range, Timestamps
 from kfuzz.corpora.writers import threshold
 
-__all__ = [
-    "Distribution",
-    "HotKeys",
-    "Numbers",
-    "chance",
-    "different_keys",
-    "drawn",
-    "hot_keys",
-    "moments",
-    "moved",
-    "weighed",
-]
-
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 Distribution = Callable[[Numbers], Shares]

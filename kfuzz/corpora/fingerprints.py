@@ -15,8 +15,6 @@ from kfuzz.corpora.manifest import Row
 if TYPE_CHECKING:
     from hashlib import _Hash as _Digest
 
-__all__ = ["Fingerprints", "fingerprint_lines", "of_corpus", "of_partitions"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:

@@ -21,8 +21,6 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 
-__all__ = ["ROWS", "KeptRows", "RowWriter"]
-
 ROWS: Final = "_rows"
 # A killed process loses the rows of at most this time, so a run that continues writes those segments again.
 FLUSH_S: Final = 10.0

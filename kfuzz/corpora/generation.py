@@ -31,21 +31,6 @@ from kfuzz.errors import UsageError
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
 from kfuzz.units import show_size
 
-__all__ = [
-    "Resume",
-    "Work",
-    "claimed",
-    "finish",
-    "generate",
-    "inspect",
-    "leader_epochs",
-    "matched",
-    "planned",
-    "prepare",
-    "publish",
-    "verify_row",
-]
-
 Resume = Literal["no", "sizes", "verify"]
 
 

@@ -21,18 +21,6 @@ from kfuzz.vectors.model import Bomb
 from kfuzz.wire.io.layout import HEADER_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = [
-    "HOSTILE_BYTES_MAX",
-    "Hostile",
-    "hostile_bytes_mean",
-    "hostile_digest",
-    "hostile_of",
-    "hostile_vector",
-    "hostile_vectors",
-    "moved",
-    "moved_expectation",
-]
-
 HOSTILE_BYTES_MAX = 64 << 10
 # Only a last offset delta below this counts: a batch that claims more takes one offset of the log.
 OFFSETS_MAX = 1000

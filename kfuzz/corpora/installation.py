@@ -38,8 +38,6 @@ from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
 from kfuzz.units import date, show_size
 from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["Installed", "TopicSettings", "install", "notes", "open_finished", "topic_script", "topic_settings"]
-
 META_PROPERTIES, LOCK, CLEAN_SHUTDOWN = "meta.properties", ".lock", ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"
 # A name that Kafka does not look at, in the directory where the file belongs.

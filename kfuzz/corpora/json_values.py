@@ -19,8 +19,6 @@ from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
 from kfuzz.errors import UsageError
 from kfuzz.forms import Form, ListOf, Wrong, choice, integer, nearest, shown, table_of
 
-__all__ = ["JSON_FIELDS", "Field", "Program", "Step", "check_fields", "field_definitions", "program"]
-
 # The steps, as in kfuzz.corpora.json_writer.
 END, COUNTER, NUMBER, CHOICE, PICKED_WORDS, MILLIS, DATE, UUID, KEY, PICK = range(10)
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kfuzz.corpora.log_walk import LogWalk
     from kfuzz.corpora.synth import Synthesiser
 
-__all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "sums_of", "verdicts"]
-
 LABELS = "_labels"
 FORMAT = b"kfuzz-labels/1"
 

@@ -14,8 +14,6 @@ from kfuzz.corpora.fingerprints import fingerprint_lines
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names
 from kfuzz.corpora.storage import Target
 
-__all__ = ["MANIFEST", "STATISTICS", "SUCCESS", "WORKLOAD", "file_sums", "success_text"]
-
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest"
 # The corpus' own copy of its workload.

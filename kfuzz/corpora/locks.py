@@ -23,8 +23,6 @@ from kfuzz.corpora.storage import Target
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 
-__all__ = ["Lock", "is_lock", "owned"]
-
 PREFIX = "_lock-"
 # A driver on another machine is dead if its heart has not beaten for ten times as long as it should.
 HEARTBEAT_S = 60.0

@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = [
-    "Manifest",
-    "Row",
-    "codec_versions",
-    "corpus_fingerprint",
-    "part_names",
-    "require_pyarrow",
-    "schema",
-    "write_manifest",
-]
-
 ROWS_PER_FILE, ROWS_PER_GROUP = 100_000, 10_000
 # No text in a row is as long. A column of few bytes can repeat one text for each row.
 TEXT_BYTES_MAX = 1024

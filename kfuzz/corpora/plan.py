@@ -38,16 +38,6 @@ from kfuzz.records.compaction import DELETE_RETENTION_MS
 from kfuzz.units import show_size
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
-__all__ = [
-    "Plan",
-    "Segment",
-    "batch_bytes_max",
-    "batch_bytes_mean",
-    "decided",
-    "offset_bytes_mean",
-    "value_bytes_max",
-]
-
 # A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
 # The bytes of a message besides its key and value: the fields before the key's length, and both lengths.

@@ -10,8 +10,6 @@ from kfuzz.corpora.plan import Plan, batch_bytes_mean, offset_bytes_mean
 from kfuzz.corpora.segment import log_chunks
 from kfuzz.corpora.workload import GIB, MIB, Topic, Workload
 
-__all__ = ["TASK_BYTES", "Prediction", "TopicPrediction", "predict", "tasks_of"]
-
 # A Spark task starts in about 30 ms, which is little beside the time for so many bytes.
 TASK_BYTES = GIB
 SAMPLE_BATCHES = 16

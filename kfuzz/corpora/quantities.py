@@ -9,22 +9,6 @@ from typing import Annotated, Any, Final
 from kfuzz.forms import Either, Form, ListOf, Object, Wrong, choice, integer, number
 from kfuzz.units import RELATIVE_MS, SIZES, parse_moment, parse_size, show_size
 
-__all__ = [
-    "LABEL",
-    "LABELS",
-    "LATER",
-    "MOMENT",
-    "SKEW",
-    "Range",
-    "Share",
-    "Weights",
-    "byte_size",
-    "integers",
-    "numbers",
-    "ranged",
-    "weights",
-]
-
 MOMENT_MAX = 1 << 52
 # The default of a size that is decided when it is used.
 LATER = 0

@@ -35,8 +35,6 @@ from kfuzz.errors import UsageError
 from kfuzz.units import relative_ms
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
-__all__ = ["held", "resolve"]
-
 SAMPLE_BATCHES = 4
 SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX = MIB, 16 * MIB
 # The sample's ratio must come so near to the asked one. The rest of the promised 10 % is for the other batches.

@@ -24,8 +24,6 @@ from kfuzz.logs.snapshot import Producer, encode, snapshot_name
 from kfuzz.records.codecs import compress
 from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["log_chunks", "synthesiser", "write_segment"]
-
 
 def log_chunks(segment: Segment, workload: Workload) -> Iterator[memoryview]:
     """The log of ``segment``, in chunks of whole batches. Each chunk is valid only until the next is requested."""

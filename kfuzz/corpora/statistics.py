@@ -44,8 +44,6 @@ from kfuzz.logs.segments import batch_bytes
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 
-__all__ = ["FALSE_ALARM", "Check", "check_statistics", "examine"]
-
 FORMAT: Final = "kfuzz-statistics/1"
 # The probability that a right corpus is said to be wrong.
 FALSE_ALARM: Final = 1e-9

@@ -41,8 +41,6 @@ from kfuzz.files import (
 )
 from kfuzz.mapped import Mapped, require_whole
 
-__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "as_they_end", "in_parallel"]
-
 A = TypeVar("A")
 T = TypeVar("T")
 

@@ -16,8 +16,6 @@ from kfuzz.units import date
 if TYPE_CHECKING:
     from kfuzz.corpora.installation import Installed
 
-__all__ = ["compared", "generated", "generated_json", "installed", "show_bytes", "verified"]
-
 PROBLEMS_SHOWN = 50
 
 

@@ -35,8 +35,6 @@ from kfuzz.logs.stored import entry_struct
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["Corpus", "Problem", "verify", "verify_segment"]
-
 # The columns of a row that the plan fixes, in the order of `Plan.bounds`.
 PLANNED = ("path", "first_offset", "last_offset")
 # Further problems usually repeat the first ones.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FIRST_NAMES", "LAST_NAMES", "PHRASES", "WORDS"]
-
 # 16 adjectives and 16 nouns of seven letters: every pair, with its two spaces, is a phrase of 16 bytes.
 ADJECTIVES: Final = (
     "ancient", "brittle", "careful", "distant", "eastern", "foreign", "gradual", "hopeful",

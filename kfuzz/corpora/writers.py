@@ -27,24 +27,6 @@ from kfuzz.corpora.workload import Topic
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 
-__all__ = [
-    "HOSTILE",
-    "IDEMPOTENT",
-    "MAGIC_0",
-    "MAGIC_1",
-    "PLAIN",
-    "SEQUENCES",
-    "TRANSACTIONAL",
-    "Share",
-    "Stream",
-    "Writers",
-    "cut",
-    "seed_of",
-    "split",
-    "threshold",
-    "transaction_of",
-]
-
 # Kinds of streams: the kind of writer, the old magic, or vectors of the golden suite.
 PLAIN, IDEMPOTENT, TRANSACTIONAL, MAGIC_0, MAGIC_1, HOSTILE = range(6)
 

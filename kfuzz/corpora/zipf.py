@@ -23,8 +23,6 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-__all__ = ["COLUMN", "PRECISION_BITS", "SINGLE_RANKS", "TERMS", "Zipf", "block_of", "table_of"]
-
 SINGLE_RANKS = 128
 BLOCKS_PER_OCTAVE = 64
 # A product of two such fractions fits into 64 bits.

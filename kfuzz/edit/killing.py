@@ -23,8 +23,6 @@ from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, HEADER_AT, LOG_O
 from kfuzz.wire.records.message_set import encode_message, parse_message
 from kfuzz.wire.records.record_batch import parse_header, parse_places
 
-__all__ = ["killing_fields"]
-
 # A part without a meaning (a broken payload, bytes that are no record) is searched byte by byte up to this length.
 OPAQUE_BYTES_MAX: Final = 256
 FORMS: Final[tuple[Form, ...]] = ("uvarint", "fixed")

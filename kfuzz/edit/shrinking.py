@@ -17,8 +17,6 @@ from kfuzz.mutate.engine import seal
 from kfuzz.wire.io.layout import CODEC_MASK, HEADER_AT, MESSAGE_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["CANDIDATES_AT_ONCE", "FindFirst", "first_that", "shrink"]
-
 # Takes inputs, the most promising first; returns the index of the first one that breaks in the same way, or None.
 FindFirst = Callable[[Sequence[bytes]], int | None]
 

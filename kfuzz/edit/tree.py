@@ -28,8 +28,6 @@ from kfuzz.wire.records.framing import next_frame
 if TYPE_CHECKING:
     from kfuzz.wire.messages import Place
 
-__all__ = ["RIGHT", "Change", "Changes", "Form", "Message", "Node", "has_crc", "tree_of"]
-
 Message = tuple[Definition, int]
 
 LIMITS: Final = Limits(decompressed_bytes=1 << 20)

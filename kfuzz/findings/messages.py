@@ -13,8 +13,6 @@ from kfuzz.findings.model import Code, Finding, Profile
 if TYPE_CHECKING:
     from kfuzz.wire.messages import Note
 
-__all__ = ["CODES", "from_message_note"]
-
 # For each code: Kafka's severity, the requirement that it breaks, and its sentence.
 CODES: Final[Mapping[str, Code]] = {
     "bool-not-0-or-1": Code("deviation", "MSG-BOOL-1", "the flag is {found}; it must be 0 or 1"),

@@ -7,8 +7,6 @@ from typing import Literal, get_args
 
 from kfuzz.kafka import Role
 
-__all__ = ["PROFILES", "Code", "Finding", "Profile", "Severity"]
-
 Profile = Literal["kafka", "strict"]
 Severity = Literal["fatal", "deviation"]
 

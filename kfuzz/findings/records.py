@@ -14,8 +14,6 @@ from kfuzz.kafka import Role
 if TYPE_CHECKING:
     from kfuzz.wire.io.report import Note
 
-__all__ = ["CODES", "from_note"]
-
 CODES: dict[str, Code] = {
     # framing
     "batch-length-below-minimum": Code("fatal", "RB-LENGTH-1", "the length is {found}; it must be at least {allowed}"),

@@ -8,8 +8,6 @@ from typing import Final
 from kfuzz.findings.model import Code, Finding, Profile
 from kfuzz.wire.io.layout import HEADER_AT
 
-__all__ = ["CODES", "LENGTH_WRONG", "length_wrong", "stored_finding"]
-
 LENGTH_WRONG: Final = "batch-length-wrong"
 
 # For each code: Kafka's severity, the requirement that it breaks, and its sentence. Fatal is what a broker does not

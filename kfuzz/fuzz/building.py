@@ -27,25 +27,6 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import copy_if_changed, locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
-__all__ = [
-    "SANITIZERS",
-    "Build",
-    "NoNativeCoverage",
-    "Part",
-    "Sanitizer",
-    "build",
-    "compile_mutator",
-    "compiler_settings",
-    "environment",
-    "fallback",
-    "find_compiler",
-    "fingerprint",
-    "first_error",
-    "mutator_sources",
-    "require_atheris",
-    "write_executables",
-]
-
 Sanitizer = Literal["none", "address", "undefined"]
 # Parts that a build may lack in a benchmark.
 Part = Literal["coverage", "structure"]

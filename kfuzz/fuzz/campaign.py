@@ -44,8 +44,6 @@ from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_causes
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["Result", "Row", "run"]
-
 # How often ``watch`` is called.
 WATCH_S: Final = 0.5
 # A merge runs every input of the corpus once; each is small.

@@ -26,20 +26,6 @@ from kfuzz.fuzz.targets import Target
 from kfuzz.kafka import ROLES
 from kfuzz.text import foreign_text
 
-__all__ = [
-    "CAUSES_FILE",
-    "ERRORS",
-    "Causes",
-    "cause_of",
-    "document_of",
-    "explain",
-    "file_name",
-    "load",
-    "loaded",
-    "of_end",
-    "truth_of",
-]
-
 HARM_OF: Final[Mapping[Kind, str]] = {
     "promise": LOSES.name,
     "exception": PANICS.name,

@@ -28,8 +28,6 @@ from kfuzz.fuzz.jobs import Failed, Jobs
 from kfuzz.fuzz.smaller import Broken, broken, fewer
 from kfuzz.text import file_name as safe_name
 
-__all__ = ["Campaign", "Found", "repeat"]
-
 # A client that waits for a request's time limit comes back after it. This is usually 30 s, and some set none of ours.
 PATIENCE: Final = 10
 CALL_PATIENCE: Final = 3

@@ -31,24 +31,6 @@ from kfuzz.relay.rule import RULE, SEED_MAX, Rule
 from kfuzz.serve.topics import GivenPartition, Partition
 from kfuzz.serve.written import Arrived, WrittenPartition
 
-__all__ = [
-    "BATCHES",
-    "OWN",
-    "READS",
-    "RECORDS_OF_SEND",
-    "SENDS",
-    "UNWELL",
-    "Conversation",
-    "Held",
-    "Topic",
-    "conversation",
-    "hold",
-    "load",
-    "plain",
-    "reads_all",
-    "writes",
-]
-
 # The topic's records come in so many fetches, with so many records in each.
 STEPS: Final = 5
 RECORDS_OF_STEP: Final = 3

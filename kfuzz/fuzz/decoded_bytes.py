@@ -14,8 +14,6 @@ from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
 from kfuzz.fuzz.packing import pack, unpack
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["Body", "body_of", "killing_fields_of", "skipped"]
-
 
 @dataclass(frozen=True, slots=True)
 class Body:

@@ -19,8 +19,6 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz.stage import Stage
 from kfuzz.text import foreign_text
 
-__all__ = ["Bounds", "Driver", "Ended", "ended_as", "named_client"]
-
 # The module that runs a driver as a testee. The testee's name, its language and the driver's command follow it.
 KIT: Final = "kfuzz_serving.py"
 WORDS_BEFORE: Final = 2

@@ -21,8 +21,6 @@ from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import COMPILERS, NoNativeCoverage, compile_mutator
 from kfuzz.fuzz.seeding import dictionary, seeds
 
-__all__ = ["FORMATS", "Exported", "Format", "export", "go_literal"]
-
 Format = Literal["libfuzzer", "afl", "go"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 # AFL++ refuses longer inputs by default, and Go mutates them slowly.

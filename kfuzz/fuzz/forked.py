@@ -27,8 +27,6 @@ from kfuzz.files import read_bytes
 from kfuzz.fuzz.causes import of_end
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, Find, fields_of, found_by
 
-__all__ = ["Ahead", "cpu_seconds"]
-
 # An input takes microseconds, and a bomb that a peer accepts takes tenths of a second.
 HANG_CPU_S: Final = 2.0
 LOOK_S: Final = 0.25

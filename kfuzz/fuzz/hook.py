@@ -11,8 +11,6 @@ from kfuzz.records.codecs import ZLIB_LIBRARY, ZSTD_LIBRARY
 if TYPE_CHECKING:
     from kfuzz.fuzz.targets import Target
 
-__all__ = ["prepare"]
-
 # ``kfuzz_schema_of`` of library.c: takes the three bytes that select a message; returns where its schema is.
 SCHEMA_OF = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 # Keeps callbacks and schemas alive while C code may use them.

@@ -15,8 +15,6 @@ from typing import Any, Final, NamedTuple
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.fuzz.driver import Bounds, Driver
 
-__all__ = ["Failed", "Jobs"]
-
 # How long processes may take to end their clients.
 END_S_MAX: Final = 3.0
 

@@ -38,8 +38,6 @@ from kfuzz.vectors.recipes.theme import SMALL
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.confirmation import Confirmation
 
-__all__ = ["Disagrees", "Kept", "ask_kafka_about", "kept_regression", "kept_vector"]
-
 Json = dict[str, Any]
 
 # The targets whose inputs a decoder can be asked about. The others test kfuzz's own tools.

@@ -31,16 +31,6 @@ from kfuzz.fuzz.targets import TARGETS, Target
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import Role
 
-__all__ = [
-    "DIFFERENTIAL",
-    "KeptInput",
-    "as_differential",
-    "as_it_is",
-    "input_of_target",
-    "kept_at",
-    "with_killing_fields",
-]
-
 # Classes of harm that may need an instrumented build.
 NATIVE: Final = frozenset({KILLS.name, HANGS.name, MEMORY.name})
 # In place of a target: kfuzz and a testee differ.

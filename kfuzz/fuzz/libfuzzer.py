@@ -19,8 +19,6 @@ from kfuzz.fuzz.building import Build, Sanitizer
 from kfuzz.fuzz.targets import Target
 from kfuzz.text import FOREIGN_BYTES_MAX, foreign_text
 
-__all__ = ["INPUT_TIMEOUT_S", "Ended", "Fuzzer", "Totals", "command_of", "kill_group"]
-
 RSS_LIMIT_MIB: Final[Mapping[Sanitizer, int]] = {"none": 1024, "undefined": 1024, "address": 2048}
 # Wall time. An input takes milliseconds, and a suspect is run again alone.
 INPUT_TIMEOUT_S = 10

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kfuzz.wire.messages import Note, Place, Schema
     from kfuzz.wire.messages.values import StructValue
 
-__all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "flat_schema_of", "fuzz_messages", "schema_of", "selector"]
-
 # Saved inputs contain these indexes, so add new kinds at the end.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
 HEADERS: Final = ("RequestHeader", "ResponseHeader")

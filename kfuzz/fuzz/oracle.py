@@ -7,8 +7,6 @@ from array import array
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["MemoryRefused", "OracleFailure", "Undeclared", "exact_buffer", "exact_bytes"]
-
 # Further than the fields of any header.
 BEYOND: Final = 4096
 # Where CPython keeps the size of an object: after its count of references and its type.

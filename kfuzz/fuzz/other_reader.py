@@ -31,8 +31,6 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Definition
 from kfuzz.records import Role
 
-__all__ = ["MESSAGES", "ROLES", "Truth", "asked_once", "harm_of", "named_testee"]
-
 # How often to look for new inputs in the corpus.
 PAUSE_S: Final = 0.3
 # As whom the testee reads the batches of each target.

@@ -18,8 +18,6 @@ from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT, MESSAGE_AT, MESSAG
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.records.message_set import encode_message, parse_message
 
-__all__ = ["pack", "unpack"]
-
 
 def pack(data: bytes) -> bytes | None:
     """The first batch in ``data``, compressed with the codec in its attributes, with correct lengths and CRCs.

@@ -24,8 +24,6 @@ from kfuzz.fuzz.building import ROOT, Build, NoNativeCoverage, Sanitizer
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import PEER
 
-__all__ = ["build_peer", "sanitizer_of"]
-
 # Without -P, a file `pip.py` in the current folder would run.
 PIP: Final = ("-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
 

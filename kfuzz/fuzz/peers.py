@@ -22,8 +22,6 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz.oracle import Undeclared, exact_bytes
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["Peer", "find", "in_folder", "reader"]
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:

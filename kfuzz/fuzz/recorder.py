@@ -26,25 +26,6 @@ from kfuzz.files import read_bytes, write_whole
 from kfuzz.fuzz.oracle import OracleFailure, Undeclared
 from kfuzz.text import foreign_text
 
-__all__ = [
-    "CHILD_TIMEOUT_S",
-    "FINDS",
-    "PEER",
-    "STACK_AFTER",
-    "STOP_AT_FIRST",
-    "TRY",
-    "Find",
-    "Kind",
-    "Recorder",
-    "answer",
-    "failing",
-    "fields_of",
-    "found_by",
-    "guarded",
-    "of_error",
-    "taken",
-]
-
 # A broken promise; an exception that no promise allows; memory that the input does not justify; a process that ended;
 # an input without an end.
 Kind = Literal["promise", "exception", "memory", "crash", "timeout"]

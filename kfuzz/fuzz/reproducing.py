@@ -26,8 +26,6 @@ from kfuzz.fuzz.seeding import by_digest, inputs, read_hex
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trial import CannotTry, Trier
 
-__all__ = ["Replay", "breaks_now", "compare", "read_input", "replay", "reproduce", "reproduce_peer", "run_alone"]
-
 # A replay has inputs of any size, and a sanitizer makes many of them slow.
 REPLAY_TIMEOUT_S = 300
 REPLAY_S = 3600

@@ -14,8 +14,6 @@ import struct
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SAMPLES", "SAMPLES_WAIT", "Sampler", "Samples"]
-
 # Settings of the fuzzing process in its environment: where the pipe is, and whether to wait if it is full. Without
 # that, an input that does not fit is left out, so that a slow reader does not slow down the fuzzer.
 SAMPLES: Final = "KFUZZ_SAMPLES"

@@ -25,8 +25,6 @@ from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.io.layout import CODEC_AT
 from kfuzz.wire.records.message_set import encode_message
 
-__all__ = ["CORPUS", "by_digest", "dictionary", "inputs", "read_hex", "regressions", "seeds", "shapes"]
-
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 TIME_MS = 1_700_000_000_000
 

@@ -19,8 +19,6 @@ from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.trial import Trier
 
-__all__ = ["killing_fields_again", "shrink_causes"]
-
 # Limits on the work for one cause. An input that ends the process costs its start, one that hangs costs the time limit.
 TRIES_MAX: Final = 4000
 ENDS_MAX: Final = 60

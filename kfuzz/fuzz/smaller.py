@@ -14,8 +14,6 @@ from kfuzz.fuzz.driver import Ended
 from kfuzz.relay.local import Applied
 from kfuzz.relay.rule import Rule
 
-__all__ = ["Broken", "broken", "fewer"]
-
 # More fields than this would say nothing to a person, nor would so many with more than 100 characters each.
 FIELDS_MAX: Final = 100
 # The proxy's address in responses.

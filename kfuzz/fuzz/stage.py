@@ -23,8 +23,6 @@ from kfuzz.serve.server import Server, shown_address
 from kfuzz.serve.server import Settings as ServerSettings
 from kfuzz.serve.topics import Partition, Topics
 
-__all__ = ["Between", "Stage"]
-
 T = TypeVar("T")
 
 

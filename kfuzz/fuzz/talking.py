@@ -16,8 +16,6 @@ from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 from kfuzz.vectors.model import FORMAT
 from kfuzz.vectors.recipes.making.conversation import Act, act, opens, values, writes
 
-__all__ = ["kept_conversation"]
-
 SUMMARY_BYTES_MAX: Final = 300
 # The requirements that they are about, if a person names none.
 CONTINUES: Final = "TALK-OFFSET-1"

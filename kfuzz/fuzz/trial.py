@@ -18,8 +18,6 @@ from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, kill_group
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, TRY, Find
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["CannotTry", "Trier"]
-
 START_S: Final = 60
 READY: Final = b"ready\n"
 

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["NUMBERS", "Rows", "alike", "array_of", "beginnings", "numbers", "select_rows", "texts_of", "views_of"]
-
 VIEW_BYTES: Final = 16
 # A view begins with the length and the first four bytes.
 LENGTH_BYTES: Final = 4

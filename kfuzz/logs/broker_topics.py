@@ -16,8 +16,6 @@ from kfuzz.files import map_regular
 from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import decode_internal
 
-__all__ = ["topic_configs"]
-
 METADATA: Final = "__cluster_metadata"
 RECORDS: Final = ("TopicRecord", "ConfigRecord", "RemoveTopicRecord")
 # ConfigRecord's resource type.

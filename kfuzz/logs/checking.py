@@ -25,8 +25,6 @@ from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Checked", "Code", "Counts", "check_directory", "check_file", "files_of"]
-
 # A snapshot of a KRaft log holds record batches too.
 SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # How many batches are judged between two calls of ``on_bytes``.

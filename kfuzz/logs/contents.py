@@ -22,8 +22,6 @@ from kfuzz.wire.walk.search import Search
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["not_batches", "require_batches", "what_else"]
-
 CAPTURE: Final = "which kfuzz does not read yet; `kfuzz show --frames` reads the bytes of one connection"
 PACKED: Final = "not record batches; unpack it first"
 OTHER: Final = "not record batches; name a log segment, or the bytes of a fetch"

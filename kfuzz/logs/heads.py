@@ -18,8 +18,6 @@ from kfuzz.wire.io.layout import (
     TRANSACTIONAL,
 )
 
-__all__ = ["BatchHeads"]
-
 WIDTHS: Final = {1: ">i1", 2: ">i2", 4: ">i4", 8: ">i8"}
 HEADER: Final = np.dtype(
     {

@@ -25,8 +25,6 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.text import json_printable
 from kfuzz.units import utc_text
 
-__all__ = ["DEFAULT_COLUMNS", "Request", "columns_of", "json_lines", "key_like"]
-
 DEFAULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 # The last records of a partition are looked for in slices of this size, from its end on.
 TAIL_BYTES: Final = 4 << 20

@@ -38,8 +38,6 @@ from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.search import Search
 
-__all__ = ["COLUMNS", "MODES", "read", "read_slice", "schema"]
-
 Mode = Literal["strict", "tolerant"]
 MODES: Final = ("strict", "tolerant")
 

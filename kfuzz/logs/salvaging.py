@@ -30,8 +30,6 @@ from kfuzz.records.read.reader import check_with
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.search import Search
 
-__all__ = ["Lost", "Salvaged", "salvage"]
-
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
 NUMBER: Final = re.compile(r"-?\d+")

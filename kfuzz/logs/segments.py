@@ -27,21 +27,6 @@ from kfuzz.logs.contents import require_batches
 from kfuzz.logs.stored import DELTA, INDEXES, LEAVING, last_offset, left_out
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
-__all__ = [
-    "EVERYTHING",
-    "Segment",
-    "Selection",
-    "Slice",
-    "Starts",
-    "batch_bytes",
-    "entries",
-    "find_segments",
-    "increasing",
-    "partition_of",
-    "passed_over",
-    "refuse",
-]
-
 FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
 NAME: Final = re.compile(r"(\d{20})\.log")
 # Kafka's own topics, such as __consumer_offsets, begin with this.

@@ -22,8 +22,6 @@ from kfuzz.logs.segments import (
 )
 from kfuzz.logs.transactions import last_stable_offset
 
-__all__ = ["ISOLATIONS", "Isolation", "require_isolation", "slices"]
-
 # The whole log, or the part that a consumer sees.
 Isolation = Literal["log"] | kafka.Isolation
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("log", *get_args(kafka.Isolation))

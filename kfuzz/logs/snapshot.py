@@ -16,8 +16,6 @@ from kfuzz.errors import MessageError
 from kfuzz.java import hash_map_order
 from kfuzz.wire.io.checksum import crc32c
 
-__all__ = ["LEADER_EPOCH_CHECKPOINT", "Producer", "decode", "encode", "leader_epoch_text", "snapshot_name"]
-
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 VERSION: Final = 1
 # The version is before the message, the CRC-32C is its first field and covers what follows.

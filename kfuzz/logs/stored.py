@@ -30,19 +30,6 @@ from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import HEADER_AT, MAGIC_AT
 from kfuzz.wire.records.framing import frames, next_frame
 
-__all__ = [
-    "INDEXES",
-    "LEAVING",
-    "Kind",
-    "Stored",
-    "entry_struct",
-    "kind_by_content",
-    "kind_of",
-    "last_offset",
-    "left_out",
-    "lines_of",
-]
-
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
 INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     ".index": (("offset", 4), ("position", 4)),

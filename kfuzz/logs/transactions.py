@@ -37,8 +37,6 @@ from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
-__all__ = ["Ahead", "FileAhead", "aborted_batches", "last_stable_offset"]
-
 # 400,000 producers. Without a snapshot, the log itself is read.
 SNAPSHOT_BYTES_MAX: Final = 16 << 20
 STRETCH_BYTES: Final = 16 << 20

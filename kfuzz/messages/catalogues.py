@@ -25,19 +25,6 @@ from kfuzz.messages.language import definition_of, parse_definition, parse_versi
 from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.text import Node, parse
 
-__all__ = [
-    "CARRIED",
-    "RECORDS",
-    "Catalogue",
-    "catalogue",
-    "condense",
-    "has_same_names",
-    "load",
-    "newest",
-    "requests_by_key",
-    "valid_versions",
-]
-
 FORMAT: Final = "kfuzz-messages/1"
 # The name of the catalogue with each release's records: what the broker's jars define for logs and files.
 RECORDS: Final[Mapping[str, str]] = {release: f"records-{release}" for release in RELEASES}

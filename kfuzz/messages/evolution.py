@@ -13,8 +13,6 @@ from typing import Final, Literal
 
 from kfuzz.messages.model import Definition, Field, Struct, Versions
 
-__all__ = ["CODES", "WARNINGS", "Change", "Code", "compare", "compare_all"]
-
 Code = Literal[
     "api-key-changed",
     "array-of-structs",

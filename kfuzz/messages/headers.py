@@ -14,8 +14,6 @@ from kfuzz.messages.model import Definition, Kind
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["request_header_version", "response_header_version", "written_version"]
-
 _CONTROLLED_SHUTDOWN: Final = 7
 _API_VERSIONS: Final = 18
 # The error code of an ApiVersions response, after the correlation id.

@@ -25,8 +25,6 @@ from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import Definition
 from kfuzz.wire.io.cursor import uvarint_of
 
-__all__ = ["FRAMED", "SNAPSHOT", "InternalRecord", "Side", "decode_internal", "topic_of_path"]
-
 # The topics whose records have no keys.
 FRAMED: Final = ("__cluster_metadata", "__remote_log_metadata")
 # A snapshot of a KRaft log, or the records with which a cluster begins.

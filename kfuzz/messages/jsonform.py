@@ -17,8 +17,6 @@ from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS, StructValue
 
-__all__ = ["from_json", "to_json", "uuid_text"]
-
 _NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 

@@ -31,8 +31,6 @@ from kfuzz.messages.model import (
 )
 from kfuzz.messages.text import Node, parse
 
-__all__ = ["ENTITY_TYPES", "LISTENERS", "definition_of", "parse_definition", "parse_versions"]
-
 LISTENERS: Final = ("broker", "controller", "zkBroker")
 # The entity types of fields, and the type that each requires.
 ENTITY_TYPES: Final[Mapping[str, str]] = {

@@ -11,22 +11,6 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, Final, Literal, get_args
 
-__all__ = [
-    "ALL",
-    "INT_RANGES",
-    "KINDS",
-    "NONE",
-    "PRIMITIVES",
-    "Default",
-    "Definition",
-    "Field",
-    "Kind",
-    "Struct",
-    "Type",
-    "Versions",
-    "key_of",
-]
-
 Kind = Literal["request", "response", "header", "data", "metadata", "coordinator-key", "coordinator-value"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 

@@ -23,8 +23,6 @@ from kfuzz.wire.messages import Schema
 if TYPE_CHECKING:
     from kfuzz.wire.messages import Note
 
-__all__ = ["PRIMITIVES", "from_json_value", "read", "to_json_value", "write"]
-
 FIXED: Final = ("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid")
 # The number of bits of each varint, and the largest number of bytes that it may take.
 VARINTS: Final = {"varint": (32, 5), "varlong": (64, 10), "unsigned-varint": (32, 5)}

@@ -14,8 +14,6 @@ from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
-__all__ = ["filled"]
-
 # ASCII characters, and some that take two, three and four bytes in UTF-8.
 _LETTERS: Final = "abcXYZ019-._ äßÿ€漢\U0001f600"
 _UNKNOWN_TAGS: Final = (20, 1000, 70_000, (1 << 31) - 2)

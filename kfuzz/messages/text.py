@@ -15,8 +15,6 @@ from typing import Any, Final, NoReturn
 
 from kfuzz.errors import UsageError
 
-__all__ = ["Node", "parse", "plain"]
-
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}

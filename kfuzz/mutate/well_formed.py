@@ -9,8 +9,6 @@ from kfuzz.kafka import CODECS, Codec, codecs_of
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.model import Record, RecordBatch
 
-__all__ = ["batch", "produced"]
-
 MAGICS = (2, 2, 2, 2, 1, 0)
 BASE_OFFSETS = (0, 0, 5, 5, 1 << 40, 1 << 40, -1, (1 << 63) - 2)
 COUNTS = (0, 1, 1, 2, 3, 5, 20)

@@ -17,8 +17,6 @@ from kfuzz.text import foreign_text
 from kfuzz.wire.io.layout import HEADER_AT, TRANSACTIONAL
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["Place", "ask", "is_transactional"]
-
 ALL: Final = -1
 # Without a transactional id, a broker refuses a transactional batch before it reads it.
 TRANSACTIONAL_ID: Final = "kfuzz-probe"

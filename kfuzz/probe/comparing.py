@@ -10,8 +10,6 @@ from kfuzz.probe.reactions import Reaction, api_asked
 from kfuzz.relay.identities import Identities
 from kfuzz.text import foreign_text
 
-__all__ = ["Own", "difference"]
-
 NUMBERS: Final = re.compile(r"\[\d+\]")
 # Words for people, and what a disk and its directories are like.
 OF_NO_MATTER: Final = (

@@ -22,20 +22,6 @@ from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.records import Record, RecordBatch
 
-__all__ = [
-    "BLOB_VERSION",
-    "CONVERSATIONS",
-    "NOBODY",
-    "REBALANCE_TIMEOUT_MS",
-    "Context",
-    "Conversation",
-    "Place",
-    "assignment",
-    "batch",
-    "produced",
-    "subscription",
-]
-
 PAUSE_S: Final = 0.05
 # The least that a broker of Kafka allows by default.
 SESSION_TIMEOUT_MS: Final = 6000

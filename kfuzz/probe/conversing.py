@@ -27,8 +27,6 @@ from kfuzz.probe.sides import Side
 from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
 
-__all__ = ["Hostility", "probe_apis"]
-
 PAUSE_S: Final = 0.05
 # A state is used for at most so many cases, if they leave it alone.
 USES_MAX: Final = 32

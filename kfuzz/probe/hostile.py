@@ -35,8 +35,6 @@ from kfuzz.probe.conversations import (
 )
 from kfuzz.vectors import Vector
 
-__all__ = ["Case", "Kind", "Shot", "not_asked", "plan"]
-
 Kind = Literal["vector", "mutant", "poison", "wrong", "order", "frame"]
 # Larger vectors are bombs for decoders, and no broker takes such a frame.
 BODY_BYTES_MAX: Final = 1 << 20

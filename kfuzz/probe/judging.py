@@ -20,8 +20,6 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors import Vector
 from kfuzz.vectors.model import TOPIC
 
-__all__ = ["cases_for_broker", "cell_of", "summary"]
-
 BROKER: Final = "broker"
 BATCH_TOO_LARGE: Final = "batch-too-large"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"

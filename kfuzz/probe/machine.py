@@ -13,8 +13,6 @@ from kfuzz.errors import UsageError
 from kfuzz.probe.reactions import Harm
 from kfuzz.text import foreign_text
 
-__all__ = ["Machine", "Seen"]
-
 # More than this is a cause; what was needed before does not count again.
 STEPS: Final[dict[Harm, int]] = {"memory": 128 << 20, "threads": 32}
 # Only the end of more is read.

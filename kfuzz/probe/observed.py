@@ -13,8 +13,6 @@ from kfuzz.errors import RecordsError
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["TOO_LARGE", "Observed", "is_excessive", "stored_as"]
-
 # "gone": the broker ended.
 Outcome = Lost | Literal["accepted", "rejected", "gone", "not judged"]
 TOO_LARGE: Final = "decompressed-size-exceeded"

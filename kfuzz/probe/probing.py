@@ -32,8 +32,6 @@ from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, li
 from kfuzz.probe.observed import Observed
 from kfuzz.probe.settings import Settings
 
-__all__ = ["Probed", "ProbedBroker", "probe"]
-
 T = TypeVar("T")
 PARTITIONS: Final = 64
 # A broker that is silent so often would make a probe endless.

@@ -14,8 +14,6 @@ from kfuzz.relay.frames import Api, api_of
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
-__all__ = ["FOUND", "Asked", "Cause", "Harm", "Reaction", "Report", "answered", "api_asked", "lines"]
-
 # "held": the broker may wait for as long as the request allows, which is longer than the probe waits.
 # "unanswered": the request wants no answer. "abandoned": the frame was not whole, and the probe closed the connection.
 Outcome = Lost | Literal["answered", "held", "unanswered", "abandoned"]

@@ -11,8 +11,6 @@ from kfuzz.client.address import Access, Address
 from kfuzz.client.link import are_of_this_machine
 from kfuzz.errors import UsageError
 
-__all__ = ["Settings"]
-
 # Kafka's limit on the name of a topic, less room for the numbers after it.
 PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 

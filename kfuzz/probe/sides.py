@@ -32,8 +32,6 @@ from kfuzz.probe.reactions import Asked, Harm, Reaction, answered
 from kfuzz.probe.settings import Settings
 from kfuzz.text import foreign_text
 
-__all__ = ["Side"]
-
 # A broker creates its own topics for groups and transactions when they are first needed.
 FIRST_S: Final = 60.0
 # How long to wait for an answer that the broker need not give in time.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-__all__ = ["Part", "columns", "encode_columns", "next_part"]
-
 # The fields that columns may have.
 FIELDS = ("offset", "timestamp", "batch", "key", "value", "headers")
 

@@ -14,8 +14,6 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS, TIMESTAMP_TYPES
 from kfuzz.records.model import Header, Record, RecordBatch
 
-__all__ = ["from_json", "to_json"]
-
 # The batch's fields in JSON, and whether each is a 64-bit integer. The base and max timestamp are left out: only a
 # writer needs them.
 BATCH_FIELDS: dict[str, bool] = {

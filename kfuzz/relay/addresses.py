@@ -14,8 +14,6 @@ from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import key_of
 from kfuzz.relay.paths import Steps, fields, slots
 
-__all__ = ["HOST", "PORT", "Place", "has_addresses", "replace_addresses"]
-
 # Gets a host and a port, and gives those to show instead.
 Place = Callable[[str, int], tuple[str, int]]
 HOST: Final = "host"

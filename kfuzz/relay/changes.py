@@ -24,22 +24,6 @@ from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.frames import Form, Frame
 from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, slots, steps_of
 
-__all__ = [
-    "Change",
-    "body_change",
-    "error_change",
-    "error_code",
-    "has_errors",
-    "has_field",
-    "has_records",
-    "mutated",
-    "number_paths",
-    "records_change",
-    "replies_of",
-    "set_change",
-    "throttle_change",
-]
-
 # Gives the frame in place of another, or None if that has nothing to change. ``MessageError`` if it cannot be read,
 # ``EncodeError`` if a value does not fit into its version.
 Change = Callable[[Frame, Dice], Frame | None]

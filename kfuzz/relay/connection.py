@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from kfuzz.client.address import Address
     from kfuzz.relay.proxy import Proxy
 
-__all__ = ["Connection", "Side"]
-
 # After one end has closed its side, how long the other may take.
 ENDING_S_MAX: Final = 10.0
 # A frame that is kept for the next one of its direction is sent after this time in any case.

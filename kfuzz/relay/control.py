@@ -19,8 +19,6 @@ from kfuzz.relay.rule import Rule
 from kfuzz.serve.server import cannot_open
 from kfuzz.text import foreign_text
 
-__all__ = ["LINE_BYTES_MAX", "Control", "answer"]
-
 HOST: Final = "127.0.0.1"
 # A rule may hold the bytes of a message.
 LINE_BYTES_MAX: Final = 4 << 20

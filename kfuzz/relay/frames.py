@@ -32,22 +32,6 @@ if TYPE_CHECKING:
     from kfuzz.relay.pipe import Step
     from kfuzz.wire.messages.schema import Picked, Schema
 
-__all__ = [
-    "API_VERSIONS",
-    "Api",
-    "Direction",
-    "Exchange",
-    "Form",
-    "Frame",
-    "Pairing",
-    "api_key",
-    "api_names",
-    "api_of",
-    "is_inside",
-    "offers",
-    "versions_of",
-]
-
 Direction = Literal["request", "response"]
 
 # The API key, the version and the correlation id of a request.

@@ -20,8 +20,6 @@ from kfuzz.replay.batches import PRODUCER as PRODUCER_FIELDS
 from kfuzz.replay.batches import PRODUCER_AT, set_producer
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["RECORDS", "Difference", "Identities", "Kind", "Scope"]
-
 # The recorded things that a value belongs to: "topic", "partition", "producer", "member", "group".
 Scope = dict[str, Any]
 Difference = tuple[str, Any, Any]

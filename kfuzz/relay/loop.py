@@ -15,8 +15,6 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["run", "runner", "unwatch", "watch"]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 from kfuzz.forms import Wrong
 from kfuzz.messages.model import Definition, Field, key_of
 
-__all__ = ["EACH", "PATH_CHARACTERS_MAX", "Each", "PathStep", "Steps", "fields", "slots", "steps_of"]
-
 _PART: Final = re.compile(r"([A-Za-z_]\w{0,99})(?:\[(\d{1,9}|\*)\])?", re.ASCII)
 PATH_CHARACTERS_MAX: Final = 500
 

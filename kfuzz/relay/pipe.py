@@ -30,19 +30,6 @@ from kfuzz.relay.loop import unwatch, watch
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = [
-    "BLOCKED",
-    "CLOSE",
-    "FRAME_BYTES_MAX",
-    "HALT",
-    "SMALL_FRAME_BYTES",
-    "Pipe",
-    "Step",
-    "Taker",
-    "Wait",
-    "framed",
-]
-
 SIZE: Final = struct.Struct(">i")
 # With its size, and the correlation id of a response.
 SMALL_MIN: Final = 8

@@ -29,8 +29,6 @@ from kfuzz.serve.cluster import NODES_MAX, Answered, Caller, Refused
 from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["Found", "Outcome", "RecordedBroker", "play_clients"]
-
 # All are counted; so many are kept, and so many of one frame.
 FOUND_MAX: Final = 1000
 FOUND_OF_FRAME_MAX: Final = 20

@@ -30,8 +30,6 @@ from kfuzz.relay.watching import Watch
 from kfuzz.serve.server import cannot_open, own_address
 from kfuzz.units import counted
 
-__all__ = ["CONNECTIONS_MAX", "Proxy", "Settings"]
-
 Tell = Callable[[str], None]
 
 CONNECTIONS_MAX: Final = 2000

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from kfuzz.vectors.model import Vector
 
-__all__ = ["CONVERSATION", "RECORD_BYTES_MAX", "Event", "Recorder", "Recording"]
-
 CONVERSATION: Final = "conversation.jsonl"
 FORMAT: Final = "kfuzz-conversation/1"
 RECORD_BYTES_MAX: Final = 1 << 30

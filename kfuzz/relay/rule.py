@@ -31,8 +31,6 @@ from kfuzz.relay.pipe import FRAME_BYTES_MAX
 from kfuzz.text import foreign_text
 from kfuzz.vectors import find_vector
 
-__all__ = ["DELAY", "ENDINGS", "SEED", "SEED_MAX", "Rule", "load_rules", "parse_rule"]
-
 SEED: Final = 1
 SEED_MAX: Final = INT64_MAX
 ANY: Final = "*"

@@ -15,8 +15,6 @@ from kfuzz.units import counted
 if TYPE_CHECKING:
     from kfuzz.relay.connection import Connection
 
-__all__ = ["RULES_MAX", "Live", "Rules"]
-
 RULES_MAX: Final = 1000
 
 

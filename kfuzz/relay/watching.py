@@ -13,8 +13,6 @@ from kfuzz.findings import Finding
 from kfuzz.relay.frames import Direction, Exchange, Frame
 from kfuzz.text import printable
 
-__all__ = ["Latencies", "Remark", "Sums", "Watch"]
-
 # Different remarks that are kept. All are counted.
 REMARKS_MAX: Final = 1000
 # A latency is kept as the number of its bucket; eight buckets double it.

@@ -37,8 +37,6 @@ from kfuzz.wire.io.layout import (
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.record_list import renumbered
 
-__all__ = ["Batch", "Left", "Marker", "Part", "Step", "find_parts", "set_producer", "steps"]
-
 WINDOW_BYTES: Final = 4 << 20
 # Old messages come one by one. As many as this go into one batch.
 RUN_BYTES: Final = 64 << 10

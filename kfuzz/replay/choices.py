@@ -12,8 +12,6 @@ from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.units import NUMBER, parse_size
 
-__all__ = ["ACKS", "Acks", "Rate", "Settings", "parse_name", "parse_rate", "parse_speed"]
-
 Acks = Literal[-1, 0, 1]
 
 # The words for acks.

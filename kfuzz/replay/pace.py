@@ -9,8 +9,6 @@ from typing import Final
 from kfuzz.replay.batches import Batch
 from kfuzz.replay.choices import Settings
 
-__all__ = ["Pace"]
-
 # The event loop wakes up a little late. A batch due sooner than this is sent at once; the mean rate stays right,
 # because each batch is due at a time that does not depend on when the one before was sent.
 SLACK_S: Final = 0.002

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 
-__all__ = ["Count", "Report", "TopicReport", "require_histogram"]
-
 # Latencies from 1 µs to an hour, with an error of at most 0.1 %.
 LATENCY_US_MAX: Final = 3_600_000_000
 DIGITS: Final = 3

@@ -23,8 +23,6 @@ from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Report, require_histogram
 from kfuzz.replay.sending import DRAIN_S, Sender
 
-__all__ = ["first_timestamp", "give", "prepare_topics", "replay", "wanted_partitions"]
-
 PROGRESS_S: Final = 0.25
 # A replay without a duration. The event loop takes no timer that is much longer.
 DURATION_S_MAX: Final = 31_536_000.0

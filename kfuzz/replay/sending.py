@@ -35,8 +35,6 @@ from kfuzz.replay.choices import Settings
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Count, Report, TopicReport
 
-__all__ = ["Sender"]
-
 # A broker remembers the last five batches of a producer. Only these it knows again when they come twice.
 REMEMBERED: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF

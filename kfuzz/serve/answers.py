@@ -32,8 +32,6 @@ from kfuzz.serve.groups import Groups
 from kfuzz.serve.producing import Producing
 from kfuzz.serve.topics import Topic, Topics
 
-__all__ = ["APIS", "Broker", "released"]
-
 HEAD: Final = struct.Struct(">hhi")
 CLUSTER_ID: Final = "kfuzz"
 

@@ -14,19 +14,6 @@ from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import KfuzzError
 from kfuzz.serve.topics import Partition, Topics
 
-__all__ = [
-    "NO_ERROR",
-    "Answered",
-    "Asked",
-    "Caller",
-    "Cluster",
-    "Held",
-    "Refused",
-    "Report",
-    "Values",
-    "remember",
-]
-
 NO_ERROR: Final = 0
 
 # The broker that leads everything until something is moved.

@@ -17,8 +17,6 @@ from kfuzz.serve.topics import PARTITIONS_MAX, GivenPartition, Partition
 from kfuzz.serve.written import WrittenPartition
 from kfuzz.text import foreign_text
 
-__all__ = ["feed"]
-
 # A client that is throttled for longer is only slow.
 THROTTLE_MS_MAX: Final = 10_000
 # Clients wait for longer than this before they send a batch again.

@@ -11,8 +11,6 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.serve.cluster import ELEMENTS_MAX, NO_ERROR, NO_TOPIC_ID, Asked, Cluster, Values, remember
 from kfuzz.serve.topics import Partition
 
-__all__ = ["WAIT_MS_MAX", "Fetching"]
-
 # The longest wait in ms. New records seldom arrive, so a longer wait is useless.
 WAIT_MS_MAX: Final = 100
 # Like a broker's fetch.max.bytes. A client may ask for more, or name a partition many times.

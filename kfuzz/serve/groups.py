@@ -16,8 +16,6 @@ from kfuzz.messages import check
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, remember
 
-__all__ = ["Groups"]
-
 # How often members of the newer kind of group send a heartbeat.
 HEARTBEAT_MS: Final = 1000
 # A member whose connection is lost is gone if it does not come back within this time.

@@ -14,8 +14,6 @@ from kfuzz.serve.cluster import NO_ERROR, Answer, Asked, Cluster, Refused, Value
 from kfuzz.serve.written import Arrived, WrittenPartition
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
 
-__all__ = ["WRITES", "Producing"]
-
 # A kind of refusal.
 WRITES: Final = "requests to write"
 # The bytes that clients may write to all topics together, with all that is kept of them.

@@ -24,8 +24,6 @@ from kfuzz.serve.topics import Topics
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
 
-__all__ = ["CONNECTIONS_MAX", "FRAME_BYTES_MAX", "Server", "Settings"]
-
 SIZE: Final = struct.Struct(">i")
 # A producer sends at most some MiB at a time.
 FRAME_BYTES_MAX: Final = 16 << 20

@@ -19,8 +19,6 @@ from kfuzz.wire.io.layout import CONTROL, HEADER_AT
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.transactions import ABORT, control_type
 
-__all__ = ["AbortedRange", "Partition", "Topic", "Topics", "topics_of"]
-
 CONSUMER: Final = "consumer"
 # org.apache.kafka.common.internals.Topic
 NAME_LENGTH_MAX: Final = 249

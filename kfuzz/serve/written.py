@@ -20,8 +20,6 @@ from kfuzz.serve.topics import AbortedRange, Partition, Step
 from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.record_batch import parse_header
 
-__all__ = ["WrittenPartition"]
-
 # The errors for findings; all others are INVALID_RECORD.
 REFUSALS: Final = {
     "crc-mismatch": "CORRUPT_MESSAGE",

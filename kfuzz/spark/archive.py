@@ -27,8 +27,6 @@ from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, read_bytes
 from kfuzz.vectors.model import default_root
 
-__all__ = ["Archive", "make_archive", "submit_lines"]
-
 # The folder that an executor unpacks the archive into, relative to the directory that its workers start in.
 FOLDER: Final = "kfuzz_env"
 ABOUT: Final = "kfuzz-archive.json"

@@ -39,8 +39,6 @@ from kfuzz import logs
 from kfuzz.errors import UsageError
 from kfuzz.units import parse_size
 
-__all__ = ["ArrowReader", "Share", "names_of", "require_known", "shares", "size_of", "spark_schema"]
-
 SPLIT_BYTES_MIN: Final = 4096
 # For each filter of whole numbers: what is added to its number to get the lowest one that passes, and the highest.
 # None: it has no such bound.

@@ -20,8 +20,6 @@ from kfuzz.errors import UsageError
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run, start_programs_as_usual
 
-__all__ = ["conform"]
-
 # The deviations are in JSON.
 RESULTS = columns_of(segment_id=int, path=str, batches=int, hostile=int, unsupported=int, deviations=str)
 

@@ -14,8 +14,6 @@ from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import cores, run, start_programs_as_usual
 
-__all__ = ["differ_shared"]
-
 # One row per part. The result is JSON: it has few causes, whatever the number of inputs.
 PARTS = columns_of(part=int, result=str)
 

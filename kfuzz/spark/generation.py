@@ -25,8 +25,6 @@ from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run
 
-__all__ = ["generate"]
-
 Write = Callable[..., Row]
 COUNTS = columns_of(segments=int, bytes=int)
 BAD = columns_of(segment_id=int)

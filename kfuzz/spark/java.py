@@ -19,8 +19,6 @@ from pathlib import Path
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 
-__all__ = ["ensure_java"]
-
 WRAPPER = """#!/bin/sh
 # Runs Java without the option for the module jdk.incubator.vector: some runtimes lack it, the others warn about it.
 for argument; do

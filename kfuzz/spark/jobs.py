@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from kfuzz.replay import Settings
 
-__all__ = ["conform_main", "differential_main", "generate_main", "replay_main", "verify_main"]
-
 
 CAUSES_SHOWN: Final = 20
 TASKS_MAX: Final = 20_000

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from kfuzz.display import PLAIN_INTERVAL_S
 
-__all__ = ["Job", "Watch", "job_progress"]
-
 # A job of hours needs no line every five seconds in its log.
 PLAIN_INTERVAL_MAX_S = 60.0
 PLAIN_SHARE = 0.05

@@ -19,8 +19,6 @@ from kfuzz.replay import replay as replay_here
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import cores, run
 
-__all__ = ["replay", "shares"]
-
 REPORT = columns_of(task=int, report=str)
 SPECULATION = "spark.speculation"
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from kfuzz.logs.arrow_rows import numbers, texts_of
 
-__all__ = ["Task", "columns_of", "ddl", "freeze_loaded_objects", "task_of", "to_batch"]
-
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 KINDS: dict[type, pa.DataType] = {int: pa.int64(), str: pa.string()}
 

@@ -25,8 +25,6 @@ from kfuzz.records import Limits
 from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, shares, size_of, spark_schema
 from kfuzz.units import parse_size
 
-__all__ = ["FORMAT", "GENERATED_FORMAT", "GeneratedSource", "KafkaLogSource", "register"]
-
 FORMAT: Final = "kafka-log"
 GENERATED_FORMAT: Final = "kfuzz"
 # Spark refuses a source that takes filters unless this is set.

@@ -18,8 +18,6 @@ from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run
 
-__all__ = ["verify"]
-
 PROBLEMS = columns_of(segment_id=int, path=str, at=int, code=str, message=str)
 
 

@@ -29,8 +29,6 @@ from kfuzz.vectors.model import (
     vectors_of,
 )
 
-__all__ = ["Place", "files_with", "place_of", "vector_with"]
-
 Json = dict[str, Any]
 
 # As in schema.json.

@@ -21,8 +21,6 @@ from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
 from kfuzz.vectors.recipes.theme import Recipe, Theme
 from kfuzz.vectors.recipes.themes import all_themes
 
-__all__ = ["Built", "build", "canonical_json", "merge", "write"]
-
 Json = dict[str, Any]
 
 

@@ -13,15 +13,6 @@ from typing import Any, Final
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
-__all__ = [
-    "BROKER_CELLS",
-    "contradiction",
-    "first_difference",
-    "step_contradiction",
-    "with_broker",
-    "with_cells",
-]
-
 Json = dict[str, Any]
 
 # A testee may send the digest of a longer value instead of the value.

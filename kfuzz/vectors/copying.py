@@ -38,8 +38,6 @@ from kfuzz.vectors.model import (
 )
 from kfuzz.vectors.packaged import VECTORS_FILE, package_files, vectors_file
 
-__all__ = ["MANIFEST_FILE", "Copied", "copy"]
-
 FORMAT = "kfuzz-copy/1"
 MANIFEST_FILE = "manifest.json"
 README_FILE = "README.md"

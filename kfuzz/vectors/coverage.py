@@ -23,16 +23,6 @@ from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements, read_file
 from kfuzz.vectors.statements import STATEMENTS_FILE, Statement, missing_test
 
-__all__ = [
-    "CODES",
-    "COVERAGE_FILE",
-    "Coverage",
-    "expectations",
-    "gaps",
-    "is_plainly_valid",
-    "measure",
-]
-
 COVERAGE_FILE = "coverage.json"
 # The findings that a vector of each kind may have. Some words are in both tables.
 TABLES: Mapping[str, Mapping[str, Code]] = {"records": RECORD_CODES, "messages": MESSAGE_CODES}

@@ -24,8 +24,6 @@ from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors.coverage import Coverage, expectations, measure
 from kfuzz.vectors.model import Flag, Vector, default_root, load_files
 
-__all__ = ["VECTORS_SHOWN", "Book", "Explanation", "Kind", "Line", "page"]
-
 # A page counts more vectors than this, unless all are asked for.
 VECTORS_SHOWN: Final = 8
 

@@ -15,8 +15,6 @@ from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import read_small, write_whole
 from kfuzz.vectors.kinds import QUESTION
 
-__all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy", "with_digests"]
-
 # Every id ever given, one per line, with the digest of its bytes. Neither ever changes (docs/suite-policy.md).
 REGISTER_FILE = "ids.txt"
 DIGEST_DIGITS = 16

@@ -10,28 +10,6 @@ from typing import Final, Literal
 
 from kfuzz.kafka import ROLES
 
-__all__ = [
-    "AT_ONCE",
-    "CLIENT",
-    "CONVERSATION",
-    "FRAMES",
-    "GROUP",
-    "KINDS",
-    "LEFT_OUT",
-    "LEVELS",
-    "MAY_REFUSE",
-    "OPTIONS",
-    "PRODUCE_KIND",
-    "QUESTION",
-    "READER",
-    "SENDS",
-    "STREAM_OPTIONS",
-    "TOPIC",
-    "TOPIC_ERRORS",
-    "VERDICTS",
-    "Kind",
-]
-
 # The verdicts that an expectation may give for a role.
 VERDICTS: Final = ("valid", "invalid", "acceptable")
 # The weight of a miss. A missed recommended vector is reported but does not fail the run.

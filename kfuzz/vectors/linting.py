@@ -33,8 +33,6 @@ from kfuzz.vectors.model import (
 from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, HEADER_AT, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["Problem", "lint"]
-
 FILE_BYTES_MAX = 8_000_000
 # The minimum shares of the suite, in percent.
 SMALLEST_SHARES = {"valid": 20, "not valid": 50}

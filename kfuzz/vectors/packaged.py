@@ -19,8 +19,6 @@ from kfuzz.vectors.model import Bomb, Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["VECTORS_FILE", "VERSION", "needs", "package_files", "vectors_file"]
-
 VECTORS_FILE: Final = "vectors.json"
 # In the manifests of packages.
 VERSION: Final = b"0.0.0-kfuzz"

@@ -24,8 +24,6 @@ from kfuzz.vectors.coverage import (
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.statements import Statement
 
-__all__ = ["SUMMARY_PAGE", "changed", "site_pages", "stale", "summary", "write"]
-
 # The committed page, in ``docs/``.
 SUMMARY_PAGE = "coverage.md"
 

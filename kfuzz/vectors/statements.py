@@ -19,8 +19,6 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.vectors.model import read_file
 
-__all__ = ["STATEMENTS_FILE", "Statement", "gaps", "load", "missing_test"]
-
 STATEMENTS_FILE = "statements.json"
 QUOTED_WORDS_MAX = 10
 ALWAYS = frozenset({"document", "id", "line", "place", "quote"})

@@ -39,22 +39,6 @@ from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import Vector
 
-__all__ = [
-    "Broker",
-    "BrokerFailed",
-    "Marker",
-    "Produced",
-    "RealBroker",
-    "Recovered",
-    "artefacts",
-    "is_for_broker",
-    "judge",
-    "kafka_tool",
-    "play",
-    "produce",
-    "recover",
-]
-
 T = TypeVar("T")
 HEAP_BYTES: Final = 512 * 1024 * 1024
 # On an idle machine the broker is ready after two seconds, also if it recovers a thousand partitions.

@@ -10,8 +10,6 @@ from kfuzz.conformance.protocol.peer import Question
 from kfuzz.kafka import CODECS
 from kfuzz.vectors.model import TOPIC
 
-__all__ = ["MAX_MESSAGE_BYTES", "OF_BROKERS", "OF_TOPICS", "by_settings", "handshake_of"]
-
 T = TypeVar("T")
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 # A broker's clock cannot be set.

@@ -24,8 +24,6 @@ from kfuzz.relay.frames import Pairing
 from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 from kfuzz.vectors.model import Vector
 
-__all__ = ["SETTINGS", "is_for_real_broker", "talk"]
-
 KAFKA_CLIENT: Final = "kafka-consumer"
 VARIABLE: Final = "KFUZZ_BOOTSTRAP"
 # Clients send this while they wait. An answer with nothing in it is smaller than this.

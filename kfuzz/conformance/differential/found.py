@@ -15,8 +15,6 @@ from kfuzz.conformance.protocol.peer import Question, TesteeProcess
 from kfuzz.conformance.protocol.session import Trouble
 from kfuzz.errors import UsageError
 
-__all__ = ["Asked", "Differential", "compared"]
-
 T = TypeVar("T")
 
 

@@ -28,16 +28,6 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.message import MessageMutator, scrambled
 from kfuzz.records import Finding
 
-__all__ = [
-    "KINDS",
-    "RECORD_KINDS",
-    "Sample",
-    "differ_inputs",
-    "differ_messages",
-    "release_of",
-    "versions_of",
-]
-
 # Messages that go over the network, and messages in logs, in files and within other messages.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
 RECORD_KINDS: Final[tuple[Kind, ...]] = ("data", "metadata", "coordinator-key", "coordinator-value")

@@ -41,8 +41,6 @@ from kfuzz.wire.io.layout import (
 )
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["RULES", "Rule", "differ", "seeds_of"]
-
 KAFKA: Final = "kafka-clients"
 # The end of the message of `decompressed-size-exceeded`, also where another finding quotes it.
 OVER_LIMIT: Final = "bytes; raise the limit to read it"

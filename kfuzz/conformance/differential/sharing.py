@@ -22,8 +22,6 @@ from kfuzz.mutate import Mutator
 from kfuzz.records import Role
 from kfuzz.vectors import load_suite
 
-__all__ = ["WHAT", "Shared", "What", "from_text", "merged", "to_text"]
-
 What = Literal["records", "messages", "streams"]
 WHAT: Final[tuple[What, ...]] = get_args(What)
 # A part takes some seconds: long beside the start of a testee, short beside a run. Of messages, it counts versions.

@@ -28,8 +28,6 @@ from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
-__all__ = ["differ_streams", "stream"]
-
 ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
 CREATED_MS: Final = 1_700_000_000_000

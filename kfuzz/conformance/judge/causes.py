@@ -22,8 +22,6 @@ from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["BatchFacts", "Cause", "Deviation", "batch_facts", "causes_of", "deviation", "masked"]
-
 TEXT_CHARACTERS_MAX: Final = 160
 # All of these are linear, also for a long text of any letters: tests/tidy/test_patterns.py.
 # The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers. A quote that nothing

@@ -12,8 +12,6 @@ from kfuzz.conformance.judge.compare import Case
 from kfuzz.kafka import ROLES
 from kfuzz.vectors.kinds import CONVERSATION
 
-__all__ = ["chosen_keys"]
-
 Key = tuple[str, str]
 
 

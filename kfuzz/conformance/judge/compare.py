@@ -52,23 +52,6 @@ from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 from kfuzz.wire.records.framing import frames
 
-__all__ = [
-    "ALL_ROLES",
-    "ENCODE_ROLE",
-    "NOT_ASKED",
-    "OUTCOMES",
-    "PRODUCE_ROLE",
-    "Case",
-    "Cell",
-    "cases_of",
-    "declared_unsupported",
-    "judge",
-    "lacks_headers",
-    "request",
-    "shortened",
-    "wrong_reading",
-]
-
 # A vector that was left out, because the testee is asked only about chosen ones.
 NOT_ASKED: Final = "not-asked"
 # Best first. ``withheld`` is how a report shows an embargoed outcome; ``judge`` never returns it.

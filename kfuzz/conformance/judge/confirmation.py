@@ -19,8 +19,6 @@ from kfuzz.vectors.confirm import contradiction, with_broker, with_cells
 from kfuzz.vectors.kinds import FRAMES, KINDS
 from kfuzz.vectors.model import Vector
 
-__all__ = ["Confirmation", "ask_kafka", "confirm", "confirm_streams"]
-
 # answers[version][id]: the answer of each Kafka version to each vector, in the protocol's JSON form.
 Answers = dict[str, dict[str, dict[str, Any]]]
 # Takes a title and a total; returns a context manager that yields a function to report how much is done.

@@ -16,8 +16,6 @@ from kfuzz.relay.paths import slots, steps_of
 from kfuzz.vectors.kinds import AT_ONCE, CLIENT
 from kfuzz.vectors.model import Vector
 
-__all__ = ["Asked", "asked_of", "lacks_ability", "values_in_log", "wrong_conversation"]
-
 Json = Mapping[str, Any]
 
 # How a value of a request is compared with that of the request that met the trouble.

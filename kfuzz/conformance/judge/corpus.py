@@ -31,8 +31,6 @@ from kfuzz.units import counted
 from kfuzz.wire.io.layout import HEADER_AT
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["SegmentResult", "conform_segments", "report_lines"]
-
 # The requests of a chunk are in memory at once.
 CHUNK_BATCHES = 2000
 CHUNK_BYTES = 8 << 20

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from kfuzz.conformance.protocol.lines import Handshake
 
-__all__ = ["Wrong", "amount", "batches_differ", "because", "records_differ", "shown"]
-
 Json = Mapping[str, Any]
 
 

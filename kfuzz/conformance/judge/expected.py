@@ -26,23 +26,6 @@ from kfuzz.files import read_bytes, write_whole
 from kfuzz.text import file_name, printable
 from kfuzz.vectors.kinds import CONVERSATION
 
-__all__ = [
-    "Expectations",
-    "Line",
-    "Seal",
-    "Standing",
-    "labels_in",
-    "load",
-    "load_own",
-    "parse",
-    "stand",
-    "stand_alone",
-    "stand_beside",
-    "unsealed",
-    "update",
-    "withholdable",
-]
-
 Key = tuple[str, str]
 
 UNEXPLAINED: Final = "unexplained"

@@ -6,22 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "ACCEPTS",
-    "DIFFERS",
-    "HANGS",
-    "HARMS",
-    "HARM_OF",
-    "KILLS",
-    "LOSES",
-    "MEMORY",
-    "RANK",
-    "REFUSES",
-    "Harm",
-    "harm_named",
-    "worst",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Harm:

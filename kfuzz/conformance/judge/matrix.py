@@ -21,8 +21,6 @@ from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.testees import CHOSEN, DECODER, BuildFailed, Testee
 from kfuzz.errors import UsageError
 
-__all__ = ["Column", "Places", "Run", "column_of", "published", "run", "update_expected"]
-
 Key = tuple[str, str]
 
 _BUILDING = threading.Lock()

@@ -34,8 +34,6 @@ from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
-__all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
-
 # Answers give the hash of longer values.
 HASHED_FROM_BYTES: Final = 64 * 1024
 

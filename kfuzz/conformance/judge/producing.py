@@ -16,8 +16,6 @@ from kfuzz.vectors.kinds import AT_ONCE, GROUP, LEFT_OUT, MAY_REFUSE, SENDS, TOP
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
-__all__ = ["GAVE_UP", "lacks_producer", "wrong_sending"]
-
 Json = Mapping[str, Any]
 T = TypeVar("T")
 

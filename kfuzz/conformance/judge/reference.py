@@ -15,8 +15,6 @@ from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors.model import TOPIC, Vector
 
-__all__ = ["OwnVerdict", "as_vector", "for_broker", "outside_vector", "verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class OwnVerdict:

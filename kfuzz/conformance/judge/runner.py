@@ -13,8 +13,6 @@ from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.peer import Peer, Question, Result, TesteeProcess
 from kfuzz.conformance.protocol.session import Limits, NoHandshake, Trouble
 
-__all__ = ["Outcome", "cells", "judged_answer", "run_cases"]
-
 Key = tuple[str, str]
 R = TypeVar("R")
 

@@ -18,8 +18,6 @@ from typing import Final
 from kfuzz.errors import KfuzzError
 from kfuzz.files import locked
 
-__all__ = ["BUILT_FOLDERS", "BuildFailed", "alone", "link", "link_to", "mirror", "run_build", "sources", "write"]
-
 BUILD_TIMEOUT_S: Final = 900
 # Lines that build tools print before the first error. Go names the package, npm a code.
 NO_ERRORS: Final = (

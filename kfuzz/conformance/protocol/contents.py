@@ -10,8 +10,6 @@ from typing import Any, Final
 from kfuzz.forms import HEX, TEXT, Form, ListOf, Object, Wrong, integer, matching, shown, step_of
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
-__all__ = ["DEFINITIONS", "HEADERS", "HIDDEN", "MESSAGE", "MESSAGE_NAME", "OCTETS", "VALUE", "VERSION", "VERSIONS"]
-
 # How deep objects and arrays may be nested in a message; Kafka's own messages nest much less.
 MESSAGE_DEPTH_MAX: Final = 32
 NULL: Final = {"type": "null"}

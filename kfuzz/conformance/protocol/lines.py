@@ -36,38 +36,6 @@ from kfuzz.forms import (
 from kfuzz.kafka import CODECS, ISOLATIONS, ROLES
 from kfuzz.text import foreign_text
 
-__all__ = [
-    "AHEAD",
-    "APPEND_STREAM",
-    "CONVERSE",
-    "CONVERSES",
-    "DECODE",
-    "DECODE_MESSAGE",
-    "DECODE_PRIMITIVE",
-    "DECODE_STREAM",
-    "ELEMENTS_MAX",
-    "ENCODE",
-    "ENCODE_MESSAGE",
-    "ENCODE_PRIMITIVE",
-    "LINE_BYTES_MAX",
-    "MORE_OUTCOMES",
-    "OPERATIONS",
-    "PRODUCE",
-    "PRODUCES",
-    "PROTOCOL",
-    "READER",
-    "REQUESTS",
-    "SNAPPY_FRAMINGS",
-    "STALLED",
-    "Answer",
-    "Handshake",
-    "Produced",
-    "ProtocolError",
-    "parse_answer",
-    "parse_handshake",
-    "to_line",
-]
-
 PROTOCOL: Final = "kfuzz-testee/1"
 DECODE: Final = "decode-records"
 ENCODE: Final = "encode-records"

@@ -35,8 +35,6 @@ from kfuzz.conformance.protocol.testees import BuildFailed, Testee
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text
 
-__all__ = ["Peer", "Question", "Result", "TesteeProcess", "started"]
-
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 Result = Answer | Trouble

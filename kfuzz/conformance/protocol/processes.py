@@ -24,8 +24,6 @@ from typing import Final
 
 import psutil
 
-__all__ = ["MARK", "Family", "ended_with", "use_of"]
-
 # The environment variable that marks the processes of a family.
 MARK: Final = "KFUZZ_FAMILY"
 # The sizes of message queues, which decoders do not use: a limit between these is the other mark.

@@ -13,8 +13,6 @@ from kfuzz.conformance.protocol.contents import DEFINITIONS
 from kfuzz.conformance.protocol.lines import ANSWER, BATCHES, HANDSHAKE, PROTOCOL, RECORDS, REQUESTS
 from kfuzz.files import write_whole
 
-__all__ = ["COMMITTED", "protocol_schema", "schema_text"]
-
 COMMITTED: Final = Path(__file__).with_name("testee.schema.json")
 
 

@@ -28,8 +28,6 @@ from kfuzz.conformance.protocol.stacks import headline
 from kfuzz.errors import KfuzzError
 from kfuzz.text import foreign_text
 
-__all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
-
 MIB = 1024 * 1024
 # A folder in memory, on systems that have one.
 MEMORY = Path("/dev/shm")

@@ -7,8 +7,6 @@ from typing import Final
 
 from kfuzz.text import foreign_text
 
-__all__ = ["headline", "library_line"]
-
 # A path with a line of source. It matches every path, so that no character is looked at twice.
 _PATH: Final = re.compile(r'(?P<path>[^\s:"]++)(?::(?P<line>[0-9]++)|", line (?P<python_line>[0-9]++))?')
 # Where the package managers of Go, Rust, Node and Python keep the sources of libraries.

@@ -14,8 +14,6 @@ from kfuzz.conformance.protocol.building import BUILT_FOLDERS
 from kfuzz.errors import UsageError
 from kfuzz.files import require_empty, whole_directory
 
-__all__ = ["LANGUAGES", "Stub", "write_stub"]
-
 KIT: Final = "kit"
 
 

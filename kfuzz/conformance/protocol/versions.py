@@ -19,8 +19,6 @@ from kfuzz.conformance.protocol.building import BuildFailed, alone, link, mirror
 from kfuzz.errors import UsageError
 from kfuzz.forms import TEXT, ListOf
 
-__all__ = ["TEXTS", "WORDS", "Recipe", "build_version", "order_of", "recipe_for"]
-
 # Three or four numbers, and perhaps a word, so that package managers do not take it for a range or an option.
 _VERSION: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){2,3}(?:[-.+]?[0-9A-Za-z]+)*+")
 VERSION_CHARACTERS_MAX: Final = 64

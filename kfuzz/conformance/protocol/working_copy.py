@@ -21,8 +21,6 @@ from kfuzz.documents import load_json, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 
-__all__ = ["VERSION", "with_working_copy"]
-
 # Stands for the version of a working copy, in the report and in the name of the testee.
 VERSION: Final = "path"
 # Descriptions of packages are far smaller.

@@ -19,8 +19,6 @@ from kfuzz.errors import UsageError
 from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["Change", "Changes", "Key", "changes", "inputs_of", "question", "staying", "unknown_in"]
-
 Key = tuple[str, str]
 
 # How many outcomes are listed under one cause.

@@ -28,8 +28,6 @@ from kfuzz.vectors.explaining import Book, Explanation
 from kfuzz.vectors.kinds import CLIENT
 from kfuzz.vectors.model import Bomb
 
-__all__ = ["WITHHELD", "Contents", "Square", "fragment", "packed"]
-
 # Longer contents are left out; `kfuzz show` has the bytes.
 CONTENTS_CHARACTERS_MAX: Final = 20_000
 # A square's letter: the first letter of a class of harm, all of which differ, or one of these.

@@ -17,8 +17,6 @@ from kfuzz.files import write_whole
 from kfuzz.text import printable
 from kfuzz.units import counted
 
-__all__ = ["keep", "outcome_of", "sentences", "to_json"]
-
 HEX_SHOWN_CHARACTERS = 400
 
 

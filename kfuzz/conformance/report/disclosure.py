@@ -29,8 +29,6 @@ from kfuzz.units import counted
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["Disclosed", "disclose", "faults", "require_private"]
-
 INPUT_FILE: Final = "input.bin"
 REQUEST_FILE: Final = "request.json"
 DUMP_BYTES_MAX: Final = 512

@@ -24,8 +24,6 @@ from kfuzz.text import foreign_text
 from kfuzz.units import counted
 from kfuzz.vectors.model import Vector
 
-__all__ = ["FORMAT", "cause_json", "from_json", "notes_of", "sentences", "to_json"]
-
 FORMAT: Final = "kfuzz-report/1"
 NAME_BYTES_MAX: Final = 200
 ERRORS_MAX: Final = 100

@@ -18,8 +18,6 @@ from kfuzz.messages.catalogues import newest
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Bomb, Vector
 
-__all__ = ["dumped", "step_starts"]
-
 PARTS_MAX: Final = 300
 PART_BYTES_MAX: Final = 24
 # Longer vectors have no button that copies them.

@@ -19,8 +19,6 @@ from kfuzz.units import counted
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["FORMAT", "History", "history_of"]
-
 FORMAT: Final = "kfuzz-history/1"
 # How a version that lacks a cause answers its questions.
 RIGHT: Final = "right"

@@ -8,8 +8,6 @@ from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.matrix import Column, Run
 from kfuzz.text import printable
 
-__all__ = ["to_junit"]
-
 
 def to_junit(run: Run) -> bytes:
     """The run as JUnit XML: a test suite per testee, a test per case. Expected outcomes other than pass are skipped."""

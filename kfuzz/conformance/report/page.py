@@ -22,8 +22,6 @@ from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.vectors.explaining import Book
 
-__all__ = ["require_empty", "to_html", "write_site"]
-
 INDEX_FILE: Final = "index.html"
 SCRIPT_FILE: Final = "page.js"
 STYLE_FILE: Final = "page.css"

@@ -17,8 +17,6 @@ from kfuzz.units import counted
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["to_terminal"]
-
 # The classes that can stop or corrupt a user's program have a colour.
 _STYLES: Final = {
     "kills": "bold white on red",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["address_of"]
-
 _CVE: Final = re.compile(r"CVE-\d{4}-\d{4,}")
 _KAFKA: Final = re.compile(r"KAFKA-\d+")
 _THREAD: Final = re.compile(r"(.+) #(\d+)")

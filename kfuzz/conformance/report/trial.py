@@ -15,8 +15,6 @@ from typing import Final
 from kfuzz.conformance.protocol.processes import Family, ended_with, use_of
 from kfuzz.conformance.protocol.session import MIB
 
-__all__ = ["Trial", "tried"]
-
 TIMEOUT_S: Final = 60
 MEMORY_BYTES: Final = 2048 * MIB
 PRINTED_BYTES_MAX: Final = 64 * MIB

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["Broken", "Cut", "Decompressed", "require_memory"]
-
 
 class Decompressed(NamedTuple):
     """The result of decompressing a payload.

@@ -20,8 +20,6 @@ from kfuzz.wire.io.output import Full, Output
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["LIBRARY", "XERIAL_MAGIC", "open_stream", "read_stream", "write_stream"]
-
 # Its name and version: the compressed bytes depend on them.
 LIBRARY = ("snappy", f"cramjam-{cramjam.__version__}")
 

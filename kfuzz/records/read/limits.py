@@ -8,8 +8,6 @@ from typing import Final
 from kfuzz.errors import UsageError
 from kfuzz.wire.records.record_batch import LIMIT_BYTES
 
-__all__ = ["DEFAULT_LIMITS", "Limits"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

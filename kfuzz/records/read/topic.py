@@ -10,8 +10,6 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS, INT32_MAX, INT64_MAX, Codec
 from kfuzz.wire.walk.produced import ProduceRules
 
-__all__ = ["DEFAULT_TOPIC", "Topic"]
-
 # The 64-bit integers. In JSON they are decimal strings.
 WIDE: Final = ("first_offset", "now", "timestamp_after_max_ms", "timestamp_before_max_ms")
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from kfuzz.wire.io.report import Note
 
-__all__ = ["Walk", "require_profile_and_role"]
-
 # Errors in a batch's frame. A log does not store such a batch.
 OF_A_FRAME = ("crc-mismatch", "wrapper-crc-mismatch")
 # Notes that a skimming broker ignores: PartialDefaultRecord does not check that fields stay inside the record's length.

@@ -25,8 +25,6 @@ from kfuzz.vectors.recipes.making.message import Body
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.making.produced import refusal
 
-__all__ = ["SMALL", "Expectation", "Recipe", "Step", "Theme", "accepts", "adding", "refuses"]
-
 Json = dict[str, Any]
 
 # The budget of hostile vectors of a few hundred bytes: enough for any reader to refuse them.

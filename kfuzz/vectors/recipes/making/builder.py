@@ -29,18 +29,6 @@ from kfuzz.wire.io.layout import (
     TRANSACTIONAL,
 )
 
-__all__ = [
-    "CREATED_MS",
-    "Field",
-    "Raw",
-    "Record",
-    "batch",
-    "concat",
-    "message",
-    "overlong",
-    "varint",
-]
-
 # The timestamp of all recipes where the time does not matter: 2023-11-14T22:13:20Z.
 CREATED_MS = 1_700_000_000_000
 

@@ -14,22 +14,6 @@ from xxhash import xxh32_intdigest
 
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = [
-    "Bits",
-    "gzip_member",
-    "lz4_compressed",
-    "lz4_frame",
-    "lz4_parts",
-    "lz4_stored",
-    "packed",
-    "raw_snappy",
-    "stored",
-    "xerial",
-    "zstd_block",
-    "zstd_frame",
-    "zstd_parts",
-]
-
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
 LZ4_MAGIC = struct.pack("<I", 0x184D2204)

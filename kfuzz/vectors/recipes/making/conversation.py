@@ -7,24 +7,6 @@ from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record, batch
 
-__all__ = [
-    "GIVEN",
-    "STEP",
-    "TOTAL",
-    "Act",
-    "act",
-    "asks",
-    "at_most",
-    "fails",
-    "given",
-    "happens",
-    "opens",
-    "reads",
-    "trouble",
-    "values",
-    "writes",
-]
-
 Json = dict[str, Any]
 # An act, and its result.
 Act = tuple[Json, Json]

@@ -10,8 +10,6 @@ from kfuzz.vectors.recipes.making.builder import CREATED_MS
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.making.sent import incompressible
 
-__all__ = ["BYTES_SIZES", "INTEGERS_SIZES", "MESSAGES", "PRODUCE_VERSIONS", "integers_recipe", "produce_recipe"]
-
 KIB = 1024
 # Sizes of a whole message. A request's header takes some 20 bytes of the same buffer, so an encoder whose buffer has
 # 64 KiB meets its end at messages that are so much smaller.

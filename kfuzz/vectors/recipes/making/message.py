@@ -22,20 +22,6 @@ from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of, schema
 from kfuzz.wire.io.cursor import uvarint
 
-__all__ = [
-    "Body",
-    "Place",
-    "body",
-    "definitions",
-    "full",
-    "nullable_fields",
-    "slug_of",
-    "successful",
-    "versions_of",
-    "with_nulls",
-    "with_several",
-]
-
 Json = dict[str, Any]
 
 

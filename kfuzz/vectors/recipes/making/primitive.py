@@ -11,8 +11,6 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.messages.primitives import read, to_json_value, write
 
-__all__ = ["NOTHING", "Single", "broken", "of"]
-
 # Stands for the missing value if the bytes must be refused.
 NOTHING: Any = object()
 

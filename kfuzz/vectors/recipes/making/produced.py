@@ -9,8 +9,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.builder import Raw
 from kfuzz.wire.io.layout import LOG_OVERHEAD
 
-__all__ = ["BATCH_BYTES_MAX", "refusal"]
-
 # Kafka's default of message.max.bytes.
 BATCH_BYTES_MAX = 1024 * 1024 + LOG_OVERHEAD
 

@@ -11,8 +11,6 @@ from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
 from kfuzz.vectors.recipes.making.produced import BATCH_BYTES_MAX
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
-__all__ = ["LARGE", "NEAR", "POWERS_ALONE", "POWERS_TOGETHER", "batch_of", "incompressible", "of_records"]
-
 # Sizes 2^k of values: near the smaller ones, all sizes in one vector; near the larger ones, a vector for each size.
 POWERS_TOGETHER = range(5, 14)
 POWERS_ALONE = range(14, 20)

@@ -19,8 +19,6 @@ from kfuzz.vectors.recipes.making.conversation import (
 )
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["CLOSE", "LAST", "LATER", "PATIENT", "WHOLE", "theme"]
-
 LAST = TOTAL - 1
 CLOSE = act("close")
 WHOLE = opens(), reads(LAST), CLOSE

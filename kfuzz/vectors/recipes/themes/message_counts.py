@@ -8,8 +8,6 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
-__all__ = ["negative_counts", "theme"]
-
 ARRAY, NULL, NOT_NULL = ["MSG-ARRAY-1"], ["MSG-NULL-1"], ["MSG-NULL-2"]
 # Top-level, nested and nullable arrays, each in a version with fixed counts and one with compact counts.
 CURATED = (

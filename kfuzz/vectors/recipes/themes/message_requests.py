@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.making.message import Body, body, definitions
 from kfuzz.vectors.recipes.theme import Theme
 
-__all__ = ["add_full", "requirements_of", "theme"]
-
 
 def theme() -> Theme:
     """The recipes of ``vectors/messages/requests.json``."""

@@ -15,23 +15,6 @@ from typing import Any
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.theme import Step, Theme, adding
 
-__all__ = [
-    "ABORT",
-    "COMMIT",
-    "OTHER",
-    "PRODUCER",
-    "Appends",
-    "Part",
-    "Stream",
-    "data",
-    "dropped",
-    "ended",
-    "ending",
-    "marker",
-    "plain",
-    "txn",
-]
-
 Json = dict[str, Any]
 
 ABORT, COMMIT = 0, 1

@@ -9,8 +9,6 @@ from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts
 from kfuzz.vectors.recipes.themes.legacy import three, unopened, wrapper, wrapper_of
 
-__all__ = ["CODECS", "common", "first_of", "old_lz4"]
-
 CODECS = ("gzip", "snappy", "lz4")
 # The flags and the block size of the frames that Kafka wrote: independent blocks of at most 64 KiB.
 LZ4_DESCRIPTOR = b"\x60\x40"
