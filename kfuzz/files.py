@@ -56,7 +56,7 @@ def local_path(place: str | Path) -> Path:
     scheme, rest = match[1].lower(), match[2]
     if scheme != "file":
         raise UsageError(
-            f"{place} is on {scheme}:, which kfuzz cannot read or write here; name a directory of a mounted file system"
+            f"{place} is on {scheme}:, which kfuzz cannot read or write; name a directory of a mounted file system"
         )
     if rest.startswith("/"):
         host, slash, rest = rest[1:].partition("/")
