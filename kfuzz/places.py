@@ -33,6 +33,7 @@ from kfuzz import files, text
 from kfuzz.documents import load_json
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import URL, cannot_write, local_path, open_regular
+from kfuzz.forms import integer
 from kfuzz.storage import LocalTarget, RemoteTarget, Target, in_parallel
 
 FILES_MAX: Final = 1_000_000
@@ -43,7 +44,7 @@ PIECE_BYTES: Final = 1 << 20
 PACKED_BYTES: Final = 4096
 # The longest name in an archive, with all that is written about the file.
 HEADER_BYTES_MAX: Final = 16 << 20
-SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
+SIZE: Final = integer(0, (1 << 31) - 1)
 PACKED_NAME: Final = re.compile(r"(.+?)(\.tar|\.tar\.gz|\.tar\.zst|\.tgz|\.tzst|\.gz|\.zst)")
 GZIP, ZSTD, TAR, TAR_AT = b"\x1f\x8b\x08", (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"), b"ustar", 257
 # The names of Kafka's LocalTieredStorage: orders-0-ID/00000000000000000000-ID.log; and those of Aiven's plugin:
@@ -51,7 +52,7 @@ GZIP, ZSTD, TAR, TAR_AT = b"\x1f\x8b\x08", (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\
 ID: Final = "[A-Za-z0-9_-]{22}"
 SEGMENT: Final = re.compile(rf"\d{{20}}(-{ID})?\.log")
 TIERED: Final = re.compile(rf"(\d{{20}})-{ID}(\.[a-z_-]+)")
-PARTITION: Final = re.compile(rf"(.+-\d+)(-{ID})?")
+PARTITION: Final = re.compile(rf"(.+-\d+)-{ID}")
 TOPIC: Final = re.compile(rf"(.+)-{ID}")
 LOG, INDEXES, MANIFEST = ".log", ".indexes", ".rsm-manifest"
 # By suffix, the names of indexes in a manifest. A producer snapshot has the offset of the next segment, which the
@@ -135,7 +136,7 @@ class _Opening:
         # The files beside a segment may be needed too.
         beside = [_Part(one, size, one) for one, size in listed.items() if one == name or not packed]
         path = self._laid(target, beside, parent, name)
-        return path if not packed else self._unpacked(path, uri, "") or path
+        return path if not packed else self._unpacked(path, uri, ".") or path
 
     def _unpacked(self, path: Path, name: str, inner: str) -> Path | None:
         """The content of the archive or packed file ``path``, called ``name``, or ``inner`` of it; None if it is no
@@ -157,15 +158,13 @@ class _Opening:
         with open(path, "rb") if head.startswith((GZIP, *ZSTD)) else open_regular(path, follow=True) as file:
             if file.read(TAR_AT + len(TAR))[TAR_AT:] != TAR:
                 return path
-        root = self._laid(LocalTarget(path.parent), _members(path, name, self.on_left_out), name)
-        while inner == "." and len(only := list(root.iterdir())) == 1 and _is_around(only[0]):
-            root = only[0]
-        return root / inner
+        return self._laid(LocalTarget(path.parent), _members(path, name, self.on_left_out), name, inner)
 
-    def _laid(self, target: Target, parts: Iterable[_Part], place: str, chosen: str = "") -> Path:
-        """A folder that stands for the files of ``target``; or the file ``chosen`` in it."""
+    def _laid(self, target: Target, parts: Iterable[_Part], place: str, inner: str = ".") -> Path:
+        """A folder that stands for the files of ``target``; or ``inner`` of it."""
         names: dict[str, str] = {}
-        source = _Source(target, place)
+        copies = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="kfuzz-copies-"))
+        source = _Source(target, place, Path(copies))
         folder, above = self.stack.enter_context(stand_in("", names, source.fetch)), _above(place)
         root = folder.joinpath(*above)
         names |= {str(root.parent): place.rpartition("/")[0], str(root): place}
@@ -182,10 +181,15 @@ class _Opening:
             source.parts[str(laid)] = part
             names[str(laid)] = real
             names.setdefault(str(laid.parent), real.rpartition("/")[0])
-        if chosen:
-            return folder.joinpath(*_in_log_directory([*above, *chosen.split("/")]))
-        # A partition of tiered storage was named, so that its folder has another name.
-        return root if root.is_dir() else Path(os.path.commonpath({os.path.dirname(path) for path in source.parts}))
+        if inner != ".":
+            return folder.joinpath(*_in_log_directory([*above, *inner.split("/")]))
+        if not root.is_dir():
+            # A partition of tiered storage was named, and its folder has another name here.
+            root = Path(os.path.commonpath({os.path.dirname(path) for path in source.parts}))
+        # Archives and stores often have folders around the log directory.
+        while len(only := list(root.iterdir())) == 1 and only[0].is_dir():
+            root = only[0]
+        return root
 
 
 @contextlib.contextmanager
@@ -202,11 +206,6 @@ def _above(place: str) -> list[str]:
     around, name = os.path.abspath(place).split("/")[-2:]
     packed = PACKED_NAME.fullmatch(name)
     return [re.sub(r"[^\w.-]", "_", part) or "_" for part in (around, packed[1] if packed else name)]
-
-
-def _is_around(path: Path) -> bool:
-    """Whether a path is a folder that holds no partition itself."""
-    return path.is_dir() and not PARTITION.fullmatch(path.name) and not TOPIC.fullmatch(path.name)
 
 
 def _is_tiered(path: Path) -> bool:
@@ -270,7 +269,7 @@ def _members(path: Path, name: str, on_left_out: Callable[[str], None]) -> Itera
                         inner = "/".join(parts)
                         found[inner] = _Part(inner, member.size, path.name, member.offset_data, member.size)
                     elif not member.isdir():
-                        on_left_out(f"{name}/{member.name} is left out: it is a link, a device or a sparse file")
+                        on_left_out(f"{name}/{member.name} is left out: it is no regular file inside the archive")
                     if len(found) > FILES_MAX:
                         raise UsageError(f"{name} has more than {FILES_MAX} files; unpack some of them yourself")
         except (tarfile.TarError, OSError, ValueError) as error:
@@ -292,37 +291,39 @@ def _described(source: _Source, parts: Iterable[_Part]) -> Iterator[_Part]:
         base = part.name.removesuffix(MANIFEST)
         log, indexes = found.get(base + LOG), found.get(base + INDEXES)
         if log is not None:
-            yield from _of_manifest(log, indexes, load_json(data, part.name))
+            yield from _of_manifest(log, indexes, load_json(data, name := f"{source.place}/{part.name}"), name)
 
 
-def _of_manifest(log: _Part, indexes: _Part | None, manifest: Any) -> Iterator[_Part]:
+def _of_manifest(log: _Part, indexes: _Part | None, manifest: Any, place: str) -> Iterator[_Part]:
     """The files of a segment, by its manifest."""
     base = log.name.removesuffix(LOG)
     try:
         is_encrypted = manifest.get("encryption") is not None
-        size, is_packed = manifest["chunkIndex"]["originalFileSize"], manifest["compression"] is True
+        size, is_packed = _size(manifest["chunkIndex"]["originalFileSize"]), manifest["compression"] is True
         made = [replace(log, size=size, is_packed=is_packed, is_encrypted=is_encrypted)]
         for suffix, name in INDEX_NAMES.items():
             if indexes is not None and (index := manifest["segmentIndexes"][name]) is not None:
-                size, at = index["size"], indexes.at + index["position"]
+                size, at = _size(index["size"]), indexes.at + _size(index["position"])
                 made.append(_Part(base + suffix, size, indexes.source, at, size, False, is_encrypted))
-        if not all(0 <= number <= SEGMENT_BYTES_MAX for one in made for number in (one.size, one.at - log.at)):
-            raise ValueError
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise UsageError(f"{base}{MANIFEST} is not a manifest of tiered storage that kfuzz knows") from None
+        raise UsageError(f"{place} is not a manifest of tiered storage that kfuzz knows") from None
     yield from made
+
+
+def _size(value: Any) -> int:
+    SIZE.check(value)
+    return int(value)
 
 
 class _Source:
     """Fetches the files that a folder stands for. ``parts`` has them by their paths in the folder."""
 
-    def __init__(self, target: Target, place: str) -> None:
-        self._target, self._place = target, place
+    def __init__(self, target: Target, place: str, copies: Path) -> None:
+        self._target, self.place, self._folder = target, place, copies
         self.parts: dict[str, _Part] = {}
         self._copies: OrderedDict[str, Path] = OrderedDict()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._made = tempfile.TemporaryDirectory(prefix="kfuzz-copies-")
 
     def read(self, part: _Part) -> bytes:
         """The bytes of a small file."""
@@ -347,7 +348,7 @@ class _Source:
                     file.seek(part.at)
                     left = sys.maxsize if part.stored is None else part.stored
                     head = ZSTD[0] if part.is_packed else b""
-                    out.writelines(_chunks(file, head, f"{self._place}/{part.name}", left))
+                    out.writelines(_chunks(file, head, f"{self.place}/{part.name}", left))
             return copy
 
     def _whole(self, name: str) -> Path:
@@ -358,7 +359,7 @@ class _Source:
         if (copy := self._kept(name)) is None:
             with self._copy(name) as (copy, out):
                 if not self._target.copy(name, out):
-                    raise UsageError(f"{self._place}/{name} is not there any longer; try again")
+                    raise UsageError(f"{self.place}/{name} is not there any longer; try again")
         return copy
 
     def _kept(self, key: str) -> Path | None:
@@ -369,7 +370,7 @@ class _Source:
     @contextlib.contextmanager
     def _copy(self, key: str) -> Iterator[tuple[Path, BinaryIO]]:
         """A new copy, to be written in the block."""
-        copy = Path(self._made.name, str(next(self._numbers)))
+        copy = self._folder / str(next(self._numbers))
         with _written(copy) as file:
             yield copy, file
         self._copies[key] = copy

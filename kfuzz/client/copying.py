@@ -25,7 +25,8 @@ LATEST_MS, EARLIEST_MS = -1, -2
 FETCH_BYTES: Final = 8 << 20
 # How long a broker waits for records that are not there yet.
 WAIT_MS: Final = 500
-SEGMENT_BYTES: Final = 1 << 30
+# The most of a partition: Kafka's segments are below 2 GiB.
+SEGMENT_BYTES: Final = (1 << 31) - 2 * FETCH_BYTES
 # Names of topics become names of folders.
 LEGAL: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 NAMED_MAX: Final = 10
@@ -38,7 +39,7 @@ class Live:
     """Topics of a cluster: their glob, as for :func:`kfuzz.logs.find_segments`, and how much of each partition is read.
 
     ``first`` is the first offset, or the time from which on records are wanted; None is the start of the partition. The
-    end is the high watermark. ``bytes_max`` is for each partition.
+    end is the high watermark. ``bytes_max`` is for each partition, which gets one segment below 2 GiB.
     """
 
     access: Access
@@ -102,24 +103,20 @@ class _Partition:
             found = await self._offset(round(first.timestamp() * 1000))
             first = end if found < 0 else found
         at = start = max(start, first or 0)
-        left = self.live.bytes_max
-        while True:
-            # A broker sends whole batches: the first one may begin before the offset.
-            with open(self.folder / f"{at:020d}.log", "xb") as file:
-                while at < end and left > 0 and file.tell() < SEGMENT_BYTES:
-                    data = memoryview(await self._fetched(at))
-                    whole = list(frames(data)) if data else []
-                    if not whole:
-                        file.write(data)
-                        self.sentences.append(f"{self._name}: the broker sends no whole batch from offset {at} on")
-                        return
-                    for begin, _, _ in whole:
-                        at = max(at, last_offset(data[begin:]) + 1)
-                    size = sum(whole[-1][:2])
-                    left -= file.write(data[:size])
-                    yield size
-            if at >= end or left <= 0:
-                break
+        left = min(self.live.bytes_max, SEGMENT_BYTES)
+        # A broker sends whole batches: the first one may begin before the offset.
+        with open(self.folder / f"{at:020d}.log", "xb") as file:
+            while at < end and left > 0:
+                data = memoryview(await self._fetched(at, min(left, FETCH_BYTES)))
+                whole = list(frames(data)) if data else []
+                if not whole:
+                    file.write(data)
+                    self.sentences.append(f"{self._name}: the broker sends no whole batch from offset {at} on")
+                    return
+                for begin, _, _ in whole:
+                    at = max(at, last_offset(data[begin:]) + 1)
+                left -= file.write(data[: sum(whole[-1][:2])])
+                yield sum(whole[-1][:2])
         if at < end:
             self.sentences.append(
                 f"{self._name}: only offsets {start} to {at - 1} of {end - 1} were read; give more --bytes, or --from"
@@ -134,12 +131,12 @@ class _Partition:
         asked = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
         return int((await self._asked("ListOffsets", asked))["topics"][0]["partitions"][0]["offset"])
 
-    async def _fetched(self, offset: int) -> bytes:
-        partition = {"partition": self.number, "fetchOffset": offset, "partitionMaxBytes": FETCH_BYTES}
+    async def _fetched(self, offset: int, bytes_max: int) -> bytes:
+        partition = {"partition": self.number, "fetchOffset": offset, "partitionMaxBytes": bytes_max}
         asked = {
             "maxWaitMs": WAIT_MS,
             "minBytes": 1,
-            "maxBytes": FETCH_BYTES,
+            "maxBytes": bytes_max,
             "sessionEpoch": -1,
             "topics": [{"topic": self.topic, "partitions": [partition]}],
         }
