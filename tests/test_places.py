@@ -243,7 +243,7 @@ def test_a_live_topic_is_read_as_its_log(log: Path) -> None:
 @pytest.mark.full
 @pytest.mark.java
 def test_a_topic_of_apache_kafka_is_read_as_its_log(broker: Any, log: Path) -> None:
-    compare_live(broker.bootstrap, log, "places")
+    compare_live(f"127.0.0.1:{broker.port}", log, "places")
 
 
 @pytest.mark.parametrize(
