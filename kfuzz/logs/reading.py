@@ -117,7 +117,7 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a log directory, a partition folder or a segment file, as Arrow batches. It may be in an archive,
-    or at a URI: see :func:`kfuzz.places.opened`.
+    or at a URI: see :func:`kfuzz.logs.opened`.
 
     ``columns`` selects some of ``COLUMNS``. Offsets and timestamps are inclusive bounds; a timestamp is a ``datetime``
     with a time zone, or milliseconds. A batch of records comes from at most a few MiB of one segment. It keeps these
