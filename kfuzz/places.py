@@ -18,14 +18,13 @@ import shutil
 import sys
 import tarfile
 import tempfile
-import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import zstandard
 
@@ -42,22 +41,20 @@ KEPT_BYTES: Final = 1 << 30
 PIECE_BYTES: Final = 1 << 20
 # Packed bytes are taken in such pieces: zstd makes up to 128 KiB of four bytes.
 PACKED_BYTES: Final = 4096
-# The longest name in an archive, with all that is written about the file.
+# All that a tar file says about a file.
 HEADER_BYTES_MAX: Final = 16 << 20
-SIZE: Final = integer(0, (1 << 31) - 1)
 PACKED_NAME: Final = re.compile(r"(.+?)(\.tar|\.tar\.gz|\.tar\.zst|\.tgz|\.tzst|\.gz|\.zst)")
 GZIP, ZSTD, TAR, TAR_AT = b"\x1f\x8b\x08", (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"), b"ustar", 257
 # The names of Kafka's LocalTieredStorage: orders-0-ID/00000000000000000000-ID.log; and those of Aiven's plugin:
 # orders-ID/0/00000000000000000000-ID.log, with .indexes, and .rsm-manifest that describes both.
-ID: Final = "[A-Za-z0-9_-]{22}"
-SEGMENT: Final = re.compile(rf"\d{{20}}(-{ID})?\.log")
-TIERED: Final = re.compile(rf"(\d{{20}})-{ID}(\.[a-z_-]+)")
-PARTITION: Final = re.compile(rf"(.+-\d+)-{ID}")
-TOPIC: Final = re.compile(rf"(.+)-{ID}")
+SEGMENT: Final = re.compile(r"\d{20}(-[\w-]{22})?\.log", re.ASCII)
+TIERED: Final = re.compile(r"(\d{20})-[\w-]{22}(\.[a-z_-]+)", re.ASCII)
+WITH_ID: Final = re.compile(r".-[\w-]{22}$", re.ASCII)
 LOG, INDEXES, MANIFEST = ".log", ".indexes", ".rsm-manifest"
 # By suffix, the names of indexes in a manifest. A producer snapshot has the offset of the next segment, which the
 # names do not say.
 INDEX_NAMES: Final = {".index": "offset", ".timeindex": "timestamp", ".txnindex": "transaction"}
+SIZE: Final = integer(0, (1 << 31) - 1)
 
 
 @contextlib.contextmanager
@@ -80,7 +77,7 @@ def opened(place: str | Path, *, on_left_out: Callable[[str], None] = lambda sen
 
 
 @contextlib.contextmanager
-def stand_in(name: str, names: dict[str, str], fetch: Callable[[str], str | Path] = Path) -> Iterator[Path]:
+def stand_in(names: dict[str, str], fetch: Callable[[str], str | Path] = Path, *, name: str = "") -> Iterator[Path]:
     """A new folder that is called ``name`` in texts, and paths in it by ``names``; ``fetch`` gives the file to open."""
     with tempfile.TemporaryDirectory(prefix="kfuzz-place-") as made:
         # Paths in it are compared, also after their links are resolved.
@@ -121,11 +118,11 @@ class _Opening:
             return self._laid(here, _files(here), str(place)) if _is_tiered(path) else path
         archive = next((one for one in (path, *path.parents) if one.is_file()), None)
         found = archive and self._unpacked(archive, str(archive), str(path.relative_to(archive)))
-        return path if found is None else found
+        return found or path
 
     def _remote(self, uri: str) -> Path:
         target = Target.of(uri)
-        if found := _files(target):
+        if found := list(_files(target)):
             return self._laid(target, found, uri)
         parent, _, name = uri.rpartition("/")
         target = Target.of(parent)
@@ -136,28 +133,28 @@ class _Opening:
         # The files beside a segment may be needed too.
         beside = [_Part(one, size, one) for one, size in listed.items() if one == name or not packed]
         path = self._laid(target, beside, parent, name)
-        return path if not packed else self._unpacked(path, uri, ".") or path
+        return (packed and self._unpacked(path, uri, ".")) or path
 
     def _unpacked(self, path: Path, name: str, inner: str) -> Path | None:
         """The content of the archive or packed file ``path``, called ``name``, or ``inner`` of it; None if it is no
         such file.
         """
         with open_regular(path, follow=True) as file:
-            head = file.read(TAR_AT + len(TAR))
-            file.seek(0)
+            head = file.peek(TAR_AT + len(TAR))  # type: ignore[attr-defined]
             if head.startswith((GZIP, *ZSTD)):
                 names: dict[str, str] = {}
-                folder, *above = self.stack.enter_context(stand_in("", names)), *_above(name)
-                path = folder.joinpath(*above)
+                folder = self.stack.enter_context(stand_in(names))
+                path = folder.joinpath(*_above(name))
                 path.parent.mkdir()
                 names |= {str(path.parent): name.rpartition("/")[0], str(path): name}
                 with _written(path) as copy:
                     copy.writelines(_chunks(file, head, name))
-            elif not head[TAR_AT:].startswith(TAR):
-                return None
-        with open(path, "rb") if head.startswith((GZIP, *ZSTD)) else open_regular(path, follow=True) as file:
-            if file.read(TAR_AT + len(TAR))[TAR_AT:] != TAR:
-                return path
+                    copy.seek(0)
+                    head = copy.read(TAR_AT + len(TAR))
+                if not head[TAR_AT:].startswith(TAR):
+                    return path
+        if not head[TAR_AT:].startswith(TAR):
+            return None
         return self._laid(LocalTarget(path.parent), _members(path, name, self.on_left_out), name, inner)
 
     def _laid(self, target: Target, parts: Iterable[_Part], place: str, inner: str = ".") -> Path:
@@ -165,11 +162,11 @@ class _Opening:
         names: dict[str, str] = {}
         copies = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="kfuzz-copies-"))
         source = _Source(target, place, Path(copies))
-        folder, above = self.stack.enter_context(stand_in("", names, source.fetch)), _above(place)
+        folder, above = self.stack.enter_context(stand_in(names, source.fetch)), _above(place)
         root = folder.joinpath(*above)
         names |= {str(root.parent): place.rpartition("/")[0], str(root): place}
         # Copies of one segment by two leaders have one name; the largest is used.
-        for part in sorted(_described(source, parts), key=lambda one: -one.size):
+        for part in sorted(source.described(parts), key=lambda one: -one.size):
             laid = folder.joinpath(*_in_log_directory([*above, *part.name.split("/")]))
             real = f"{place}/{part.name}"
             if laid.exists():
@@ -179,8 +176,8 @@ class _Opening:
             with _written(laid) as file:
                 file.truncate(part.size)
             source.parts[str(laid)] = part
-            names[str(laid)] = real
-            names.setdefault(str(laid.parent), real.rpartition("/")[0])
+            if laid != root / part.name:
+                names |= {str(laid.parent): real.rpartition("/")[0], str(laid): real}
         if inner != ".":
             return folder.joinpath(*_in_log_directory([*above, *inner.split("/")]))
         if not root.is_dir():
@@ -195,7 +192,7 @@ class _Opening:
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[BinaryIO]:
     try:
-        with open(path, "wb") as file:
+        with open(path, "w+b") as file:
             yield file
     except OSError as error:
         raise cannot_write(tempfile.gettempdir(), error) from None
@@ -210,11 +207,10 @@ def _above(place: str) -> list[str]:
 
 def _is_tiered(path: Path) -> bool:
     """Whether the segments in a folder have names of tiered storage; the first one decides."""
-    depth = len(path.parts)
     for folder, inner, names in os.walk(path):
         if found := next(filter(SEGMENT.fullmatch, names), None):
             return bool(TIERED.fullmatch(found))
-        if len(Path(folder).parts) - depth > 2:
+        if len(Path(folder).parts) - len(path.parts) > 2:
             inner.clear()
     return False
 
@@ -224,27 +220,23 @@ def _in_log_directory(parts: list[str]) -> list[str]:
     *folders, name = parts
     if (file := TIERED.fullmatch(name)) is None:
         return parts
-    if folders[-1].isdigit() and (topic := TOPIC.fullmatch(folders[-2])):
-        folders[-2:] = [f"{topic[1]}-{folders[-1]}"]
-    elif partition := PARTITION.fullmatch(folders[-1]):
-        folders[-1] = partition[1]
+    at = -2 if folders[-1].isdigit() else -1
+    if WITH_ID.search(folders[at]):
+        # The partition is before the id, or the name of the folder inside.
+        folders[at:] = ["-".join((folders[at][:-23], *folders[at:][1:]))]
     return [*folders, file[1] + file[2]]
 
 
-def _files(target: Target) -> list[_Part]:
+def _files(target: Target) -> Iterator[_Part]:
     """All files below a place."""
-    found: list[_Part] = []
     level = [""]
     while level:
         inner: list[str] = []
         for directory, listing in target.list_all(level):
             at = f"{directory}/" if directory else ""
-            found += [_Part(at + name, size, at + name) for name, size in listing.files.items()]
+            yield from (_Part(at + name, size, at + name) for name, size in listing.files.items())
             inner += [at + name for name in listing.directories]
-            if len(found) > FILES_MAX:
-                raise UsageError(f"{target} has more than {FILES_MAX} files; name a folder in it")
         level = inner
-    return found
 
 
 class _Headers(io.FileIO):
@@ -259,77 +251,55 @@ class _Headers(io.FileIO):
 
 def _members(path: Path, name: str, on_left_out: Callable[[str], None]) -> Iterator[_Part]:
     """The regular files in a tar file; no links, no pipes, and no names that lead out of it."""
-    found = {}
     with open_regular(path, follow=True) as file:
         try:
             with tarfile.open(fileobj=_Headers(file.fileno(), closefd=False), mode="r:") as archive:
                 for member in archive:
                     parts = [part for part in member.name.split("/") if part not in ("", ".")]
                     if member.isreg() and parts and ".." not in parts and not member.issparse():
-                        inner = "/".join(parts)
-                        found[inner] = _Part(inner, member.size, path.name, member.offset_data, member.size)
+                        yield _Part("/".join(parts), member.size, path.name, member.offset_data, member.size)
                     elif not member.isdir():
                         on_left_out(f"{name}/{member.name} is left out: it is no regular file inside the archive")
-                    if len(found) > FILES_MAX:
-                        raise UsageError(f"{name} has more than {FILES_MAX} files; unpack some of them yourself")
         except (tarfile.TarError, OSError, ValueError) as error:
             raise UsageError(f"{name} is damaged or cut off: {error}; get another copy") from None
-    yield from found.values()
 
 
-def _described(source: _Source, parts: Iterable[_Part]) -> Iterator[_Part]:
-    """The files of a log directory that ``parts`` have: of tiered storage, as manifests describe them."""
-    found = {part.name: part for part in parts}
-    manifests = [part for name, part in found.items() if name.endswith(MANIFEST)]
-    segments = {part.name.removesuffix(MANIFEST) for part in manifests}
-    for name, part in found.items():
-        base, dot, suffix = name.rpartition(".")
-        is_tiered = TIERED.fullmatch(name.rpartition("/")[2])
-        if base not in segments and (not is_tiered or dot + suffix in (LOG, *INDEX_NAMES)):
-            yield part
-    for part, data in in_parallel(source.read, manifests):
-        base = part.name.removesuffix(MANIFEST)
-        log, indexes = found.get(base + LOG), found.get(base + INDEXES)
-        if log is not None:
-            yield from _of_manifest(log, indexes, load_json(data, name := f"{source.place}/{part.name}"), name)
-
-
-def _of_manifest(log: _Part, indexes: _Part | None, manifest: Any, place: str) -> Iterator[_Part]:
-    """The files of a segment, by its manifest."""
-    base = log.name.removesuffix(LOG)
-    try:
-        is_encrypted = manifest.get("encryption") is not None
-        size, is_packed = _size(manifest["chunkIndex"]["originalFileSize"]), manifest["compression"] is True
-        made = [replace(log, size=size, is_packed=is_packed, is_encrypted=is_encrypted)]
-        for suffix, name in INDEX_NAMES.items():
-            if indexes is not None and (index := manifest["segmentIndexes"][name]) is not None:
-                size, at = _size(index["size"]), indexes.at + _size(index["position"])
-                made.append(_Part(base + suffix, size, indexes.source, at, size, False, is_encrypted))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise UsageError(f"{place} is not a manifest of tiered storage that kfuzz knows") from None
-    yield from made
-
-
-def _size(value: Any) -> int:
-    SIZE.check(value)
-    return int(value)
-
-
+@dataclass(slots=True)
 class _Source:
-    """Fetches the files that a folder stands for. ``parts`` has them by their paths in the folder."""
+    """Fetches the files that a folder stands for. ``parts`` has them by their paths in the folder, and the folder
+    ``copies`` has what was fetched.
+    """
 
-    def __init__(self, target: Target, place: str, copies: Path) -> None:
-        self._target, self.place, self._folder = target, place, copies
-        self.parts: dict[str, _Part] = {}
-        self._copies: OrderedDict[str, Path] = OrderedDict()
-        self._lock = threading.Lock()
-        self._numbers = itertools.count()
+    target: Target
+    place: str
+    copies: Path
+    parts: dict[str, _Part] = field(default_factory=dict)
+    kept: OrderedDict[str, Path] = field(default_factory=OrderedDict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def read(self, part: _Part) -> bytes:
-        """The bytes of a small file."""
+    def described(self, parts: Iterable[_Part]) -> Iterator[_Part]:
+        """The files of a log directory that ``parts`` have: of tiered storage, as manifests describe them."""
+        found = {}
+        for part in parts:
+            found[part.name] = part
+            if len(found) > FILES_MAX:
+                raise UsageError(f"{self.place} has more than {FILES_MAX} files; name a folder in it, or unpack a part")
+        manifests = [found.pop(one) for one in [*found] if one.endswith(MANIFEST) and _log(one) in found]
+        for manifest, data in in_parallel(self._read, manifests):
+            name = f"{self.place}/{manifest.name}"
+            indexes = found.get(manifest.name.removesuffix(MANIFEST) + INDEXES)
+            try:
+                yield from _of_manifest(found.pop(_log(manifest.name)), indexes, load_json(data, name))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise UsageError(f"{name} is not a manifest of tiered storage that kfuzz knows") from None
+        for name, part in found.items():
+            if not TIERED.fullmatch(name.rpartition("/")[2]) or name.endswith((LOG, *INDEX_NAMES)):
+                yield part
+
+    def _read(self, part: _Part) -> bytes:
         if part.stored is None:
-            return self._target.read(part.source) or b""
-        with open_regular(self._whole(part.source)) as file:
+            return self.target.read(part.source) or b""
+        with open_regular(self._whole(part.source), follow=True) as file:
             file.seek(part.at)
             return file.read(min(part.stored, HEADER_BYTES_MAX))
 
@@ -339,44 +309,59 @@ class _Source:
             return path
         if part.is_encrypted:
             raise UsageError(f"{path} is encrypted by tiered storage, and kfuzz has no keys; decrypt it first")
-        with self._lock:
-            whole = self._whole(part.source)
-            if part.stored is None and not part.is_packed:
-                return whole
-            if (copy := self._kept(path)) is None:
-                with open_regular(whole, follow=True) as file, self._copy(path) as (copy, out):
-                    file.seek(part.at)
-                    left = sys.maxsize if part.stored is None else part.stored
-                    head = ZSTD[0] if part.is_packed else b""
-                    out.writelines(_chunks(file, head, f"{self.place}/{part.name}", left))
-            return copy
+        whole = self._whole(part.source)
+        if part.stored is None and not part.is_packed:
+            return whole
+
+        def write(copy: BinaryIO) -> None:
+            with open_regular(whole, follow=True) as file:
+                file.seek(part.at)
+                left = sys.maxsize if part.stored is None else part.stored
+                copy.writelines(_chunks(file, ZSTD[0] if part.is_packed else b"", f"{self.place}/{part.name}", left))
+
+        return self._copy(path, write)
 
     def _whole(self, name: str) -> Path:
         """A file on this machine with the bytes of a file of the target."""
-        if isinstance(self._target, LocalTarget):
-            return self._target.root / name
-        assert isinstance(self._target, RemoteTarget)
-        if (copy := self._kept(name)) is None:
-            with self._copy(name) as (copy, out):
-                if not self._target.copy(name, out):
-                    raise UsageError(f"{self.place}/{name} is not there any longer; try again")
-        return copy
+        if isinstance(self.target, LocalTarget):
+            return self.target.root / name
 
-    def _kept(self, key: str) -> Path | None:
-        if key in self._copies:
-            self._copies.move_to_end(key)
-        return self._copies.get(key)
+        def write(copy: BinaryIO) -> None:
+            if not cast(RemoteTarget, self.target).copy(name, copy):
+                raise UsageError(f"{self.place}/{name} is not there any longer; try again")
 
-    @contextlib.contextmanager
-    def _copy(self, key: str) -> Iterator[tuple[Path, BinaryIO]]:
-        """A new copy, to be written in the block."""
-        copy = self._folder / str(next(self._numbers))
-        with _written(copy) as file:
-            yield copy, file
-        self._copies[key] = copy
-        while len(self._copies) > 1 and sum(one.stat().st_size for one in self._copies.values()) > KEPT_BYTES:
-            # A program that still reads the copy can do so to its end.
-            self._copies.popitem(last=False)[1].unlink()
+        return self._copy(name, write)
+
+    def _copy(self, key: str, write: Callable[[BinaryIO], None]) -> Path:
+        if key not in self.kept:
+            with _written(copy := self.copies / str(next(self.numbers))) as file:
+                write(file)
+            self.kept[key] = copy
+            while len(self.kept) > 1 and sum(one.stat().st_size for one in self.kept.values()) > KEPT_BYTES:
+                # A program that still reads the copy can do so to its end.
+                self.kept.popitem(last=False)[1].unlink()
+        self.kept.move_to_end(key)
+        return self.kept[key]
+
+
+def _log(manifest: str) -> str:
+    return manifest.removesuffix(MANIFEST) + LOG
+
+
+def _of_manifest(log: _Part, indexes: _Part | None, manifest: Any) -> Iterator[_Part]:
+    """The files of a segment, by its manifest. ``ValueError`` and others if it is none."""
+    is_encrypted = manifest.get("encryption") is not None
+    size, is_packed = _size(manifest["chunkIndex"]["originalFileSize"]), manifest["compression"] is True
+    yield replace(log, size=size, is_packed=is_packed, is_encrypted=is_encrypted)
+    for suffix, name in INDEX_NAMES.items():
+        if indexes is not None and (index := manifest["segmentIndexes"][name]) is not None:
+            size, at = _size(index["size"]), indexes.at + _size(index["position"])
+            yield _Part(log.name.removesuffix(LOG) + suffix, size, indexes.source, at, size, False, is_encrypted)
+
+
+def _size(value: Any) -> int:
+    SIZE.check(value)
+    return int(value)
 
 
 def _chunks(file: BinaryIO, head: bytes, name: str, left: int = sys.maxsize) -> Iterator[bytes]:

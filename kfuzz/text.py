@@ -77,15 +77,8 @@ def really(text: str, escape: Callable[[str], str] = str) -> str:
     """``text`` with the real names of files that stand for files elsewhere."""
     for folder, names in ELSEWHERE.items():
         if folder in text:
-
-            def real(match: re.Match[str], names: dict[str, str] = names) -> str:
-                path, rest = match[0], ""
-                while path and path not in names:
-                    path, slash, last = path.rpartition("/")
-                    rest = f"{slash}{last}{rest}"
-                return escape(names.get(path, path)) + rest
-
-            text = re.sub(rf"{re.escape(folder)}(?:/[\w.-]+)*", real, text)
+            for path in sorted(filter(text.__contains__, names), key=len, reverse=True):
+                text = text.replace(path, escape(names[path]))
     return text
 
 

@@ -88,7 +88,7 @@ def log_at(
             # A name of something else stays as it was written.
             yield str(name) if path == Path(name or "") else str(path)
         return
-    with stand_in(str(live.access.bootstrap), {}) as folder, opened(folder):
+    with stand_in({}, name=str(live.access.bootstrap)) as folder, opened(folder):
         with progress("read from the brokers, MiB", None) as set_done:
             wanted = replace(live, topics=topics, first=first)
             for sentence in wanted.copy(folder, set_done=lambda done: set_done(done >> 20)):
