@@ -38,7 +38,7 @@ ELSEWHERE: Final[dict[str, Callable[[str], str | Path]]] = {}
 
 def _fetched(path: str | Path) -> str | Path:
     """The file to open for ``path``: another one if it stands for a file elsewhere."""
-    fetch = next((fetch for folder, fetch in ELSEWHERE.items() if str(path).startswith(folder)), None)
+    fetch = next((fetch for folder, fetch in [*ELSEWHERE.items()] if str(path).startswith(folder)), None)
     return path if fetch is None else fetch(str(path))
 
 

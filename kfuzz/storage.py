@@ -1,7 +1,7 @@
-"""Where a corpus is stored: a directory, or a place on any file system that fsspec knows (``s3://``, ``gs://``, …).
+"""Where a corpus or a log is stored: a directory, or a place that fsspec knows (``s3://``, ``gs://``, …).
 
-Everything that touches the files of a corpus goes through a :class:`Target`. Names are relative to the corpus, with
-``/`` between their parts. A file gets its name only when it is whole:
+Everything that touches the files of a corpus goes through a :class:`Target`, as does `kfuzz.places`. Names are relative
+to the place, with ``/`` between their parts. A file gets its name only when it is whole:
 
 * A directory: temporary name, fsync, rename, fsync of the directory.
 * An object store: a put, in parts for large files. Nothing is visible before the put is complete.
@@ -491,7 +491,7 @@ class RemoteTarget(Target):
     def read(self, name: str) -> bytes | None:
         with self.explained("read", name):
             try:
-                return bytes(_within(self._fs.cat_file, self.path(name)))
+                return bytes(self._fs.cat_file(self.path(name)))
             except (FileNotFoundError, IsADirectoryError):
                 return None
 

@@ -75,7 +75,7 @@ def json_printable(document: str) -> str:
 
 def really(text: str, escape: Callable[[str], str] = str) -> str:
     """``text`` with the real names of files that stand for files elsewhere."""
-    for folder, names in ELSEWHERE.items():
+    for folder, names in [*ELSEWHERE.items()]:
         if folder in text:
             for path in sorted(filter(text.__contains__, names), key=len, reverse=True):
                 text = text.replace(path, escape(names[path]))

@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,8 @@ from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access
 from kfuzz.client.cluster import CONTROL, Cluster
 from kfuzz.errors import UsageError
-from kfuzz.logs.segments import INTERNAL
+from kfuzz.files import cannot_write
+from kfuzz.logs.segments import matches
 from kfuzz.logs.stored import last_offset
 from kfuzz.messages.codec import Message
 from kfuzz.wire.records.framing import frames
@@ -56,34 +56,26 @@ class Live:
         return asyncio.run(self._copied(folder, set_done))
 
     async def _copied(self, folder: Path, set_done: Callable[[int], None]) -> list[str]:
-        cluster = Cluster(self.access, lambda: None)
-        sentences: list[str] = []
-        done = 0
+        cluster, sentences, done = Cluster(self.access, lambda: None), [], 0
         try:
             await cluster.open()
-            for topic, partitions in sorted((await self._chosen(cluster)).items()):
-                for number in range(partitions):
-                    place = folder / f"{topic}-{number}"
-                    place.mkdir()
-                    async for size in _Partition(cluster, topic, number, place, self, sentences).written():
-                        set_done(done := done + size)
+            found = {name: count for name, count in (await cluster.topics()).items() if LEGAL.fullmatch(name)}
+            chosen = sorted(name for name in found if matches(name, self.topics))
+            if not chosen:
+                known = ", ".join(sorted(found)[:NAMED_MAX]) or "none"
+                raise UsageError(f"no topic of {self.access.bootstrap} matches {self.topics!r}; there are {known}")
+            for topic, number in [(name, number) for name in chosen for number in range(found[name])]:
+                (place := folder / f"{topic}-{number}").mkdir()
+                async for written in _Partition(cluster, topic, number).copied(place, self):
+                    if isinstance(written, str):
+                        sentences.append(f"{topic}-{number}: {written}")
+                    else:
+                        set_done(done := done + written)
         except OSError as error:
-            raise UsageError(f"{folder} cannot be written: {error.strerror}; give less with --bytes") from None
+            raise cannot_write(folder, error) from None
         finally:
             await cluster.close()
         return sentences
-
-    async def _chosen(self, cluster: Cluster) -> dict[str, int]:
-        found = {name: count for name, count in (await cluster.topics()).items() if LEGAL.fullmatch(name)}
-        chosen = {
-            name: count
-            for name, count in found.items()
-            if fnmatchcase(name, self.topics) and (self.topics.startswith(INTERNAL) or not name.startswith(INTERNAL))
-        }
-        if not chosen:
-            known = ", ".join(sorted(found)[:NAMED_MAX]) or "none"
-            raise UsageError(f"no topic of {self.access.bootstrap} matches {self.topics!r}; there are {known}")
-        return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,40 +83,32 @@ class _Partition:
     cluster: Cluster
     topic: str
     number: int
-    folder: Path
-    live: Live
-    sentences: list[str]
 
-    async def written(self) -> AsyncIterator[int]:
-        """Write the segments; how many bytes were written, after each piece."""
-        first = self.live.first
+    async def copied(self, folder: Path, wanted: Live) -> AsyncIterator[int | str]:
+        """Write the segment. Yields how many bytes were written, after each piece, and a sentence about what is not."""
+        first = wanted.first
         start, end = await self._offset(EARLIEST_MS), await self._offset(LATEST_MS)
         if isinstance(first, datetime):
             found = await self._offset(round(first.timestamp() * 1000))
             first = end if found < 0 else found
         at = start = max(start, first or 0)
-        left = min(self.live.bytes_max, SEGMENT_BYTES)
+        left = min(wanted.bytes_max, SEGMENT_BYTES)
         # A broker sends whole batches: the first one may begin before the offset.
-        with open(self.folder / f"{at:020d}.log", "xb") as file:
+        with open(folder / f"{at:020d}.log", "xb") as file:
             while at < end and left > 0:
                 data = memoryview(await self._fetched(at, min(left, FETCH_BYTES)))
                 whole = list(frames(data)) if data else []
                 if not whole:
                     file.write(data)
-                    self.sentences.append(f"{self._name}: the broker sends no whole batch from offset {at} on")
+                    yield f"the broker sends no whole batch from offset {at} on"
                     return
                 for begin, _, _ in whole:
                     at = max(at, last_offset(data[begin:]) + 1)
-                left -= file.write(data[: sum(whole[-1][:2])])
-                yield sum(whole[-1][:2])
+                size = file.write(data[: sum(whole[-1][:2])])
+                left -= size
+                yield size
         if at < end:
-            self.sentences.append(
-                f"{self._name}: only offsets {start} to {at - 1} of {end - 1} were read; give more --bytes, or --from"
-            )
-
-    @property
-    def _name(self) -> str:
-        return f"{self.topic}-{self.number}"
+            yield f"only offsets {start} to {at - 1} of {end - 1} were read; give more --bytes, or --from"
 
     async def _offset(self, timestamp: int) -> int:
         partition = {"partitionIndex": self.number, "timestamp": timestamp}
@@ -133,18 +117,12 @@ class _Partition:
 
     async def _fetched(self, offset: int, bytes_max: int) -> bytes:
         partition = {"partition": self.number, "fetchOffset": offset, "partitionMaxBytes": bytes_max}
-        asked = {
-            "maxWaitMs": WAIT_MS,
-            "minBytes": 1,
-            "maxBytes": bytes_max,
-            "sessionEpoch": -1,
-            "topics": [{"topic": self.topic, "partitions": [partition]}],
-        }
+        topics = [{"topic": self.topic, "partitions": [partition]}]
+        asked = {"maxWaitMs": WAIT_MS, "minBytes": 1, "maxBytes": bytes_max, "sessionEpoch": -1, "topics": topics}
         return (await self._asked("Fetch", asked))["responses"][0]["partitions"][0]["records"] or b""
 
     async def _asked(self, api: str, values: Message) -> Any:
         """The answer of the leader, after as many attempts as the settings allow."""
-
         moves: list[bool] = []
 
         async def ask() -> Message:
@@ -154,4 +132,5 @@ class _Partition:
                 return {"errorCode": ERROR_CODES["LEADER_NOT_AVAILABLE"]}
             return await link.call(api, values, VERSION_MAX[api])
 
-        return await self.cluster.until_done(f"{self._name}: {api}", ask, lambda: moves.append(True))
+        what = f"{self.topic}-{self.number}: {api}"
+        return await self.cluster.until_done(what, ask, lambda: moves.append(True))
