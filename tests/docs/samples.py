@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -93,6 +94,7 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    shutil.make_archive(str(folder / "backup"), "gztar", folder, "data")
     committed = Record(
         0,
         FIRST_TIMESTAMP_MS,
