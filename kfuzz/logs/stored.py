@@ -331,7 +331,7 @@ def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored
             break
         before = offset
     if index.made.count and (log := index.segment()) is not None:
-        end = _last_offset(index.path, log)
+        end = last_offset_of(index.path, log)
         for at, (_, offset) in index.entries():
             if end is not None and offset > end:
                 index.find("index-entry-beyond-log", at, "offset", offset, end)
@@ -364,7 +364,7 @@ def last_offset_at(log: memoryview, position: int) -> int | None:
     return last_offset(log[position:])
 
 
-def _last_offset(path: Path, log: memoryview) -> int | None:
+def last_offset_of(path: Path, log: memoryview) -> int | None:
     """The last offset of a segment. Its offset index, if it is right, says where its last batches are."""
     data = _beside(path, ".index")
     start = 0

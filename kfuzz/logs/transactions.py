@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
-from kfuzz.logs.snapshot import decode
+from kfuzz.logs.snapshot import Producer, decode
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
@@ -259,9 +258,10 @@ def last_stable_offset(segment: Segment) -> int | None:
     walk = TransactionWalk()
     start = 0
     for one in reversed(partition):
-        if (opened_at := _snapshot(one.path.with_suffix(".snapshot"))) is not None:
-            for producer, offset in opened_at.items():
-                walk.begin(producer, offset)
+        if (producers := snapshot_of(one)) is not None:
+            for producer in producers:
+                if producer.current_txn_first_offset >= 0:
+                    walk.begin(producer.producer_id, producer.current_txn_first_offset)
             start = one.base_offset or 0
             break
         index = _aborted_entries(one)
@@ -281,12 +281,9 @@ def last_stable_offset(segment: Segment) -> int | None:
     return walk.first_open
 
 
-def _snapshot(path: Path) -> dict[int, int] | None:
-    """The open transactions of a producer snapshot: producer and first offset. None if it is missing or damaged."""
+def snapshot_of(segment: Segment) -> list[Producer] | None:
+    """The producers in the snapshot where the segment begins. None if it is missing or damaged."""
     try:
-        found = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
+        return decode(read_small(segment.path.with_suffix(".snapshot"), bytes_max=SNAPSHOT_BYTES_MAX))
     except UsageError:
         return None
-    if found is None:
-        return None
-    return {one.producer_id: one.current_txn_first_offset for one in found if one.current_txn_first_offset >= 0}
