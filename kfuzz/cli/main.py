@@ -31,6 +31,7 @@ VERBS = {
     "cat": ("kfuzz.cli.cat", "Print the records of a segment or a log directory as JSON or a table."),
     "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
     "salvage": ("kfuzz.cli.salvage", "Copy the sound batches of a damaged log, with new indexes."),
+    "diff": ("kfuzz.cli.diff", "Compare two logs: replicas, a backup and its source."),
     "explain": ("kfuzz.cli.explain", "Explain a finding, a requirement, a flag or an error code."),
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
