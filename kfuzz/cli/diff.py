@@ -94,7 +94,7 @@ def _lines(one: Compared) -> Iterator[str]:
         for low, high, records in side.ranges:
             yield f"  only in {name}: offsets {low} to {high}, {counted(records, 'record')}"
         if side.more_ranges:
-            yield f"  only in {name}: {counted(side.more_ranges, 'more range')}; in all {counted(side.records, 'record')}"
+            yield f"  only in {name}: {counted(side.more_ranges, 'more range')}, {side.records} records in all"
         for bad in side.damage:
             where = "" if bad["at"] is None else f"{bad['size']} bytes at byte {bad['at']} of {bad['file']}: "
             yield f"  damaged in {name}: {where}{bad['reason']}"
