@@ -1,0 +1,135 @@
+"""Protobuf values as JSON: protoc of grpcio-tools compiles a schema's text, protobuf decodes. Imported on first use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, json_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from kfuzz.errors import UsageError
+from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
+from kfuzz.text import foreign_text
+from kfuzz.wire.io.cursor import uvarint_of
+
+COMPILER: Final = "grpc_tools"
+COMPILE_S: Final = 30
+MAIN: Final = "kfuzz_main.proto"
+VARINT_BYTES_MAX: Final = 5
+NESTED_MAX: Final = 100
+
+
+def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[..., bytes]:
+    """As for Avro; ``references`` are the names by which files import others, with their texts.
+
+    Message indexes before the value say which message it is, by the places of its declarations. The function's third
+    argument has them instead if they are elsewhere.
+    """
+    files = _compiled(text, references, name)
+    pool = DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    classes: dict[tuple[int, ...], Any] = {}
+
+    def class_of(indexes: tuple[int, ...]) -> Any:
+        if indexes not in classes:
+            package, found = files[-1].package, files[-1].message_type[indexes[0]]
+            path = [*([package] if package else []), found.name]
+            for index in indexes[1:]:
+                found = found.nested_type[index]
+                path.append(found.name)
+            classes[indexes] = GetMessageClass(pool.FindMessageTypeByName(".".join(path)))
+        return classes[indexes]
+
+    def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
+        chosen, after = _indexes(indexes or data, 0 if indexes else at)
+        at = at if indexes else after
+        return encode(_form(class_of(chosen).FromString(data[at:]), pool))
+
+    return decode
+
+
+def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> list[Any]:
+    """The descriptors of the files that ``text`` needs, and at last its own."""
+    if find_spec(COMPILER) is None:
+        raise UsageError("Protobuf schemas need grpcio-tools; pip install 'kfuzz[schemas]'")
+    with tempfile.TemporaryDirectory(prefix="kfuzz-proto-") as folder:
+        for path, one in (*references, (MAIN, text)):
+            if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or not path.strip("./"):
+                raise UsageError(f"{name} imports {path!r}, which leads out of its folder; correct the name")
+            target = Path(folder, "in", path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(one, "utf-8")
+        made = Path(folder, "out")
+        # As a process of its own: it prints errors itself, and a strange text may take long.
+        command = [sys.executable, "-m", f"{COMPILER}.protoc", "-I", f"{folder}/in", "--include_imports"]
+        try:
+            command += [f"--descriptor_set_out={made}", f"{folder}/in/{MAIN}"]
+            run = subprocess.run(command, capture_output=True, timeout=COMPILE_S)
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"{name} is not compiled by protoc in {COMPILE_S} seconds; make it smaller") from None
+        if run.returncode or not made.is_file():
+            lines = foreign_text(run.stderr).replace(MAIN, name).splitlines()
+            raise UsageError(f"{name} is not a Protobuf schema: {' '.join(lines[:3])}")
+        return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
+
+
+def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The message indexes at a byte, and where they end. A single 0 stands for the first message."""
+    numbers: list[int] = []
+    left = 1
+    while left:
+        raw, size = uvarint_of(data[at : at + VARINT_BYTES_MAX], VARINT_BYTES_MAX)
+        number = raw >> 1 ^ -(raw & 1)
+        if size <= 0 or not 0 <= number < 1 << 16 or (not numbers and number > NESTED_MAX):
+            raise ValueError("its message indexes are damaged")
+        left = number if not numbers else left - 1
+        numbers.append(number)
+        at += size
+    return tuple(numbers[1:]) or (0,), at
+
+
+def _form(message: Any, pool: Any) -> Any:
+    kind = message.DESCRIPTOR
+    if kind.file.package == "google.protobuf":
+        return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+    made: dict[str, Any] = {}
+    for field in kind.fields:
+        if field.has_presence and not message.HasField(field.name):
+            continue
+        value = getattr(message, field.name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            inner = field.message_type.fields_by_name["value"]
+            # JSON's names of true and false.
+            keys = (str(key).lower() if isinstance(key, bool) else str(key) for key in value)
+            made[field.name] = dict(zip(keys, (_single(inner, value[key], pool) for key in value), strict=True))
+        elif field.is_repeated:
+            made[field.name] = [_single(field, one, pool) for one in value]
+        else:
+            made[field.name] = _single(field, value, pool)
+    return made
+
+
+def _single(field: Any, value: Any, pool: Any) -> Any:
+    if field.message_type is not None:
+        return _form(value, pool)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    form = _FORMS.get(field.type)
+    return form(value) if form else value
+
+
+_FORMS: Final[dict[int, Callable[[Any], Any]]] = {
+    FieldDescriptor.TYPE_BYTES: bytes_form,
+    FieldDescriptor.TYPE_FLOAT: single_form,
+    FieldDescriptor.TYPE_DOUBLE: number_form,
+}
