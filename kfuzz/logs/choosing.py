@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kfuzz.errors import UsageError
 from kfuzz.logs.arrow_rows import texts_of
-from kfuzz.logs.lines import header_values, matching
+from kfuzz.logs.lines import matching, values_of
 
 if TYPE_CHECKING:
     from kfuzz.schemas.values import Schemas, Side
@@ -40,7 +40,7 @@ class Latest:
             self._found.execute("create table latest (key blob primary key, row integer) without rowid")
             for batch in batches:
                 # Only the last one of each key in a batch is written.
-                pairs = dict(zip(batch.column("key").to_pylist(), batch.column("offset").to_pylist(), strict=True))
+                pairs = dict(zip(values_of(batch.column("key")), batch.column("offset").to_pylist(), strict=True))
                 pairs.pop(None, None)
                 self._found.executemany("insert or replace into latest values (?, ?)", pairs.items())
             self._found.execute("create index rows on latest (row)")
@@ -96,15 +96,17 @@ def json_column(schemas: Schemas | None, side: Side, data: pa.Array[Any], header
     """Keys or values as JSON, by their schemas."""
     from kfuzz.schemas.values import HEADERS, Schemas
 
-    found = [_values(headers, name.format(side).encode()) for name in HEADERS]
-    ids = [next((one for one in row if one is not None), None) for row in zip(*found, strict=True)]
-    made = (schemas or Schemas()).texts(side, data.to_pylist(), ids if any(ids) else ())
-    return texts_of(made)
+    ids: list[bytes | None] = []
+    for name in HEADERS:
+        found = _values(headers, name.format(side).encode())
+        if any(found):
+            ids = [one or other for one, other in zip(ids or found, found, strict=True)]
+    return texts_of((schemas or Schemas()).texts(side, values_of(data), ids))
 
 
 def _values(headers: pa.Array[Any], name: bytes) -> list[bytes | None]:
     if not pa.types.is_list(headers.type):
-        return header_values(headers, name)
+        return values_of(headers, name)
     return [
         next((one["value"] for one in reversed(row or ()) if one["key"] == name), None) for row in headers.to_pylist()
     ]

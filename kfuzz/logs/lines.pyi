@@ -1,11 +1,15 @@
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
-def header_values(column: pa.Array[pa.BinaryViewScalar], name: bytes) -> list[bytes | None]:
-    """For each row of a column with headers' bytes, the value of the last header with this name; None without one."""
+def values_of(column: pa.Array[Any], name: bytes | None = None) -> list[bytes | None]:
+    """The bytes of each row; None is null.
 
-def matching(column: pa.Array[pa.BinaryViewScalar], wanted: bytes | None, name: bytes | None = None) -> bytearray:
+    With ``name``, the column has headers' bytes: the value of the last header with this name, or None without one.
+    """
+
+def matching(column: pa.Array[Any], wanted: bytes | None, name: bytes | None = None) -> bytearray:
     """One byte for each row: 1 if its bytes are ``wanted``.
 
     With ``name``, the column has headers' bytes: 1 if a header with this name has the value ``wanted``, or any value

@@ -271,16 +271,19 @@ cdef const uint8_t *take_header(const uint8_t *p, const uint8_t *end, piece_t *k
     return take_piece(p, end, value)
 
 
-def header_values(column not None, bytes name not None):
+def values_of(column not None, bytes name=None):
     """See ``lines.pyi``."""
-    cdef Bytes raw = Bytes(column)
-    cdef piece_t value
+    cdef Bytes entries = Bytes(column)
+    cdef piece_t piece
     cdef list made = []
     cdef int64_t row
-    cdef bint found
     for row in range(len(column)):
-        found = has_header(&raw.column, row, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), NULL, -1, &value)
-        made.append(value.p[:value.n] if found and value.n >= 0 else None)
+        piece.n = -1
+        if name is None:
+            get_entry(&entries.column, row, &piece)
+        else:
+            has_header(&entries.column, row, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), NULL, -1, &piece)
+        made.append(piece.p[:piece.n] if piece.n >= 0 else None)
     return made
 
 

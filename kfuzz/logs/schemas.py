@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.files import URL
+from kfuzz.logs.lines import values_of
 from kfuzz.logs.reading import read
 from kfuzz.schemas.store import Registry, Schema, Store, of_records, store_of
 from kfuzz.schemas.values import Schemas
@@ -41,4 +42,4 @@ def _store(place: str) -> Store | Schema:
 
 def _pairs(folder: Path) -> Iterator[tuple[bytes | None, bytes | None]]:
     for rows in read(folder, columns=["key", "value"], mode="tolerant"):
-        yield from zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
+        yield from zip(values_of(rows.column("key")), values_of(rows.column("value")), strict=True)

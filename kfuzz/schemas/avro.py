@@ -32,7 +32,7 @@ PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes
 KINDS: Final = (*PRIMITIVES, "record", "error", "enum", "array", "map", "fixed")
 
 
-def decoder(text: str, references: Iterable[str], name: str) -> Callable[[bytes, int], bytes]:
+def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., bytes]:
     """A function that gives the JSON of the value that begins at a byte of some bytes, and fills the rest of them.
 
     ``references`` are the schemas that this one needs, in the order of their use. ``UsageError`` for a schema that is
@@ -51,7 +51,7 @@ def decoder(text: str, references: Iterable[str], name: str) -> Callable[[bytes,
     except Exception as error:
         raise UsageError(f"{name} is not an Avro schema: {error}") from None
 
-    def decode(data: bytes, at: int) -> bytes:
+    def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
         _depth.now = 0
         file = BytesIO(data)
         file.seek(at)

@@ -63,10 +63,12 @@ class Schemas:
         for row, data in enumerate(values):
             if data is None:
                 made.append(None)
-            elif ids and (one := ids[row]) is not None:
+            elif ids and (one := ids[row]) is not None and len(data) <= VALUE_BYTES_MAX:
                 made.append(self._with_header(data, one))
             else:
                 try:
+                    if len(data) > VALUE_BYTES_MAX:
+                        raise ValueError(f"it has more than {VALUE_BYTES_MAX >> 20} MiB")
                     made.append(known.get(data[:FRAME_BYTES], other)(data))
                 # A library may raise anything for bytes that do not fit.
                 except Exception as error:
@@ -89,7 +91,7 @@ class Schemas:
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
         if at == FRAME_BYTES and not isinstance(decode, str):
-            self._known[data[:FRAME_BYTES]] = lambda data: self._decoded(decode, data, FRAME_BYTES)
+            self._known[data[:FRAME_BYTES]] = partial(decode, at=FRAME_BYTES)
         return self._decoded(decode, data, at)
 
     def _with_header(self, data: bytes, header: bytes) -> bytes:
@@ -111,8 +113,6 @@ class Schemas:
     def _decoded(self, decode: Decode | str, data: bytes, at: int, *indexes: bytes) -> bytes:
         if isinstance(decode, str):
             raise ValueError(decode)
-        if len(data) > VALUE_BYTES_MAX:
-            raise ValueError(f"it has more than {VALUE_BYTES_MAX >> 20} MiB")
         return decode(data, at, *indexes)
 
     def _failed(self, data: bytes, key: int | str | None, error: Exception) -> bytes:
@@ -149,8 +149,7 @@ class Schemas:
             if schema.kind == "AVRO":
                 from kfuzz.schemas import avro
 
-                decode = avro.decoder(schema.text, texts, name)
-                return lambda data, at, indexes=b"": decode(data, at)
+                return avro.decoder(schema.text, texts, name)
             if schema.kind == "PROTOBUF":
                 from kfuzz.schemas import proto
 
