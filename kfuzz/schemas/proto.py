@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ COMPILE_S: Final = 30
 MAIN: Final = "kfuzz_main.proto"
 VARINT_BYTES_MAX: Final = 5
 NESTED_MAX: Final = 100
+REASON_BYTES_MAX: Final = 300
 
 
 def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[..., bytes]:
@@ -77,8 +79,11 @@ def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> li
         except subprocess.TimeoutExpired:
             raise UsageError(f"{name} is not compiled by protoc in {COMPILE_S} seconds; make it smaller") from None
         if run.returncode or not made.is_file():
-            lines = foreign_text(run.stderr).replace(MAIN, name).splitlines()
-            raise UsageError(f"{name} is not a Protobuf schema: {' '.join(lines[:3])}")
+            lines = run.stderr.decode(errors="replace").replace(MAIN, name).splitlines()
+            wrong = (line for line in lines if re.match(r"[^ ][^:]*:(\d+:\d+:)? (?!warning|All log)", line))
+            raise UsageError(
+                f"{name} is not a Protobuf schema: {foreign_text('; '.join(wrong), bytes_max=REASON_BYTES_MAX)}"
+            )
         return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kfuzz.errors import UsageError
 from kfuzz.schemas.store import Schema, Store
-from kfuzz.text import foreign_text
+from kfuzz.text import foreign_text, printable
 
 Side = Literal["key", "value"]
 # The JSON of the value that begins at a byte; a third argument has message indexes from a header.
@@ -74,6 +74,11 @@ class Schemas:
                 except Exception as error:
                     made.append(self._failed(data, _framed(data)[0], error))
         return made
+
+    def shown(self, key: bytes | None, value: bytes | None) -> dict[str, str]:
+        """The texts of a key and a value for a person, without those that are null."""
+        made = {"key": self.texts("key", [key])[0], "value": self.texts("value", [value])[0]}
+        return {side: printable(foreign_text(text)) for side, text in made.items() if text is not None}
 
     def _first(self, side: Side, data: bytes) -> bytes:
         """The JSON of a value whose first bytes are new, or no schema's id."""
