@@ -1,18 +1,15 @@
 """Avro values as JSON, decoded by fastavro.
 
-A schema is rewritten first: its types get logical types of kfuzz's own, for which fastavro calls the functions below.
-So a decoded value has only what JSON has, or what msgspec writes as text. Imported on first use: it needs fastavro.
+A schema is rewritten first: types that JSON lacks get logical types of kfuzz's own, for which fastavro calls the
+functions below. msgspec writes times, dates, decimals and UUIDs as text. Imported on first use: it needs fastavro.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any, Final
-from uuid import UUID
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import LOGICAL_READERS
@@ -24,10 +21,6 @@ from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
 PREFIX: Final = "kfuzz-"
 # A field that is added to records which may be recursive.
 GUARD: Final = "\0"
-# A decimal of more digits is shown as its bytes.
-DECIMAL_BYTES_MAX: Final = 1024
-SCALE_MAX: Final = 1024
-EPOCH: Final = datetime(1970, 1, 1)
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 KINDS: Final = (*PRIMITIVES, "record", "error", "enum", "array", "map", "fixed")
 
@@ -85,10 +78,11 @@ def _rewritten(schema: Any) -> Any:
         inner = "items" if kind == "array" else "values"
         made[inner] = _rewritten(made.get(inner))
     elif isinstance(kind, str) and kind in (*PRIMITIVES, "fixed"):
-        known = f"{kind}-{PREFIX}{logical if isinstance(logical, str) else kind}"
-        known = known if known in LOGICAL_READERS else f"{kind}-{PREFIX}{kind}"
-        if known in LOGICAL_READERS:
-            made["logicalType"] = known.removeprefix(f"{kind}-")
+        own = f"{kind}-{PREFIX}{'duration' if logical == 'duration' else kind}"
+        if f"{kind}-{logical}" in LOGICAL_READERS:
+            made["logicalType"] = logical
+        elif own in LOGICAL_READERS:
+            made["logicalType"] = own.removeprefix(f"{kind}-")
     elif kind != "enum":
         made["type"] = _rewritten(kind)
     return made
@@ -147,15 +141,6 @@ def _leave(value: dict[str, Any], schema: Any, *_: Any) -> dict[str, Any]:
     return value
 
 
-def _decimal(data: bytes, schema: Any, *_: Any) -> Any:
-    scale = schema.get("scale", 0)
-    if len(data) > DECIMAL_BYTES_MAX or not isinstance(scale, int) or not 0 <= scale <= SCALE_MAX:
-        return bytes_form(data)
-    # Three digits are more than a byte holds.
-    exact = Context(prec=3 * len(data) + 1)
-    return format(Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, exact), "f")
-
-
 def _duration(data: bytes, schema: Any, *_: Any) -> Any:
     if len(data) != 12:
         return bytes_form(data)
@@ -163,44 +148,6 @@ def _duration(data: bytes, schema: Any, *_: Any) -> Any:
 
 
 UNITS: Final = (("months", 0), ("days", 4), ("milliseconds", 8))
-
-
-def _moment(per_second: int, zone: str) -> Callable[..., Any]:
-    """A reader of times since 1970. A time that is beyond the calendar stays a number."""
-    tz = UTC if zone else None
-    start = EPOCH.replace(tzinfo=tz)
-    micros = 1_000_000 // per_second
-
-    def read(value: int, schema: Any, *_: Any) -> Any:
-        try:
-            return start + timedelta(microseconds=value * micros)
-        except OverflowError:
-            return value
-
-    def read_nanos(value: int, schema: Any, *_: Any) -> Any:
-        seconds, rest = divmod(value, per_second)
-        return f"{(EPOCH + timedelta(seconds=seconds)).isoformat()}.{rest:09d}{zone}"
-
-    return read if micros else read_nanos
-
-
-def _time(per_second: int) -> Callable[..., Any]:
-    def read(value: int, schema: Any, *_: Any) -> Any:
-        in_day = 0 <= value < 86_400 * per_second
-        return (EPOCH + timedelta(microseconds=value * (1_000_000 // per_second))).time() if in_day else value
-
-    return read
-
-
-def _date(value: int, schema: Any, *_: Any) -> Any:
-    try:
-        return date.fromordinal(EPOCH.toordinal() + value)
-    except (ValueError, OverflowError):
-        return value
-
-
-def _uuid(data: bytes, schema: Any, *_: Any) -> Any:
-    return str(UUID(bytes=data)) if len(data) == 16 else bytes_form(data)
 
 
 def _of_bytes(data: bytes, schema: Any, *_: Any) -> Any:
@@ -213,19 +160,8 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     "error-leave": _leave,
     "bytes-bytes": _of_bytes,
     "fixed-fixed": _of_bytes,
-    "bytes-decimal": _decimal,
-    "fixed-decimal": _decimal,
     "fixed-duration": _duration,
-    "fixed-uuid": _uuid,
     "float-float": lambda value, *_: single_form(value),
     "double-double": lambda value, *_: number_form(value),
-    "int-date": _date,
-    "int-time-millis": _time(1000),
-    "long-time-micros": _time(1_000_000),
-    **{
-        f"long-{local}timestamp-{unit}": _moment(per_second, zone)
-        for local, zone in (("", "Z"), ("local-", ""))
-        for unit, per_second in (("millis", 1000), ("micros", 1_000_000), ("nanos", 1_000_000_000))
-    },
 }
 LOGICAL_READERS.update({name.replace("-", f"-{PREFIX}", 1): read for name, read in _READERS.items()})

@@ -1,4 +1,7 @@
-"""Protobuf values as JSON: protoc of grpcio-tools compiles a schema's text, protobuf decodes. Imported on first use."""
+"""Protobuf values in Protobuf's own JSON form: protoc of grpcio-tools compiles a schema's text, protobuf decodes.
+
+Imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, json_format
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from kfuzz.errors import UsageError
-from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
+from kfuzz.schemas.plain import encode
 from kfuzz.text import foreign_text
 from kfuzz.wire.io.cursor import uvarint_of
 
@@ -54,7 +56,15 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
         chosen, after = _indexes(indexes or data, 0 if indexes else at)
         at = at if indexes else after
-        return encode(_form(class_of(chosen).FromString(data[at:]), pool))
+        message = class_of(chosen).FromString(data[at:])
+        return encode(
+            json_format.MessageToDict(
+                message,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+                descriptor_pool=pool,
+            )
+        )
 
     return decode
 
@@ -72,10 +82,10 @@ def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> li
             target.write_text(one, "utf-8")
         made = Path(folder, "out")
         # As a process of its own: it prints errors itself, and a strange text may take long.
-        command = [sys.executable, "-m", f"{COMPILER}.protoc", "-I", f"{folder}/in", "--include_imports"]
+        command = [sys.executable, "-m", f"{COMPILER}.protoc", "-I.", "--include_imports"]
         try:
-            command += [f"--descriptor_set_out={made}", f"{folder}/in/{MAIN}"]
-            run = subprocess.run(command, capture_output=True, timeout=COMPILE_S)
+            command += [f"--descriptor_set_out={made}", MAIN]
+            run = subprocess.run(command, cwd=f"{folder}/in", capture_output=True, timeout=COMPILE_S)
         except subprocess.TimeoutExpired:
             raise UsageError(f"{name} is not compiled by protoc in {COMPILE_S} seconds; make it smaller") from None
         if run.returncode or not made.is_file():
@@ -100,41 +110,3 @@ def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
         numbers.append(number)
         at += size
     return tuple(numbers[1:]) or (0,), at
-
-
-def _form(message: Any, pool: Any) -> Any:
-    kind = message.DESCRIPTOR
-    if kind.file.package == "google.protobuf":
-        return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
-    made: dict[str, Any] = {}
-    for field in kind.fields:
-        if field.has_presence and not message.HasField(field.name):
-            continue
-        value = getattr(message, field.name)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            inner = field.message_type.fields_by_name["value"]
-            # JSON's names of true and false.
-            keys = (str(key).lower() if isinstance(key, bool) else str(key) for key in value)
-            made[field.name] = dict(zip(keys, (_single(inner, value[key], pool) for key in value), strict=True))
-        elif field.is_repeated:
-            made[field.name] = [_single(field, one, pool) for one in value]
-        else:
-            made[field.name] = _single(field, value, pool)
-    return made
-
-
-def _single(field: Any, value: Any, pool: Any) -> Any:
-    if field.message_type is not None:
-        return _form(value, pool)
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return value if known is None else known.name
-    form = _FORMS.get(field.type)
-    return form(value) if form else value
-
-
-_FORMS: Final[dict[int, Callable[[Any], Any]]] = {
-    FieldDescriptor.TYPE_BYTES: bytes_form,
-    FieldDescriptor.TYPE_FLOAT: single_form,
-    FieldDescriptor.TYPE_DOUBLE: number_form,
-}

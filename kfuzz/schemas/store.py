@@ -9,13 +9,13 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from kfuzz.documents import load_json
+from kfuzz.documents import DEPTH_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, read_small
 from kfuzz.text import printable
@@ -73,25 +73,18 @@ class Store:
             if isinstance(answer.get("subject"), str) and isinstance(answer.get("version"), int):
                 self.versions[answer["subject"], answer["version"]] = schema
 
-    def needed(self, schema: Schema) -> Iterator[tuple[str, Schema]]:
-        """The schemas that ``schema`` refers to, with their names, each after those that it needs itself."""
-        done: dict[str, Schema] = {}
-        left = [*reversed(schema.references)]
-        seen: set[tuple[str, int]] = set()
-        while left:
-            name, subject, version = left[-1]
-            found = self.version(subject, version)
-            if found is None:
+    def needed(self, schema: Schema, done: dict[str, Schema] | None = None, depth: int = 0) -> dict[str, Schema]:
+        """The schemas that ``schema`` refers to, by their names, each after those that it needs itself."""
+        done = {} if done is None else done
+        for name, subject, version in schema.references:
+            if depth > DEPTH_MAX or len(done) > REFERENCES_MAX:
+                raise UsageError("it refers to itself, or to too many other schemas")
+            if (found := self.version(subject, version)) is None:
                 raise UsageError(f"{subject} version {version}, to which it refers, is not in {self.place}")
-            if (subject, version) in seen or name in done:
-                done.setdefault(name, found)
-                left.pop()
-                continue
-            seen.add((subject, version))
-            if len(seen) > REFERENCES_MAX:
-                raise UsageError(f"it needs more than {REFERENCES_MAX} other schemas")
-            left += [one for one in reversed(found.references) if (one[1], one[2]) not in seen]
-        yield from done.items()
+            if name not in done:
+                self.needed(found, done, depth + 1)
+                done[name] = found
+        return done
 
 
 def schema_of(answer: Any) -> Schema | None:

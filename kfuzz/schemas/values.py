@@ -148,32 +148,28 @@ class Schemas:
         if schema is None:
             return f"no schema has this id in {', '.join(one.place for one in self._stores) or 'the given file'}"
         try:
-            needed = list(store.needed(schema))
-            texts = [one.text for _, one in needed]
+            needed = {path: one.text for path, one in store.needed(schema).items()}
             name = "the schema" if key is None else f"schema {key}"
             if schema.kind == "AVRO":
                 from kfuzz.schemas import avro
 
-                return avro.decoder(schema.text, texts, name)
+                return avro.decoder(schema.text, needed.values(), name)
             if schema.kind == "PROTOBUF":
                 from kfuzz.schemas import proto
 
-                return proto.decoder(schema.text, [(name, one.text) for name, one in needed], name)
+                return proto.decoder(schema.text, needed.items(), name)
             if schema.kind == "JSON":
-                check = self._checker(schema.text, [(name, one.text) for name, one in needed], name)
+                check = self._plain.json_form
+                if self._checks:
+                    from kfuzz.schemas import checked
+
+                    check = checked.checker(schema.text, needed.items(), name)
                 return lambda data, at, indexes=b"": check(data[at:])
         except ImportError as error:
             raise UsageError(f"{schema.kind} schemas need {error.name}; pip install 'kfuzz[schemas]'") from None
         except UsageError as error:
             return str(error)
         return f"its schema is of kind {foreign_text(schema.kind, bytes_max=40)}, which kfuzz does not know"
-
-    def _checker(self, text: str, needed: list[tuple[str, str]], name: str) -> Callable[[bytes], bytes]:
-        if not self._checks:
-            return self._plain.json_form
-        from kfuzz.schemas import checked
-
-        return checked.checker(text, needed, name)
 
 
 def _framed(data: bytes) -> tuple[int | None, int]:

@@ -63,8 +63,6 @@ def logical(kind: str, logical_type: str, /, **more: Any) -> dict[str, Any]:
         (logical("int", "time-millis"), time(1, 2, 3, 4000), "01:02:03.004000"),
         (logical("long", "time-micros"), time(1, 2, 3, 4), "01:02:03.000004"),
         (logical("long", "timestamp-millis"), datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
-        (logical("long", "timestamp-micros"), 2**62, 2**62),
-        ({"type": "long", "logicalType": "timestamp-nanos"}, 1_000_000_001, "1970-01-01T00:00:01.000000001Z"),
         (logical("long", "local-timestamp-millis"), datetime(2026, 1, 2), "2026-01-02T00:00:00"),
         (logical("string", "uuid"), GUID, str(GUID)),
         (logical("fixed", "uuid", name="U", size=16), GUID.bytes, str(GUID)),
@@ -142,11 +140,11 @@ def test_protobuf_has_nested_indexes_imports_maps_and_known_types() -> None:
     event = bytes.fromhex("1202686f 1a06080512020807 22020805 2801 3204cdcc8c3f 3a01ff")
     shown = {
         "text": "ho",
-        "lines": {"5": {"big": 7}},
+        "lines": {"5": {"big": "7"}},
         "at": "1970-01-01T00:00:05Z",
         "kind": "FIRST",
         "some": [1.1],
-        "raw": {"hex": "ff"},
+        "raw": "/w==",
         "flag": False,
     }
     assert decoded(schemas, b"\0\0\0\0\1\2\2" + event) == shown
