@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from io import BytesIO
+from struct import Struct
 from typing import Any, Final
+from uuid import UUID
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import LOGICAL_READERS
@@ -21,6 +23,8 @@ from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
 PREFIX: Final = "kfuzz-"
 # A field that is added to records which may be recursive.
 GUARD: Final = "\0"
+UUID_BYTES: Final = 16
+DURATION: Final = Struct("<III")
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 KINDS: Final = (*PRIMITIVES, "record", "error", "enum", "array", "map", "fixed")
 
@@ -78,7 +82,8 @@ def _rewritten(schema: Any) -> Any:
         inner = "items" if kind == "array" else "values"
         made[inner] = _rewritten(made.get(inner))
     elif isinstance(kind, str) and kind in (*PRIMITIVES, "fixed"):
-        own = f"{kind}-{PREFIX}{'duration' if logical == 'duration' else kind}"
+        own = f"{kind}-{PREFIX}{logical}"
+        own = own if own in LOGICAL_READERS else f"{kind}-{PREFIX}{kind}"
         if f"{kind}-{logical}" in LOGICAL_READERS:
             made["logicalType"] = logical
         elif own in LOGICAL_READERS:
@@ -142,12 +147,9 @@ def _leave(value: dict[str, Any], schema: Any, *_: Any) -> dict[str, Any]:
 
 
 def _duration(data: bytes, schema: Any, *_: Any) -> Any:
-    if len(data) != 12:
+    if len(data) != DURATION.size:
         return bytes_form(data)
-    return {unit: int.from_bytes(data[at : at + 4], "little") for unit, at in UNITS}
-
-
-UNITS: Final = (("months", 0), ("days", 4), ("milliseconds", 8))
+    return dict(zip(("months", "days", "milliseconds"), DURATION.unpack(data), strict=True))
 
 
 def _of_bytes(data: bytes, schema: Any, *_: Any) -> Any:
@@ -161,6 +163,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
     "bytes-bytes": _of_bytes,
     "fixed-fixed": _of_bytes,
     "fixed-duration": _duration,
+    "fixed-uuid": lambda data, *_: str(UUID(bytes=data)) if len(data) == UUID_BYTES else bytes_form(data),
     "float-float": lambda value, *_: single_form(value),
     "double-double": lambda value, *_: number_form(value),
 }

@@ -159,7 +159,7 @@ class Schemas:
 
                 return proto.decoder(schema.text, needed.items(), name)
             if schema.kind == "JSON":
-                check = self._plain.json_form
+                check: Callable[[bytes], bytes] = self._plain.json_form
                 if self._checks:
                     from kfuzz.schemas import checked
 
