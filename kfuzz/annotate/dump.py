@@ -24,6 +24,8 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.annotate.records import RecordsOf
+
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4
@@ -95,7 +97,7 @@ def dump_entry(
     entry: Entry,
     *,
     limits: Limits = DEFAULT_LIMITS,
-    records_of: str | None = None,
+    records_of: RecordsOf = None,
     parts_max: int = PARTS_MAX,
     records_shown: int | None = None,
     around: int | None = None,
