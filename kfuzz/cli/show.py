@@ -17,7 +17,16 @@ import click
 from kfuzz.annotate import frames
 from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines
 from kfuzz.annotate.killing import KillingField, mark
-from kfuzz.annotate.listing import INDENT, Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
+from kfuzz.annotate.listing import (
+    INDENT,
+    Entry,
+    Listing,
+    heading,
+    is_one_batch,
+    line_of,
+    opened_with_neighbours,
+    summary,
+)
 from kfuzz.annotate.marks import marks_of
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id

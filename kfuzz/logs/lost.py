@@ -91,7 +91,7 @@ class Bounds:
         if self.base is not None:
             topic, dash, number = self.path.absolute().parent.name.rpartition("-")
             self.partition = f"{topic}:{int(number)}" if dash and number.isascii() and number.isdigit() else ""
-            self.next = min((one for one in self._beside(".log") if one > self.base), default=None)
+            self.next = min((one for one in self.beside(".log") if one > self.base), default=None)
 
     def hold(self, entry: Entry) -> bool:
         """Whether the batch may be in this segment."""
@@ -114,7 +114,7 @@ class Bounds:
         if self.base is None or before is None:
             return None
         # A snapshot has the first offset that it does not cover in its name.
-        found = [one - 1 for one in self._beside(".snapshot")]
+        found = [one - 1 for one in self.beside(".snapshot")]
         for suffix, column in INDEXED.items():
             path = self.path.with_suffix(suffix)
             kind = kind_of(path.name)
@@ -126,7 +126,7 @@ class Bounds:
                 found += [row[column] for _, row in deque(made.entries(), maxlen=1)]
         return max((one for one in found if before < one <= self.base + INT32_MAX), default=None)
 
-    def _beside(self, suffix: str) -> Iterator[int]:
+    def beside(self, suffix: str) -> Iterator[int]:
         """The offsets in the names of the files with this suffix in the segment's folder."""
         try:
             names = [path for path in self.path.parent.iterdir() if path.suffix == suffix]

@@ -1,7 +1,8 @@
-"""Copies the sound batches of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
+"""Copies the sound batches of a damaged log, with the files from which a broker loads it. ``kfuzz salvage`` is the verb.
 
 A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment continues after it. Kept
-bytes are copied as they are.
+bytes are copied as they are. A lost marker would change what kept records mean; :mod:`kfuzz.logs.meaning` writes it
+again if the original's indexes and snapshots show how the transaction ended.
 """
 
 from __future__ import annotations
@@ -9,25 +10,31 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Final, cast
 
+import numpy as np
+
 from kfuzz import records
 from kfuzz.annotate.listing import next_place
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, open_regular, open_whole, read_small, write_whole
+from kfuzz.files import local_path, map_regular, open_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX
 from kfuzz.logs.index_walk import IndexWalk
-from kfuzz.logs.segments import Segment, Starts, find_segments, refuse
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
-from kfuzz.logs.stored import last_offset
+from kfuzz.logs.lost import Bounds, LostOffsets
+from kfuzz.logs.meaning import Change, Marker, Original, aborted_by_producer, changes, lost_markers
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, encode, leader_epoch_text, snapshot_name
+from kfuzz.logs.stored import kind_of, last_offset
 from kfuzz.mapped import Mapped, mapped, require_whole
-from kfuzz.records.read.reader import check_with
-from kfuzz.wire.records.framing import next_frame
+from kfuzz.records.read.reader import check_with, headers
+from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.search import Search
 
 # Bytes are copied in pieces of this size.
@@ -36,6 +43,13 @@ NUMBER: Final = re.compile(r"-?\d+")
 # Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
+# What a broker has beside its partitions. With the second file it believes the files of a log; without, it makes them
+# again. Its epoch is not known.
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = (".kafka_cleanshutdown", '{"version":0,"brokerEpoch":-1}')
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, "replication-offset-checkpoint", "log-start-offset-checkpoint")
+CHECKPOINT_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +62,32 @@ class Lost:
 
 
 @dataclass(slots=True)
+class _Kept:
+    """A segment while it is copied: the stretches of its bytes that are kept, and the markers to write between them."""
+
+    segment: Segment
+    target: Path
+    made: Salvaged
+    size: int
+    stretches: list[tuple[int, int]]
+    markers: list[Marker] = field(default_factory=list)
+
+    def pieces(self, view: memoryview) -> Iterator[memoryview]:
+        """The bytes of the copy; ``view`` has those of the segment."""
+        markers = deque(sorted(self.markers))
+        for start, end in [*self.stretches, (self.size, self.size)]:
+            while markers and markers[0].at <= start:
+                yield memoryview(markers.popleft().encode())
+            yield view[start:end]
+
+
+@dataclass(slots=True)
 class Salvaged:
     """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
-    ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none.
+    ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
+    the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
+    ``changes`` are the kept records whose transactions end differently now.
     """
 
     path: Path
@@ -62,6 +98,9 @@ class Salvaged:
     first_offset: int | None = None
     next_offset: int | None = None
     lost: list[Lost] = field(default_factory=list)
+    gaps: list[LostOffsets] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
     @property
     def lost_bytes(self) -> int:
@@ -74,14 +113,18 @@ def salvage(
     out: str | Path,
     *,
     topics: str = "*",
+    dry_run: bool = False,
     on_segment: Callable[[Salvaged], None] = lambda done: None,
     pass_over: Callable[[Path, str], None] = refuse,
 ) -> list[Salvaged]:
     """Copy the sound batches of the log directory, partition folder or segment file ``path`` below ``out``.
 
-    A partition becomes a folder of the same name, with new indexes and leader epochs. A file that is in no partition
-    folder gets indexes if its name is that of a segment. ``on_segment`` is called after each segment. ``pass_over`` is
-    that of :func:`kfuzz.logs.find_segments`.
+    A partition becomes a folder of the same name, with new indexes, leader epochs and producer snapshots, so that a
+    broker loads it without reading it. If ``path`` is a broker's directory, the copy has its checkpoints and the mark of
+    a clean shutdown. A file that is in no partition folder gets indexes if its name is that of a segment.
+    ``on_segment`` is called for each segment when its partition is done. ``pass_over`` is that of
+    :func:`kfuzz.logs.find_segments`. ``dry_run`` writes nothing below ``out``; it needs room for the copy of a partition
+    in the system's folder for temporary files.
 
     Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
     """
@@ -97,8 +140,17 @@ def salvage(
         if copy.resolve() == segment.path.resolve():
             raise UsageError(f"{copy} is the segment itself; name another folder with --out")
     done: list[Salvaged] = []
+    ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):
-        done += _partition(list(group), on_segment)
+        with tempfile.TemporaryDirectory(prefix="kfuzz-salvage-") if dry_run else contextlib.nullcontext("") as place:
+            parts = [(segment, copy, Path(place) / copy.name if place else copy) for segment, copy in group]
+            made, end = _partition(parts)
+        ends[parts[0][0].topic or "", parts[0][0].partition or 0] = end
+        for one in made:
+            on_segment(one)
+        done += made
+    if not dry_run and (source / META_PROPERTIES).is_file():
+        _broker_files(source, root, ends)
     return done
 
 
@@ -106,63 +158,126 @@ def _folder(segment: Segment) -> str | None:
     return None if segment.topic is None else f"{segment.topic}-{segment.partition}"
 
 
-def _partition(plan: Sequence[tuple[Segment, Path]], on_segment: Callable[[Salvaged], None]) -> Iterator[Salvaged]:
-    """The segments of one partition, in order: a transaction may begin in one and end in another."""
-    open_transactions: list[tuple[int, int]] = []
+def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvaged], int]:
+    """The segments of one partition, in order: a transaction may begin in one and end in another. Each is copied to the
+    last of its paths. Returns the results and the offset after the last one.
+    """
+    parts = [_copy(*one) for one in plan]
+    first, target = plan[0][0], plan[0][2].parent
+    original = Original.of(first)
+    if any(part.made.gaps for part in parts):
+        missing = lost_markers([(p.segment, p.stretches, p.made.gaps) for p in parts], original)
+        for part, markers in zip(parts, missing, strict=True):
+            part.made.markers = part.markers = markers
+            if markers:
+                _write_copy(part)
+    producers = dict(original.producers)
+    opened = original.opened
     epochs: list[tuple[int, int]] = []
-    source, target = plan[0][0].path.parent, plan[0][1].parent
-    for segment, copy in plan:
-        made, walk = _copy(segment, copy, open_transactions)
-        open_transactions = walk.open_transactions
+    aborted = b""
+    end = first.base_offset or 0
+    following = [*(part.segment.base_offset for part in parts[1:]), None]
+    for part, next_base in zip(parts, following, strict=True):
+        walk = _indexed(part, opened)
+        opened, end, aborted = walk.open_transactions, walk.next_offset, aborted + walk.transaction_index
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
-        if segment.base_offset is not None:
-            copy.with_suffix(".txnindex").unlink(missing_ok=True)
-            for suffix, content in _indexes(walk):
-                write_whole(copy.with_suffix(suffix), content)
-        on_segment(made)
-        yield made
-    if plan[0][0].topic is not None:
+        later = {fields[0]: Producer(*fields) for fields in walk.producers}
+        producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
+        if first.topic is not None:
+            # A broker looks for it at the next segment's base offset, and at the end of the log.
+            at = end if next_base is None else next_base
+            write_whole(target / snapshot_name(at - 1), encode(producers.values()))
+    gaps = [gap for part in parts for gap in part.made.gaps]
+    ends = aborted_by_producer(np.frombuffer(aborted, ABORTED_ENTRY))
+    for part in parts:
+        if gaps and part.made.batches:
+            part.made.changes = changes(map_regular(part.target), original, ends, dict(opened), gaps)
+    if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
         for name in COPIED:
             # A broker writes what is missing, and nothing good is in a link, a pipe or a large file of this name.
             with contextlib.suppress(UsageError):
-                write_whole(target / name, read_small(source / name, bytes_max=COPIED_BYTES_MAX))
+                write_whole(target / name, read_small(first.path.with_name(name), bytes_max=COPIED_BYTES_MAX))
+    return [part.made for part in parts], end
 
 
-def _indexes(walk: IndexWalk) -> Iterator[tuple[str, bytes]]:
-    yield ".index", walk.offset_index
-    yield ".timeindex", walk.time_index
-    if walk.transaction_index:
-        yield ".txnindex", walk.transaction_index
+def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) -> None:
+    """Write the files of the broker's directory ``source`` that are not about one partition. ``ends`` has the offset at
+    which each copied partition ends.
+    """
+    for name in OFFSET_CHECKPOINTS:
+        rows = dict(ends) if name == RECOVERY_POINTS else {}
+        kind = kind_of(name)
+        with contextlib.suppress(UsageError):
+            data = read_small(source / name, bytes_max=CHECKPOINT_BYTES_MAX)
+            found = kind.read(source / name, data, "kafka").entries() if kind and not rows else ()
+            rows |= {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
+        lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in rows.items()]
+        write_whole(root / name, f"0\n{len(lines)}\n" + "".join(lines))
+    write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
+    write_whole(root / CLEAN_SHUTDOWN[0], CLEAN_SHUTDOWN[1])
 
 
-def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]) -> tuple[Salvaged, IndexWalk]:
-    """Copy the sound batches of one segment, and walk over the copy."""
+def _indexed(part: _Kept, opened: list[tuple[int, int]]) -> IndexWalk:
+    """Walk over the copy of a segment, and write its indexes."""
+    walk = IndexWalk(part.segment.base_offset or 0, INDEX_INTERVAL_BYTES, opened)
+    with open_regular(part.target, follow=True) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size:
+            view = mapped(file, 0, size)
+            check_with(view, walk)
+            part.made.first_offset = int.from_bytes(view[:8], "big", signed=True)
+            part.made.next_offset = walk.next_offset
+    part.made.batches, part.made.records = walk.batches, walk.records
+    if part.segment.base_offset is not None:
+        part.target.with_suffix(".txnindex").unlink(missing_ok=True)
+        write_whole(part.target.with_suffix(".index"), walk.offset_index)
+        write_whole(part.target.with_suffix(".timeindex"), walk.time_index)
+        if walk.transaction_index:
+            write_whole(part.target.with_suffix(".txnindex"), walk.transaction_index)
+    return walk
+
+
+def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
+    """Copy the sound batches of one segment to ``target``."""
     made = Salvaged(segment.path, copy)
     with segment.open() as file:
         size = os.fstat(file.fileno()).st_size
         view = mapped(file, 0, size) if size else memoryview(b"")
-        kept = _sound(segment, file, view, made)
+        part = _Kept(segment, target, made, size, _sound(segment, file, view, made))
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
         # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
         while True:
-            with open_whole(copy) as out:
-                _write(out, view, kept)
-                require_whole(view)
-            walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, open_transactions)
-            refused = _walked(copy, walk)
+            _write(part, view)
+            refused = _refused(target)
             if refused is None:
                 break
             at, finding = refused
-            _leave_out(kept, view, at, finding, made)
+            _leave_out(part.stretches, view, at, finding, made)
+        made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
-    made.batches, made.records = walk.batches, walk.records
-    made.kept_bytes = sum(end - start for start, end in kept)
-    if walk.batches:
-        with open_regular(copy, follow=True) as file:
-            made.first_offset = int.from_bytes(file.read(8), "big", signed=True)
-        made.next_offset = walk.next_offset
-    return made, walk
+    made.kept_bytes = sum(end - start for start, end in part.stretches)
+    return part
+
+
+def _gaps(part: _Kept, view: memoryview) -> Iterator[LostOffsets]:
+    """The offsets that are lost between the kept stretches of a segment."""
+    bounds = Bounds(part.segment.path)
+    before: int | None = None
+    at = 0
+    for i, (start, end) in enumerate([*part.stretches, (part.size, part.size)]):
+        if start > at:
+            if i:
+                last = deque(frames(view[part.stretches[i - 1][0] : at]), maxlen=1)[0][0]
+                before = last_offset(view[part.stretches[i - 1][0] + last :])
+            after = next(headers(view[start:end])).base_offset if start < end else None
+            yield bounds.lost(at, start, before, after)
+        at = end
+
+
+def _write_copy(part: _Kept) -> None:
+    with part.segment.open() as file:
+        _write(part, mapped(file, 0, part.size))
 
 
 def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) -> list[tuple[int, int]]:
@@ -191,30 +306,28 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
     return kept
 
 
-def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:
-    for start, end in kept:
-        for at in range(start, end, STEP_BYTES):
-            try:
-                out.write(view[at : min(at + STEP_BYTES, end)])
-            except OSError:
-                # The system cannot read the pages that a file has lost.
-                require_whole(view)
-                raise
+def _write(part: _Kept, view: memoryview) -> None:
+    with open_whole(part.target) as out:
+        for piece in part.pieces(view):
+            for at in range(0, len(piece), STEP_BYTES):
+                try:
+                    out.write(piece[at : at + STEP_BYTES])
+                except OSError:
+                    # The system cannot read the pages that a file has lost.
+                    require_whole(view)
+                    raise
+        require_whole(view)
 
 
-def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
-    """Walk over the copy. Where in it a broker that loads it would stop, and why; None if it loads all."""
+def _refused(copy: Path) -> tuple[int, Finding] | None:
+    """Where in the copy a broker that loads it would stop, and why; None if it loads all."""
     with open_regular(copy, follow=True) as file:
         size = os.fstat(file.fileno()).st_size
-        if not size:
+        verdict = records.check(mapped(file, 0, size) if size else b"", role="log", findings_max=1)
+        if verdict.fatal is None and verdict.consumed == size:
             return None
-        view = mapped(file, 0, size)
-        verdict = records.check(view, role="log", findings_max=1)
-        if verdict.fatal is not None or verdict.consumed < size:
-            finding = verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
-            return verdict.consumed, finding
-        check_with(view, walk)
-        return None
+        finding = verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+        return verdict.consumed, finding
 
 
 def _leave_out(kept: list[tuple[int, int]], view: memoryview, at: int, finding: Finding, made: Salvaged) -> None:
