@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -25,21 +25,31 @@ from kfuzz.annotate.listing import next_place
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_regular, open_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
-from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX
+from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.lost import Bounds, LostOffsets
-from kfuzz.logs.meaning import Change, Marker, Original, aborted_by_producer, changes, lost_markers
+from kfuzz.logs.meaning import (
+    Aborted,
+    Change,
+    Marker,
+    Original,
+    by_producer,
+    changes,
+    lost_aborts,
+    lost_commits,
+    opened_of,
+)
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, encode, leader_epoch_text, snapshot_name
 from kfuzz.logs.stored import kind_of, last_offset
 from kfuzz.mapped import Mapped, mapped, require_whole
-from kfuzz.records.read.reader import check_with, headers
+from kfuzz.records.read.reader import BatchHeader, check_with, headers
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.search import Search
 
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
-NUMBER: Final = re.compile(r"-?\d+")
+OFFSET_CODES: Final = ("indexed-offset-not-increasing", "offset-outside-segment")
 # Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
@@ -63,22 +73,16 @@ class Lost:
 
 @dataclass(slots=True)
 class _Kept:
-    """A segment while it is copied: the stretches of its bytes that are kept, and the markers to write between them."""
+    """A segment while it is copied to ``target``: the stretches of its bytes that are kept, and new bytes between them,
+    each with its place twice.
+    """
 
     segment: Segment
     target: Path
     made: Salvaged
     size: int
     stretches: list[tuple[int, int]]
-    markers: list[Marker] = field(default_factory=list)
-
-    def pieces(self, view: memoryview) -> Iterator[memoryview]:
-        """The bytes of the copy; ``view`` has those of the segment."""
-        markers = deque(sorted(self.markers))
-        for start, end in [*self.stretches, (self.size, self.size)]:
-            while markers and markers[0].at <= start:
-                yield memoryview(markers.popleft().encode())
-            yield view[start:end]
+    added: list[tuple[int, int, bytes]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -165,40 +169,79 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     parts = [_copy(*one) for one in plan]
     first, target = plan[0][0], plan[0][2].parent
     original = Original.of(first)
-    if any(part.made.gaps for part in parts):
-        missing = lost_markers([(p.segment, p.stretches, p.made.gaps) for p in parts], original)
-        for part, markers in zip(parts, missing, strict=True):
-            part.made.markers = part.markers = markers
-            if markers:
-                _write_copy(part)
-    producers = dict(original.producers)
-    opened = original.opened
+    producers, before = dict(original.producers), sorted(opened_of(original.producers.values()).items())
+    gaps = [(number, gap) for number, part in enumerate(parts) for gap in part.made.gaps]
+    aborts = list(lost_aborts(original, gaps))
+    _add(parts, aborts)
+    walks, aborted = _walks(parts, before)
+    if gaps:
+        _add(
+            parts, lost_commits(original, gaps, aborted, dict(walks[-1].open_transactions), {m.offset for m in aborts})
+        )
+        walks, aborted = _walks(parts, before)
     epochs: list[tuple[int, int]] = []
-    aborted = b""
-    end = first.base_offset or 0
-    following = [*(part.segment.base_offset for part in parts[1:]), None]
-    for part, next_base in zip(parts, following, strict=True):
-        walk = _indexed(part, opened)
-        opened, end, aborted = walk.open_transactions, walk.next_offset, aborted + walk.transaction_index
+    ends = [*(part.segment.base_offset or 0 for part in parts[1:]), walks[-1].next_offset]
+    for part, walk, end in zip(parts, walks, ends, strict=True):
+        part.made.batches, part.made.records = walk.batches, walk.records
+        if walk.batches:
+            part.made.next_offset = walk.next_offset
+            if gaps:
+                opened = dict(walks[-1].open_transactions)
+                part.made.changes = changes(map_regular(part.target), original, aborted, opened, gaps)
+        if part.segment.base_offset is not None:
+            _write_indexes(part.target, walk)
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
         later = {fields[0]: Producer(*fields) for fields in walk.producers}
         producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
         if first.topic is not None:
             # A broker looks for it at the next segment's base offset, and at the end of the log.
-            at = end if next_base is None else next_base
-            write_whole(target / snapshot_name(at - 1), encode(producers.values()))
-    gaps = [gap for part in parts for gap in part.made.gaps]
-    ends = aborted_by_producer(np.frombuffer(aborted, ABORTED_ENTRY))
-    for part in parts:
-        if gaps and part.made.batches:
-            part.made.changes = changes(map_regular(part.target), original, ends, dict(opened), gaps)
+            write_whole(target / snapshot_name(end - 1), encode(producers.values()))
     if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
         for name in COPIED:
             # A broker writes what is missing, and nothing good is in a link, a pipe or a large file of this name.
             with contextlib.suppress(UsageError):
                 write_whole(target / name, read_small(first.path.with_name(name), bytes_max=COPIED_BYTES_MAX))
-    return [part.made for part in parts], end
+    return [part.made for part in parts], walks[-1].next_offset
+
+
+def _add(parts: Sequence[_Kept], markers: Iterable[Marker]) -> None:
+    """Write the markers into the copies, if a batch of their producer is kept before them."""
+    wanted: dict[int, list[Marker]] = defaultdict(list)
+    for marker in markers:
+        wanted[marker.producer_id].append(marker)
+    found: dict[Marker, BatchHeader] = {}
+    for part in parts if wanted else ():
+        for head in headers(map_regular(part.target)):
+            found |= {one: head for one in wanted.get(head.producer_id, ()) if head.last_offset < one.offset}
+    for marker, head in found.items():
+        part = parts[marker.segment]
+        part.made.markers.append(marker)
+        part.added.append((marker.gap.at, marker.gap.at, marker.encode(head)))
+    for part in (parts[number] for number in sorted({marker.segment for marker in found})):
+        with part.segment.open() as file:
+            _write(part, mapped(file, 0, part.size))
+
+
+def _walks(parts: Sequence[_Kept], opened: list[tuple[int, int]]) -> tuple[list[IndexWalk], Aborted]:
+    """Walk over the copies; ``opened`` are the transactions that are open before. Returns the walks, and all aborted
+    transactions.
+    """
+    walks = []
+    for part in parts:
+        walk = IndexWalk(part.segment.base_offset or 0, INDEX_INTERVAL_BYTES, opened)
+        check_with(map_regular(part.target), walk)
+        opened = walk.open_transactions
+        walks.append(walk)
+    return walks, by_producer(np.frombuffer(walk.transaction_index, ABORTED_ENTRY) for walk in walks)
+
+
+def _write_indexes(target: Path, walk: IndexWalk) -> None:
+    target.with_suffix(".txnindex").unlink(missing_ok=True)
+    write_whole(target.with_suffix(".index"), walk.offset_index)
+    write_whole(target.with_suffix(".timeindex"), walk.time_index)
+    if walk.transaction_index:
+        write_whole(target.with_suffix(".txnindex"), walk.transaction_index)
 
 
 def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) -> None:
@@ -218,26 +261,6 @@ def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) ->
     write_whole(root / CLEAN_SHUTDOWN[0], CLEAN_SHUTDOWN[1])
 
 
-def _indexed(part: _Kept, opened: list[tuple[int, int]]) -> IndexWalk:
-    """Walk over the copy of a segment, and write its indexes."""
-    walk = IndexWalk(part.segment.base_offset or 0, INDEX_INTERVAL_BYTES, opened)
-    with open_regular(part.target, follow=True) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size:
-            view = mapped(file, 0, size)
-            check_with(view, walk)
-            part.made.first_offset = int.from_bytes(view[:8], "big", signed=True)
-            part.made.next_offset = walk.next_offset
-    part.made.batches, part.made.records = walk.batches, walk.records
-    if part.segment.base_offset is not None:
-        part.target.with_suffix(".txnindex").unlink(missing_ok=True)
-        write_whole(part.target.with_suffix(".index"), walk.offset_index)
-        write_whole(part.target.with_suffix(".timeindex"), walk.time_index)
-        if walk.transaction_index:
-            write_whole(part.target.with_suffix(".txnindex"), walk.transaction_index)
-    return walk
-
-
 def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
     """Copy the sound batches of one segment to ``target``."""
     made = Salvaged(segment.path, copy)
@@ -253,10 +276,12 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
             if refused is None:
                 break
             at, finding = refused
-            _leave_out(part.stretches, view, at, finding, made)
+            _leave_out(part, view, at, finding)
         made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
+    if part.stretches:
+        made.first_offset = int.from_bytes(view[part.stretches[0][0] :][:8], "big", signed=True)
     return part
 
 
@@ -273,11 +298,6 @@ def _gaps(part: _Kept, view: memoryview) -> Iterator[LostOffsets]:
             after = next(headers(view[start:end])).base_offset if start < end else None
             yield bounds.lost(at, start, before, after)
         at = end
-
-
-def _write_copy(part: _Kept) -> None:
-    with part.segment.open() as file:
-        _write(part, mapped(file, 0, part.size))
 
 
 def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) -> list[tuple[int, int]]:
@@ -308,7 +328,8 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
 
 def _write(part: _Kept, view: memoryview) -> None:
     with open_whole(part.target) as out:
-        for piece in part.pieces(view):
+        for start, end, added in sorted([*((*one, b"") for one in part.stretches), *part.added]):
+            piece = memoryview(added) if added else view[start:end]
             for at in range(0, len(piece), STEP_BYTES):
                 try:
                     out.write(piece[at : at + STEP_BYTES])
@@ -330,36 +351,52 @@ def _refused(copy: Path) -> tuple[int, Finding] | None:
         return verdict.consumed, finding
 
 
-def _leave_out(kept: list[tuple[int, int]], view: memoryview, at: int, finding: Finding, made: Salvaged) -> None:
-    """Take the batch at byte ``at`` of the copy out of ``kept``, and those that follow it for the same reason."""
-    i = 0
-    while at >= kept[i][1] - kept[i][0]:
-        at -= kept[i][1] - kept[i][0]
-        i += 1
-    start, end = kept[i]
-    first = start + at
-    is_bad = _like(finding, last_offset(view[first:]))
-    reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
-    rest: list[tuple[int, int]] = []
-    for begin, stop in [(first, end), *kept[i + 1 :]]:
-        place = begin
-        while not rest and place < stop and (place == first or is_bad(last_offset(view[place:]))):
-            place += next_frame(view, place)[0]
-        if begin < place:
-            made.lost.append(Lost(begin, place - begin, reason))
-        if place < stop:
-            rest.append((place, stop))
-    kept[i:] = [(start, first), *rest] if start < first else rest
-
-
-def _like(finding: Finding, bad: int) -> Callable[[int], bool]:
-    """Whether a broker stops for the same reason at the next batch, by that batch's last offset; ``bad`` is that of the
-    batch at which it stopped.
+def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None:
+    """Leave out the batch at byte ``at`` of the copy, at which a broker stops. If it stops because of an offset, leave
+    out the fewest batches after which offsets rise.
     """
-    numbers = [int(one) for one in NUMBER.findall(finding.message)]
-    if finding.code == "indexed-offset-not-increasing" and numbers[0] == bad:
-        # It tries to index each batch until one is above the index's last entry. Another number is about times.
-        return lambda offset: offset <= numbers[1]
-    if finding.code == "offset-outside-segment":
-        return lambda offset: not 0 <= offset - numbers[1] <= INT32_MAX
-    return lambda offset: False
+    batches = [(place, place + size) for start, end in part.stretches for place, size, _ in frames(view[:end], start)]
+    number = bisect_left(list(accumulate(end - start for start, end in batches)), at + 1)
+    kept = set(range(len(batches))) - {number}
+    if finding.code in OFFSET_CODES:
+        bounds = Bounds(part.segment.path)
+        low = bounds.base or 0
+        high = min(INT64_MAX if bounds.base is None else low + INT32_MAX + 1, bounds.next or INT64_MAX)
+        rising = _rising([last_offset(view[start:]) for start, _ in batches], low, high)
+        kept = rising if len(rising) < len(batches) else kept
+    reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
+    part.stretches.clear()
+    for is_kept, group in groupby(enumerate(batches), lambda one: one[0] in kept):
+        for start, end in _joined(place for _, place in group):
+            if is_kept:
+                part.stretches.append((start, end))
+            else:
+                part.made.lost.append(Lost(start, end - start, reason))
+
+
+def _joined(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches of these places, of which those side by side become one."""
+    made: list[tuple[int, int]] = []
+    for start, end in places:
+        joins = made and made[-1][1] == start
+        made[-1:] = [(made[-1][0], end)] if joins else [*made[-1:], (start, end)]
+    return made
+
+
+def _rising(offsets: Sequence[int], low: int, high: int) -> set[int]:
+    """The places of the longest list of rising offsets from ``low`` on and below ``high``."""
+    # For each length, the lowest offset at which such a list ends, and its place.
+    ends: list[int] = []
+    places: list[int] = []
+    before: dict[int, int] = {}
+    for i, offset in enumerate(offsets):
+        if low <= offset < high:
+            length = bisect_left(ends, offset)
+            before[i] = places[length - 1] if length else -1
+            ends[length : length + 1], places[length : length + 1] = [offset], [i]
+    found: set[int] = set()
+    i = places[-1] if places else -1
+    while i >= 0:
+        found.add(i)
+        i = before[i]
+    return found
