@@ -30,7 +30,7 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
     without a rebuild. The original is only read.
 
     A lost marker of a transaction is written again if the original's transaction indexes and snapshots show how the
-    transaction ended. Kept records that were committed, aborted or open, and are something else in the copy, are listed.
+    transaction ended. Kept records that were committed, aborted or open, and are not so in the copy, are listed.
 
     Where a batch's length is wrong, the next batch is found by the offset index, or by searching for a batch whose CRC
     is right. Links inside a log directory are skipped, as are pipes and devices.

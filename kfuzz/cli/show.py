@@ -45,7 +45,7 @@ from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
-from kfuzz.logs.lost import LostOffsets, lost_at, with_losses
+from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, lost_at, with_losses
 from kfuzz.records import Limits
 from kfuzz.text import printable
 from kfuzz.units import counted
@@ -425,7 +425,7 @@ def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     elif listing.found or listing.refused:
         yield "--finding opens the first of them, --batch N any batch"
     if first is not None and first.skip:
-        yield f"to pass over the first damage: {first.skip}"
+        yield f"to pass over the first damage: {printable(first.skip)}"
 
 
 def entries(title: str, listing: Listing, asked: Asked) -> Iterator[Entry | LostOffsets]:
@@ -447,8 +447,17 @@ def some(listing: Listing, asked: Asked) -> Iterator[Entry]:
 
 def listed_json(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     """The lines of a JSON document with all batches."""
-    made = (entry.to_json() for entry in entries(title, listing, asked))
-    return json_document("batches", made, lambda: {"size": len(listing.view), "source": title} | listing.sums_json())
+    lost: list[dict[str, Any]] = []
+
+    def batches() -> Iterator[dict[str, Any]]:
+        for one in entries(title, listing, asked):
+            if isinstance(one, Entry):
+                yield one.to_json()
+            elif len(lost) < LOSSES_MAX:
+                lost.append(one.to_json())
+
+    facts = {"size": len(listing.view), "source": title, "lost": lost}
+    return json_document("batches", batches(), lambda: facts | listing.sums_json())
 
 
 def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, Any]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.logs.contents import not_batches
-from kfuzz.logs.lost import LostOffsets, with_losses
+from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, with_losses
 from kfuzz.logs.stored import LEAVING, Kind, kind_of, left_out
 from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import SNAPSHOT
@@ -30,8 +30,6 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # How many batches are judged between two calls of ``on_bytes``.
 STEP_BATCHES: Final = 256
-# Of more stretches of damage in a file, the others are counted.
-LOSSES_MAX: Final = 100
 
 
 @dataclass(slots=True)

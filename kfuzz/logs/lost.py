@@ -22,6 +22,8 @@ from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.logs.stored import kind_of
 
 OFFSET_NAME: Final = re.compile(r"(\d{20})\.(log|snapshot)")
+# Of more stretches of damage in a file, a report has the first ones.
+LOSSES_MAX: Final = 100
 # The column of the last offset in an entry of each index.
 INDEXED: Final = {".index": 0, ".timeindex": 1, ".txnindex": 3}
 
@@ -70,7 +72,6 @@ class LostOffsets:
     def to_json(self) -> dict[str, Any]:
         """The offsets as a JSON object; what is not known is null."""
         return {
-            "kind": "lost",
             "at": self.at,
             "size": self.end - self.at,
             "first_lost": self.first,
@@ -98,8 +99,8 @@ class Bounds:
         return entry.base_offset >= (self.base or 0) and (self.next is None or entry.last_offset < self.next)
 
     def lost(self, at: int, end: int, before: int | None, after: int | None) -> LostOffsets:
-        """The offsets of the damage from byte ``at`` to ``end``, which is between two sound batches: the last offset of the one before the damage, and the first offset of
-        the one after it. None: there is no such batch in the segment.
+        """The offsets of the damage from byte ``at`` to ``end``. The sound batch before it ends with the offset
+        ``before``, the one after it begins with ``after``. None: there is no such batch in the segment.
         """
         if before is None and self.base is not None:
             before = self.base - 1
@@ -143,8 +144,8 @@ def _number(path: Path) -> int | None:
 def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | LostOffsets]:
     """The ``entries`` of a listing of the segment ``path``; after each stretch of damage, the offsets that it costs.
 
-    Damages side by side are one stretch. So is a batch whose offsets do not fit between those around it: a consumer that
-    reads it passes over the following batches.
+    Damages side by side are one stretch. A batch whose offsets do not fit between those around it is damage too: a
+    consumer that reads it passes over the batches that follow.
     """
     bounds = Bounds(path)
     # The last offsets of the two batches before, and where the last one ends.

@@ -91,10 +91,9 @@ class Change:
 class Original:
     """What the files beside the segments of a partition know.
 
-    ``producers`` are those before the first segment. ``aborted`` has the transaction indexes, and ``ends`` their markers
-    in order: offset, producer and the last stable offset after it. ``is_whole`` says whether no entry is missing.
-    ``known_to`` is the offset of the last readable snapshot, ``opened`` has the first offset of each transaction that is
-    open there.
+    ``producers`` are those before the first segment. ``aborted`` has the transaction indexes, ``ends`` their markers in
+    order: offset, producer and the last stable offset after it. ``is_whole`` says whether no entry is missing.
+    ``known_to`` is the offset of the last readable snapshot; ``opened`` has the transactions that are open there.
     """
 
     producers: dict[int, Producer] = field(default_factory=dict)
@@ -188,7 +187,7 @@ def lost_commits(
     """The commits in the ``gaps``: where a transaction of the copy has another beginning than in the original's index,
     or is open although it has ended. ``taken`` has the offsets of other markers there.
 
-    ``original.is_whole`` becomes false if the copy has an abort that is in no index: then a commit may have been one too.
+    ``original.is_whole`` becomes false if the copy has an abort that is in no index: there may have been another.
     """
     merged: list[tuple[int, int, int | None]] = []
     for producer_id, ranges in aborted.items():

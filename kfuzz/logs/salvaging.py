@@ -1,4 +1,4 @@
-"""Copies the sound batches of a damaged log, with the files from which a broker loads it. ``kfuzz salvage`` is the verb.
+"""Copies the sound batches of a damaged log, with the files that a broker needs. ``kfuzz salvage`` is the verb.
 
 A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment continues after it. Kept
 bytes are copied as they are. A lost marker would change what kept records mean; :mod:`kfuzz.logs.meaning` writes it
@@ -124,11 +124,11 @@ def salvage(
     """Copy the sound batches of the log directory, partition folder or segment file ``path`` below ``out``.
 
     A partition becomes a folder of the same name, with new indexes, leader epochs and producer snapshots, so that a
-    broker loads it without reading it. If ``path`` is a broker's directory, the copy has its checkpoints and the mark of
+    broker loads it without a rebuild. If ``path`` is a broker's directory, the copy has its checkpoints and the mark of
     a clean shutdown. A file that is in no partition folder gets indexes if its name is that of a segment.
     ``on_segment`` is called for each segment when its partition is done. ``pass_over`` is that of
-    :func:`kfuzz.logs.find_segments`. ``dry_run`` writes nothing below ``out``; it needs room for the copy of a partition
-    in the system's folder for temporary files.
+    :func:`kfuzz.logs.find_segments`. ``dry_run`` writes nothing below ``out``; it needs room for a partition in the
+    system's folder for temporary files.
 
     Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
     """
