@@ -49,7 +49,9 @@ from kfuzz.wire.walk.search import Search
 
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
-OFFSET_CODES: Final = ("indexed-offset-not-increasing", "offset-outside-segment")
+# A consumer passes over batches whose offsets are lower than one before. A broker stops only at some of them.
+NOT_INCREASING: Final = "offset-not-increasing"
+OFFSET_CODES: Final = (NOT_INCREASING, "indexed-offset-not-increasing", "offset-outside-segment")
 # Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
@@ -341,19 +343,20 @@ def _write(part: _Kept, view: memoryview) -> None:
 
 
 def _refused(copy: Path) -> tuple[int, Finding] | None:
-    """Where in the copy a broker that loads it would stop, and why; None if it loads all."""
+    """Where in the copy a broker that loads it would stop, or offsets fall, and why; None if it is sound."""
     with open_regular(copy, follow=True) as file:
         size = os.fstat(file.fileno()).st_size
-        verdict = records.check(mapped(file, 0, size) if size else b"", role="log", findings_max=1)
-        if verdict.fatal is None and verdict.consumed == size:
+        verdict = records.check(mapped(file, 0, size) if size else b"", role="log")
+        falls = next((one for one in verdict.findings if one.code == NOT_INCREASING), None)
+        if verdict.fatal is None and falls is None and verdict.consumed == size:
             return None
-        finding = verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
-        return verdict.consumed, finding
+        finding = verdict.fatal or falls or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+        return verdict.consumed if finding is not falls else finding.at, finding
 
 
 def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None:
-    """Leave out the batch at byte ``at`` of the copy, at which a broker stops. If it stops because of an offset, leave
-    out the fewest batches after which offsets rise.
+    """Leave out the batch at byte ``at`` of the copy. If its offset is the reason, leave out the fewest batches after
+    which offsets rise.
     """
     batches = [(place, place + size) for start, end in part.stretches for place, size, _ in frames(view[:end], start)]
     number = bisect_left(list(accumulate(end - start for start, end in batches)), at + 1)
@@ -364,7 +367,8 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
         high = min(INT64_MAX if bounds.base is None else low + INT32_MAX + 1, bounds.next or INT64_MAX)
         rising = _rising([last_offset(view[start:]) for start, _ in batches], low, high)
         kept = rising if len(rising) < len(batches) else kept
-    reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
+    reason = "its offsets do not fit" if finding.code in OFFSET_CODES else "a broker that loads it stops"
+    reason = f"{reason}: {finding.message} [{finding.code}]"
     part.stretches.clear()
     for is_kept, group in groupby(enumerate(batches), lambda one: one[0] in kept):
         for start, end in _joined(place for _, place in group):
