@@ -216,7 +216,7 @@ def _add(parts: Sequence[_Kept], markers: Iterable[Marker]) -> None:
     for part in parts if wanted else ():
         for head in headers(map_regular(part.target)):
             found |= {one: head for one in wanted.get(head.producer_id, ()) if head.last_offset < one.offset}
-    for marker, head in found.items():
+    for marker, head in sorted(found.items(), key=lambda one: one[0].offset):
         part = parts[marker.segment]
         part.made.markers.append(marker)
         part.added.append((marker.gap.at, marker.gap.at, marker.encode(head)))
