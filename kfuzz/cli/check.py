@@ -113,9 +113,10 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge one file and print it. Returns its JSON, and whether it is refused."""
     from kfuzz import records
     from kfuzz.annotate.dump import FINDINGS_MAX
-    from kfuzz.annotate.listing import find_next
+    from kfuzz.annotate.listing import Listing, find_next
     from kfuzz.cli.opening import stored_kind
     from kfuzz.logs.contents import not_batches, require_batches
+    from kfuzz.logs.lost import lost_at
 
     data = open_buffer(name)
     if (kind := stored_kind(name, data)) is not None:
@@ -151,6 +152,14 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     state = "refused after" if reading.fatal else "ok,"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     asked.say(f"{name}: {state} {counts}{tail}")
+    lost = None
+    if reading.fatal and reading.consumed < len(data) and asked.role != "broker":
+        listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+        lost = lost_at(name, listing, reading.consumed)
+    if lost is not None:
+        asked.say(f"{name}: {lost}")
+    if lost is not None and lost.skip:
+        asked.say(f"to pass over it: {lost.skip}")
     if after is not None and not asked.as_json:
         asked.say(_hidden(name, data, after))
     return {
@@ -163,6 +172,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         "accepted": reading.fatal is None,
         "findings": [finding.to_json() for finding in reading.findings],
         "more_findings": reading.more_findings,
+        "lost": None if lost is None else lost.to_json(),
     }, reading.fatal is not None
 
 
@@ -200,11 +210,17 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
                 asked.say(f"{one.path}: skipped: {one.skipped}")
             if one.tail:
                 asked.say(f"{one.path}: a partial tail of {one.tail} bytes")
-            if one.findings or one.skipped or one.tail:
+            if one.findings or one.skipped or one.tail or one.lost:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
                 asked.say(f"{one.path}: {finding.severity}: {finding}{more}")
+            for lost in one.lost:
+                asked.say(f"{one.path}: {lost}")
+            if one.more_lost:
+                asked.say(f"{one.path}: {counted(one.more_lost, 'more stretch', 'more stretches')} of damage")
+            if one.lost and one.lost[0].skip:
+                asked.say(f"to pass over the first: {one.lost[0].skip}")
     if not counts.segments + counts.others:
         raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
     for line in _summary(name, counts):

@@ -17,7 +17,16 @@ import click
 from kfuzz.annotate import frames
 from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines
 from kfuzz.annotate.killing import KillingField, mark
-from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
+from kfuzz.annotate.listing import (
+    INDENT,
+    Entry,
+    Listing,
+    heading,
+    is_one_batch,
+    line_of,
+    opened_with_neighbours,
+    summary,
+)
 from kfuzz.annotate.marks import marks_of
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id
@@ -36,6 +45,7 @@ from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
+from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, lost_at, with_losses
 from kfuzz.records import Limits
 from kfuzz.text import printable
 from kfuzz.units import counted
@@ -403,17 +413,32 @@ def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     columns = terminal_width()
     yield f"{printable(title)}: {len(listing.view)} bytes"
     yield heading(columns)
-    for entry in entries(listing, asked):
-        yield from line_of(entry, columns)
+    first: LostOffsets | None = None
+    for entry in entries(title, listing, asked):
+        if isinstance(entry, LostOffsets):
+            first = first or entry
+            yield f"{INDENT}{entry}"
+        else:
+            yield from line_of(entry, columns)
     yield from summary(listing)
     if listing.is_cut_short:
         yield f"more batches follow; --batches {2 * asked.dumped} shows more of them"
     elif listing.found or listing.refused:
         yield "--finding opens the first of them, --batch N any batch"
+    if first is not None and first.skip:
+        yield f"to pass over the first damage: {printable(first.skip)}"
 
 
-def entries(listing: Listing, asked: Asked) -> Iterator[Entry]:
-    """The entries to show, at most ``--batches``."""
+def entries(title: str, listing: Listing, asked: Asked) -> Iterator[Entry | LostOffsets]:
+    """The entries to show, at most ``--batches``, and the offsets that damage costs in a log."""
+    for one in with_losses(title, some(listing, asked)):
+        # The bytes that follow are not read.
+        if isinstance(one, Entry) or (asked.role != "broker" and not listing.is_cut_short):
+            yield one
+
+
+def some(listing: Listing, asked: Asked) -> Iterator[Entry]:
+    """The entries of a listing, at most ``--batches``."""
     for entry in listing:
         if entry.number == asked.batches:
             listing.is_cut_short = True
@@ -423,8 +448,17 @@ def entries(listing: Listing, asked: Asked) -> Iterator[Entry]:
 
 def listed_json(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     """The lines of a JSON document with all batches."""
-    made = (entry.to_json() for entry in entries(listing, asked))
-    return json_document("batches", made, lambda: {"size": len(listing.view), "source": title} | listing.sums_json())
+    lost: list[dict[str, Any]] = []
+
+    def batches() -> Iterator[dict[str, Any]]:
+        for one in entries(title, listing, asked):
+            if isinstance(one, Entry):
+                yield one.to_json()
+            elif len(lost) < LOSSES_MAX:
+                lost.append(one.to_json())
+
+    facts = {"size": len(listing.view), "source": title, "lost": lost}
+    return json_document("batches", batches(), lambda: facts | listing.sums_json())
 
 
 def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, Any]]) -> Iterator[str]:
@@ -453,8 +487,13 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
         records_shown=asked.records_max or (RECORDS_BESIDE_FINDING if asked.finding is not None else None),
         around=record_of(asked, entry),
     )
+    lost = None
+    if entry.is_refused and asked.role != "broker":
+        again = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+        lost = lost_at(title, again, entry.at)
     if as_json:
-        neighbours = {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
+        neighbours = {"lost": lost.to_json()} if lost else {}
+        neighbours |= {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
         yield from dump_lines({"source": title, "size": len(data)} | neighbours | dump_json(dump), dump)
         return
     columns = terminal_width()
@@ -464,6 +503,8 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
         yield from line_of(before, columns)
     yield ""
     yield from dumped(line_of(entry, columns)[0], dump, asked, None)
+    if lost is not None:
+        yield str(lost)
     yield ""
     if after:
         yield from line_of(after, columns)

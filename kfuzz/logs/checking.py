@@ -20,6 +20,7 @@ from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.logs.contents import not_batches
+from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, with_losses
 from kfuzz.logs.stored import LEAVING, Kind, kind_of, left_out
 from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import SNAPSHOT
@@ -47,8 +48,9 @@ class Checked:
     """One file. ``title`` says what it is; ``batches`` and ``records`` are those of a segment.
 
     ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``refused``
-    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``skipped`` says why the
-    file was not judged, such as "it is a pipe"; then nothing else is known.
+    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``lost`` has the offsets of
+    each stretch of damage, at most ``LOSSES_MAX``; there are ``more_lost``. ``skipped`` says why the file was not
+    judged, such as "it is a pipe"; then nothing else is known.
     """
 
     path: Path
@@ -58,6 +60,8 @@ class Checked:
     records: int = 0
     tail: int = 0
     findings: list[tuple[Finding, int]] = field(default_factory=list)
+    lost: list[LostOffsets] = field(default_factory=list)
+    more_lost: int = 0
     refused: bool = False
     skipped: str = ""
 
@@ -74,6 +78,8 @@ class Checked:
             "partial_tail": self.tail,
             "accepted": not self.refused,
             "findings": [one.to_json() | {"places": places} for one, places in self.findings],
+            "lost": [one.to_json() for one in self.lost],
+            "more_lost": self.more_lost,
         }
 
 
@@ -189,7 +195,13 @@ def check_file(
         )
     listing = Listing(data, profile=profile, role=role, limits=limits)
     made = Checked(path, SEGMENT_TITLE, len(data))
-    for entry in listing:
+    for entry in with_losses(path, listing):
+        if isinstance(entry, LostOffsets):
+            if len(made.lost) < LOSSES_MAX:
+                made.lost.append(entry)
+            else:
+                made.more_lost += 1
+            continue
         if entry.number % STEP_BATCHES == 0:
             on_bytes(entry.at)
         if entry.kind == "tail":
@@ -199,7 +211,7 @@ def check_file(
     require_whole(data)
     if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
         made.findings.append((other, 1))
-        made.tail, made.refused = 0, True
+        made.tail, made.refused, made.lost, made.more_lost = 0, True, [], 0
     return made
 
 

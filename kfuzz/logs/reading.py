@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.annotate.listing import next_place
+from kfuzz.annotate.listing import Listing, next_place
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
 from kfuzz.logs.choosing import EVERY, HEADER, JSON, Choice, header_column, json_column
 from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.lost import LostOffsets, with_losses
 from kfuzz.logs.segments import (
     EVERYTHING,
     Segment,
@@ -238,6 +239,8 @@ class _Reader:
     starts: Starts | None = None
     search: Search | None = None
     whole: Mapped | None = None
+    losses: Iterator[LostOffsets] | None = None
+    lost: LostOffsets | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = self.part.start
@@ -299,16 +302,29 @@ class _Reader:
                 self.whole = Mapped(self.file, 0, end)
                 self.search = Search(self.whole)
             after = next_place(self.search, self.whole, bad, size, end)
-        place = really(str(self.part.segment.path))
+        place, costs = really(str(self.part.segment.path)), self._costs(bad)
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"
             if after < end or end < self.part.segment.size:
                 message = f"the batch is longer than the {after - bad} bytes before the next one"
-            return Finding("file-truncated", "fatal", bad, place, None, message), bad, after
+            return Finding("file-truncated", "fatal", bad, place, None, message + costs), bad, after
+        told = replace(made.finding, message=made.finding.message + costs)
         if "payload" in made.finding.path and made.finding.at < size:
             place = f"{place}, batch at byte {bad}, payload"
-            return replace(made.finding, path=place), bad, after
-        return replace(made.finding, path=place, at=at + made.finding.at), bad, after
+            return replace(told, path=place), bad, after
+        return replace(told, path=place, at=at + made.finding.at), bad, after
+
+    def _costs(self, bad: int) -> str:
+        """The offsets that the damage at byte ``bad`` costs, to follow the reason; empty if only a tail is cut off."""
+        if self.losses is None:
+            listing = Listing(Mapped(self.file, 0, self.part.segment.size), limits=self.limits)
+            both = with_losses(self.part.segment.path, listing)
+            self.losses = (one for one in both if isinstance(one, LostOffsets))
+        while self.lost is None or self.lost.end <= bad:
+            self.lost = next(self.losses, None)
+            if self.lost is None:
+                return ""
+        return f"; {self.lost}" if self.lost.at <= bad else ""
 
 
 # --------------------------------------------------------------------------------------------------- rows

@@ -55,9 +55,13 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{segment}: fatal: batch[0].crc at byte 17: the stored CRC is")
     assert lines[0].endswith("[crc-mismatch] (3 such places in this file)")
-    assert lines[1].startswith(f"{index}: fatal: size at byte {index.stat().st_size - 1}: the file has ")
-    assert lines[2].startswith(f"{logs}: refused, 2 partitions, 4 segments, ")
-    assert lines[3:] == [
+    assert lines[1] == f"{segment}: offsets 0 to 99 are lost; go on at 100"
+    assert lines[3].startswith(f"{segment}: offsets ")
+    assert lines[4].startswith("to pass over the first: kafka-consumer-groups.sh ")
+    assert lines[4].endswith(" --topic orders:0 --reset-offsets --to-offset 100 --execute")
+    assert lines[5].startswith(f"{index}: fatal: size at byte {index.stat().st_size - 1}: the file has ")
+    assert lines[6].startswith(f"{logs}: refused, 2 partitions, 4 segments, ")
+    assert lines[7:] == [
         "2 of the files cannot be read as a whole",
         f"  fatal crc-mismatch: 3 places in 1 file, first in {segment}",
         f"  fatal index-size-uneven: 1 place in 1 file, first in {index}",
@@ -65,6 +69,7 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     (document,) = json.loads(kfuzz("check", logs, "--json").stdout)
     assert document["codes"]["crc-mismatch"]["places"] == 3
     assert [Path(one["file"]) for one in document["files"]] == [segment, index]
+    assert [one["first_lost"] for one in document["files"][0]["lost"]][0] == 0
     assert document["accepted"] is False
     assert (document["segments"], document["refused_files"]) == (4, 2)
     # The partition alone, and the file alone.

@@ -318,6 +318,7 @@ def test_show_lists_a_file_of_several_batches_with_what_is_wrong_after_damage_to
     assert lines[2:4] == [LINE.format(index=i, at=70 * i, offset=5 + i) for i in (0, 1)]
     assert lines[4].startswith("          fatal: batch[1].crc at byte 87: the stored CRC is 0x")
     assert lines[5:] == [
+        "          offset 6 is lost; go on at 7",
         LINE.format(index=2, at=140, offset=7),
         "3 batches, 2 records, offsets 5 to 7, 1970-01-01T00:00:00.001Z to 1970-01-01T00:00:00.001Z",
         "1 of them cannot be read: 70 bytes",
@@ -338,8 +339,9 @@ def test_show_opens_the_batch_that_is_looked_for_between_its_neighbours(words: s
     (marked,) = [line for line in lines if "<--" in line]
     assert marked.startswith("00000057")
     assert marked.endswith("<-- crc-mismatch at 0x57")
-    assert lines[-3:] == [
+    assert lines[-4:] == [
         "refused: batch 1, 1 records, 70 bytes from byte 70 on",
+        "offset 6 is lost; go on at 7",
         "",
         LINE.format(index=2, at=140, offset=7),
     ]
@@ -373,7 +375,8 @@ def test_show_judges_as_check_does_with_the_same_options(tmp_path: Path) -> None
     parts = [RecordBatch(at, at, [Record(at, 1, None, bytes(500))], compression="gzip") for at in (5, 4)]
     file.write_bytes(b"".join(map(records.encode_batch, parts)))
     for words in ([], ["--role", "log"], ["--role", "broker"], ["--limit-bytes", "100"], ["--profile", "strict"]):
-        checked = [line.removeprefix(f"{file}: ") for line in kfuzz("check", file, *words).stdout.splitlines()[:-1]]
+        lines = kfuzz("check", file, *words).stdout.splitlines()
+        checked = [line.removeprefix(f"{file}: ") for line in lines if line.endswith("]")]
         listed = [line.strip() for line in kfuzz("show", file, *words).stdout.splitlines() if line.endswith("]")]
         dumped = [line for line in kfuzz("show", file, "--dump", *words).stdout.splitlines() if line.endswith("]")]
         assert dumped == checked
@@ -398,6 +401,7 @@ def test_show_lists_and_opens_as_json(broken: Path) -> None:
     assert [one["batch"] for one in document["batches"]] == [0, 1, 2]
     assert document["codes"] == {"crc-mismatch": {"batches": 1, "first": 1, "severity": "fatal"}}
     assert (document["batch_count"], document["record_count"], document["refused_bytes"]) == (3, 2, 70)
+    assert [(one["first_lost"], one["next_readable"]) for one in document["lost"]] == [(6, 7)]
     opened = json.loads(kfuzz("show", "--json", "--finding", broken).stdout)
     assert (opened["before"]["batch"], opened["batch"]["batch"], opened["after"]["batch"]) == (0, 1, 2)
     assert opened["findings"] == opened["batch"]["findings"]
