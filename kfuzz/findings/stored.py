@@ -83,6 +83,9 @@ CODES: Final[Mapping[str, Code]] = {
         "fatal", None, "the file is missing in a log directory of a broker; a broker refuses to start"
     ),
     "not-record-batches": Code("fatal", None, "the file {detail}"),
+    "meta-properties-other-node": Code(
+        "deviation", None, "the file has {detail}: they can only be directories of two brokers"
+    ),
     "partition-metadata-missing": Code(
         "fatal",
         None,

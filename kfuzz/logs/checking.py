@@ -321,7 +321,11 @@ def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]
     by_path = {judged.path: Checked(judged.path, title, 0, whole=True, start=judged.start)}
     for path, one in judged.findings:
         made = by_path.setdefault(path, Checked(path, title, 0, whole=True))
-        made.findings.append((one, 1))
+        before = next((place for place, (known, _) in enumerate(made.findings) if known.code == one.code), None)
+        if before is None:
+            made.findings.append((one, 1))
+        else:
+            made.findings[before] = (made.findings[before][0], made.findings[before][1] + 1)
         made.refused |= one.severity == "fatal"
     for made in by_path.values():
         if made.findings or made.start:

@@ -61,6 +61,8 @@ ENDING: Final = (
     "transaction-not-ended",
     "wrapper-start-unknown",
 )
+# The findings about a directory with which a broker does not start.
+REFUSED: Final = ("folder-unknown", "meta-properties-differ", "meta-properties-incomplete", "meta-properties-missing")
 LOADS: Final = "loads it"
 
 
@@ -201,9 +203,7 @@ class Directory:
                     code = "log-start-beyond-log" if name == LOG_START else "checkpoint-offset-beyond-log"
                     find(path / name, code, offset, end, called)
         self.refusing += [
-            f"because of {printable(str(place))}"
-            for place, one in self.judged.findings
-            if one.code.startswith("meta-properties") or one.code == "folder-unknown"
+            f"because of {printable(str(place))}" for place, one in self.judged.findings if one.code in REFUSED
         ]
         if self.refusing:
             more = f" and {counted(len(self.refusing) - 1, 'more reason')}" if len(self.refusing) > 1 else ""
@@ -219,12 +219,19 @@ class Directory:
         if missing := [name for name in META_NEEDED if not self.meta.get(name)]:
             self.judged.find(path, "meta-properties-incomplete", detail=" and ".join(missing))
         for other in others:
-            same = {name: self.meta.get(name) == other.meta.get(name) for name in (*META_NEEDED, "directory.id")}
-            wrong = [name for name in META_NEEDED if other.meta and not same[name]]
-            wrong += ["directory.id"] if same["directory.id"] and self.meta.get("directory.id") else []
-            for name in wrong if other.path < self.path else ():
-                says = printable(f"{name} {self.meta.get(name)}; {other.path / META} has {other.meta.get(name)}")
-                self.judged.find(path, "meta-properties-differ", detail=says)
+            if not other.meta or other.path >= self.path:
+                continue
+            is_other = {name: self.meta.get(name) != other.meta.get(name) for name in (*META_NEEDED, "directory.id")}
+            says = {
+                name: printable(f"{name} {self.meta.get(name)}; {other.path / META} has {other.meta.get(name)}")
+                for name in is_other
+            }
+            if is_other["node.id"]:
+                self.judged.find(path, "meta-properties-other-node", detail=says["node.id"])
+            elif is_other["cluster.id"]:
+                self.judged.find(path, "meta-properties-differ", detail=says["cluster.id"])
+            if self.meta.get("directory.id") and not is_other["directory.id"]:
+                self.judged.find(path, "meta-properties-differ", detail=says["directory.id"])
 
 
 class Partition:
@@ -241,7 +248,11 @@ class Partition:
         self.bases = self.stems.get(".log", [])
         match = FOLDER.fullmatch(path.absolute().name)
         self.partition = (match["topic"], int(match["partition"])) if match else None
+        # KRaft loads its log itself: always as after a crash, and never as a stray one.
+        self.is_krafts = match is not None and match["topic"] == KRAFT
         self.segments: list[_Segment] = []
+        # Whether the segments so far are sound, and have every offset from the first to the last one.
+        self.is_joined = True
         self.epochs: list[tuple[int, int]] = []
         self.topic_id = ""
         # Segments that a broker recovers because an index is missing or refused, and why it refuses to start at all.
@@ -267,6 +278,8 @@ class Partition:
         facts = self.facts
         first, last = facts.first_offset, facts.first_last_offset
         base = min(int(path.stem), INT64_MAX)
+        self.is_joined &= damage is None and not facts.is_cleaned and base == (base if first < 0 else first)
+        self.is_joined &= not self.segments or self.segments[-1].end == base
         self.segments.append(_Segment(path.name, base, first, last, facts.next_offset, damage, has_tail))
         if damage is None:
             self.misplaced[f"{path.stem}.index"] = facts.misplaced
@@ -276,7 +289,6 @@ class Partition:
 
     def look(self, path: Path, stored: Stored) -> None:
         """A file beside the segments was judged."""
-        codes = {one.code for one in stored.findings}
         if path.name == METADATA_NAME:
             self.topic_id = stored.facts.get("topic_id", "")
         elif path.name == LEADER_EPOCH_CHECKPOINT:
@@ -288,23 +300,15 @@ class Partition:
         base, suffix = int(match[1]), match[2]
         if suffix != ".snapshot" and base not in self.bases:
             self.judged.find(path, "segment-missing", base)
-        elif suffix == ".txnindex" and "aborted-entry-version-unknown" in codes:
-            self.refusals.append(f"because of {printable(str(path))}")
-        elif suffix == ".txnindex" and "index-last-offset-low" in codes:
+        elif suffix == ".txnindex" and stored.is_refused:
             self.rebuilt.add(base)
         elif suffix == ".index" and not stored.count and stored.room and base != self.bases[-1]:
             self.judged.find(path, "index-of-zeros", stored.size)
 
-    @property
-    def _is_complete(self) -> bool:
-        """Whether the segments so far have every offset from the first to the last one, and are sound."""
-        joined = all(one.end == other.base == other.first for one, other in pairwise(self.segments))
-        return joined and not self.facts.is_cleaned and not any(one.damage for one in self.segments)
-
     def _compare_snapshot(self, offset: int) -> None:
         """Compare the snapshot at ``offset`` with the state of the producers after the segments so far."""
         path = self.path / f"{offset:020d}.snapshot"
-        if path.name not in self.names or not self.segments or not self._is_complete:
+        if path.name not in self.names or not self.segments or not self.is_joined:
             return
         try:
             found = decode(read_small(path, bytes_max=OTHER_BYTES_MAX))
@@ -335,7 +339,7 @@ class Partition:
         except UsageError:
             return
         walked = self.facts.transaction_index
-        if data == walked or not self._is_complete:
+        if data == walked or not self.is_joined:
             return
         whole = data[: len(data) // layout.size * layout.size]
         log, found = ({row[1:4] for row in layout.iter_unpack(one)} for one in (walked, whole))
@@ -368,14 +372,14 @@ class Partition:
             if segments and offset not in self.bases and not self.bases[-1] < offset <= end:
                 find(self.path / f"{offset:020d}.snapshot", "segment-missing", offset)
         is_named = METADATA_NAME in self.names or not self.partition
-        if not is_named and (directory.is_brokers or directory.topic_ids):
+        if not is_named and not self.is_krafts and (directory.is_brokers or directory.topic_ids):
             find(self.path / METADATA_NAME, "partition-metadata-missing")
         if self.partition and self.topic_id:
             known, place = directory.topic_ids.setdefault(self.partition[0], (self.topic_id, self.path))
             if known != self.topic_id:
                 detail = printable(f"{self.topic_id}; {place} has {known}")
                 find(self.path / METADATA_NAME, "topic-ids-differ", detail=detail)
-        if self.partition and self.partition[0] != KRAFT:
+        if self.partition and not self.is_krafts:
             directory.ends[self.partition] = end
         if self.refusals or self._ending(True) or self._ending(False):
             reason = (self.refusals or [self._ending(False) or ""])[0]
@@ -392,15 +396,17 @@ class Partition:
         if path.name not in self.names or facts.is_cleaned:
             return
         known = dict(self.epochs)
-        start = self.segments[0].first if self.segments else 0
-        for epoch, offset in facts.leader_epochs:
-            begins = known.get(epoch)
+        # A broker removes the epochs before the log's start from the file.
+        start = max(self.directory.point(LOG_START, self.partition), self.segments[0].first if self.segments else 0)
+        end = self.segments[-1].end if self.segments else 0
+        for (epoch, offset), (_, after) in pairwise([*facts.leader_epochs, (-1, end)]):
+            offset = max(offset, start)
+            begins = known.get(epoch, offset if after <= start else None)
             # The log may begin inside an epoch.
             if begins is None or begins > offset or (begins < offset and offset > start):
                 detail = "the file does not have it" if begins is None else f"the file says {begins}"
                 self.judged.find(path, "leader-epoch-mismatch", epoch, offset, detail)
                 return
-        end = self.segments[-1].end if self.segments else 0
         for epoch, offset in self.epochs:
             if offset > end:
                 self.judged.find(path, "leader-epoch-mismatch", epoch, offset, f"the log ends at offset {end}")
@@ -412,7 +418,7 @@ class Partition:
         # The segment in which the recovery point is, and those after it.
         first = max((one.base for one in self.segments if one.base <= point), default=0)
         for number, one in enumerate(self.segments):
-            if one.base in self.rebuilt or (not is_clean and one.base >= first):
+            if one.base in self.rebuilt or ((self.is_krafts or not is_clean) and one.base >= first):
                 yield number, one, one.base in self.rebuilt
 
     def _ending(self, is_clean: bool) -> str | None:
@@ -429,13 +435,14 @@ class Partition:
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
             return f"renames it to {printable(self.path.name)}.…-stray, and begins an empty one"
         acts: list[str] = []
+        rebuilt = [one.name for _, one, is_rebuilt in self._recovered(is_clean) if is_rebuilt]
+        if rebuilt:
+            acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
         end = self.segments[-1].end if self.segments else 0
         for number, one, is_rebuilt in self._recovered(is_clean):
             later = len(self.segments) - number - 1
-            if is_rebuilt:
-                acts.append(f"rebuilds the indexes of {one.name}")
             if one.damage:
-                acts.append(f"truncates {'that segment' if is_rebuilt else 'it'} to offset {one.damage.offset}")
+                acts.append(f"truncates {one.name if is_rebuilt and later else 'it'} to offset {one.damage.offset}")
             elif one.has_tail:
                 acts.append(f"cuts off the partial batch at the end of {one.name}")
             if (one.damage or one.has_tail) and not is_rebuilt:
@@ -445,7 +452,7 @@ class Partition:
         log_start = self.directory.point(LOG_START, self.partition)
         if log_start > end:
             acts.append(f"deletes its segments, and begins an empty log at offset {log_start}")
-        return ", ".join(acts) or LOADS
+        return ", then ".join(acts) or LOADS
 
 
 def _state(one: Producer, start: int) -> tuple[int, int, int, int]:
