@@ -200,7 +200,7 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
                 lines.append(f"{place}: {finding.severity}: {finding}{more}")
-    for folder, act in leaving_starts(counts.passed if asked.role == "log" else ()):
+    for folder, act in leaving_starts(sorted(counts.passed) if asked.role == "log" else ()):
         asked.say(f"{printable(str(folder))}: at its next start, a broker {act}")
         starts.append({"path": str(folder)} | Start(act, act, None).to_json())
     # First the answer, then the reasons.

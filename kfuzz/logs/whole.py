@@ -253,7 +253,8 @@ class Partition:
         self.segments: list[_Segment] = []
         # Whether the segments so far are sound, and have every offset from the first to the last one.
         self.is_joined = True
-        self.epochs: list[tuple[int, int]] = []
+        # None if the file is refused.
+        self.epochs: list[tuple[int, int]] | None = []
         self.topic_id = ""
         # Segments that a broker recovers because an index is missing or refused, and why it refuses to start at all.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
@@ -292,7 +293,7 @@ class Partition:
         if path.name == METADATA_NAME:
             self.topic_id = stored.facts.get("topic_id", "")
         elif path.name == LEADER_EPOCH_CHECKPOINT:
-            self.epochs = [row for _, row in stored.entries()]
+            self.epochs = None if stored.is_refused else [row for _, row in stored.entries()]
         if stored.is_refused and (path.name in (METADATA_NAME, LEADER_EPOCH_CHECKPOINT)):
             self.refusals.append(f"because of {printable(str(path))}")
         if not (match := NAMED.fullmatch(path.name)):
@@ -308,7 +309,7 @@ class Partition:
     def _compare_snapshot(self, offset: int) -> None:
         """Compare the snapshot at ``offset`` with the state of the producers after the segments so far."""
         path = self.path / f"{offset:020d}.snapshot"
-        if path.name not in self.names or not self.segments or not self.is_joined:
+        if path.name not in self.names or not self.segments or not self.is_joined or self.segments[-1].end != offset:
             return
         try:
             found = decode(read_small(path, bytes_max=OTHER_BYTES_MAX))
@@ -360,10 +361,10 @@ class Partition:
             if one.is_above:
                 find(self.path / one.name, "segment-name-high", one.base, one.first_last)
         for before, one in pairwise(segments):
-            start = one.first if one.first >= 0 else one.base
-            if start < before.end and not one.is_above:
+            start = min(one.base, one.first) if one.first >= 0 else one.base
+            if start < before.end:
                 find(self.path / one.name, "segments-overlap", start, before.end)
-            elif one.base > before.end and not before.damage:
+            elif start > before.end and not before.damage:
                 code = "segment-gap-compacted" if cleaned else "segment-gap"
                 find(self.path / one.name, code, detail=f"{before.end} to {one.base - 1}")
         self._close_epochs()
@@ -393,7 +394,7 @@ class Partition:
             self.judged.find(
                 self.path, "leader-epoch-falls", facts.fallen_epoch, facts.epoch_before, str(facts.epoch_fell_at)
             )
-        if path.name not in self.names or facts.is_cleaned:
+        if path.name not in self.names or facts.is_cleaned or self.epochs is None:
             return
         known = dict(self.epochs)
         # A broker removes the epochs before the log's start from the file.
@@ -433,7 +434,7 @@ class Partition:
         if reason := self.refusals[0] if self.refusals else self._ending(is_clean):
             return f"refuses to start, {reason}"
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
-            return f"renames it to {printable(self.path.name)}.…-stray, and begins an empty one"
+            return f"renames it to {printable(self.path.name)}.…-stray and begins an empty one"
         acts: list[str] = []
         rebuilt = [one.name for _, one, is_rebuilt in self._recovered(is_clean) if is_rebuilt]
         if rebuilt:
@@ -447,11 +448,12 @@ class Partition:
                 acts.append(f"cuts off the partial batch at the end of {one.name}")
             if (one.damage or one.has_tail) and not is_rebuilt:
                 end = one.damage.offset if one.damage else one.end
-                acts += [f"deletes the {counted(later, 'segment')} after {one.name}"] if later else []
+                others = "the segment" if later == 1 else f"the {later} segments"
+                acts += [f"deletes {others} after {one.name}"] if later else []
                 break
         log_start = self.directory.point(LOG_START, self.partition)
         if log_start > end:
-            acts.append(f"deletes its segments, and begins an empty log at offset {log_start}")
+            acts.append(f"deletes its segments and begins an empty log at offset {log_start}")
         return ", then ".join(acts) or LOADS
 
 
