@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @options.message
 @options.version()
 @options.definitions
-@options.role
+@options.role()
 @options.profile
 @options.limits
 @options.records_of

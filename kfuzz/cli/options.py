@@ -101,11 +101,10 @@ vectors = click.option(
 topics = click.option(
     "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
 )
-role = click.option(
+role = _varied(
     "--role",
     type=click.Choice(["consumer", "broker", "log"]),
     default="consumer",
-    show_default=True,
     help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
     "loads a segment (log).",
 )

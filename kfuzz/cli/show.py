@@ -93,7 +93,7 @@ BYTE = Word("byte", lambda text: _byte(text))
 @click.option("--frame", type=click.IntRange(0), metavar="N", help="Open frame N of a connection; the first one is 0.")
 @click.option("--responses", metavar="FILE", help="With --frames: what the broker sent over the same connection.")
 @options.definitions
-@options.role
+@options.role()
 @options.profile
 @options.limits
 @click.option(
