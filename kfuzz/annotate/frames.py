@@ -196,13 +196,6 @@ def _responses(view: memoryview, starts: Sequence[int] | None) -> Iterator[Frame
         yield frame
 
 
-def is_readable(view: memoryview, at: int) -> bool:
-    """Whether the request that begins at a byte, with its length, is whole and has no findings."""
-    frame = Frame(0, at, LENGTH_BYTES + _int(view, at, LENGTH_BYTES))
-    _read_request(view, frame, "kafka")
-    return not frame.error and not frame.findings
-
-
 def _read_request(view: memoryview, frame: Frame, profile: Profile) -> None:
     at, end = frame.at + LENGTH_BYTES, frame.at + frame.size
     if end - at < KEY_BYTES:
