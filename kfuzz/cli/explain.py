@@ -17,7 +17,7 @@ from kfuzz.cli.console import echo_json, open_buffer, say
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
-from kfuzz.vectors.explaining import VECTORS_SHOWN, Book, Explanation, Line, page
+from kfuzz.vectors.explaining import VECTORS_SHOWN, Book, Explanation, Line, explain_line, page
 from kfuzz.vectors.log_lines import LINE_CHARACTERS_MAX, LogLine, lines_in
 
 # A line, of which the rest after so many bytes is not looked at.
@@ -65,7 +65,8 @@ def command(name: str | None, log: Path | None, take_all: bool, as_json: bool) -
             click.echo(f"{title}:")
             click.echo("\n".join(f"  {known}" for known in names))
         return
-    found = Book().explain(name)
+    # The book takes time to open.
+    found = [*explain_line(name)] or Book().explain(name)
     if as_json:
         echo_json([_to_json(one) for one in found])
         return

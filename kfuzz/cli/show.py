@@ -531,7 +531,7 @@ def dumped(title: str, dump: Dump, asked: Asked, kept: KeptInput | None) -> Iter
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)
     for i, part in enumerate(dump.parts):
-        yield from lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else "")
+        yield from lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else "", terminal_width())
     if any(part.heading and part.path.endswith(f"batch[{asked.dumped}]") for part in dump.parts[1:]):
         yield f"… more batches follow; --batches {2 * asked.dumped} shows more of them"
     if dump.is_cut:
