@@ -7,14 +7,14 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Complaints, Word, complain, reader_is_gone, standard_input
+from kfuzz.cli.console import Complaints, Word, complain, reader_is_gone, standard_input, terminal_width
 from kfuzz.cli.opening import log_at
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.files import local_path, map_bytes
@@ -30,6 +30,7 @@ COPY_BYTES = 1 << 20
 # Longer keys and values are cut in a table.
 CELL_CHARACTERS = 48
 WIDTHS = {"topic": 16, "partition": 4, "offset": 10, "timestamp": 24, "key": 20, "value": CELL_CHARACTERS}
+FIXED = ("partition", "offset", "timestamp")
 TITLES = {"partition": "part"}
 
 
@@ -237,21 +238,25 @@ def _print(wanted: Request, table: _Table | None, *, keep_going: bool) -> int:
 
 
 class _Table:
-    """Rows with columns of fixed widths, so that they can be printed before all of them are known."""
+    """Rows with columns of fixed widths, so that they can be printed before all of them are known.
+
+    In a terminal, texts share what numbers and times leave. Times are in UTC or, if ``zone`` is None, local.
+    """
 
     def __init__(self, zone: tzinfo | None) -> None:
         self.zone = zone
-        self.headed = False
+        self.terminal = terminal_width()
+        self.widths: dict[str, int] = {}
 
     def show(self, lines: list[bytes]) -> None:
         for line in lines:
             record: dict[str, Any] = json.loads(line)
-            if not self.headed:
-                click.echo(_row({name: TITLES.get(name, name) for name in record}))
-                self.headed = True
-            click.echo(_row({name: self.cell(name, value) for name, value in record.items()}))
+            if not self.widths:
+                self.widths = _widths(record, self.terminal)
+                click.echo(self._row({name: TITLES.get(name, name) for name in record}))
+            click.echo(self._row({name: self._cell(name, value) for name, value in record.items()}))
 
-    def cell(self, name: str, value: Any) -> str:
+    def _cell(self, name: str, value: Any) -> str:
         if name != "timestamp" or value is None or self.zone is not None:
             return _cell(name, value)
         try:
@@ -259,13 +264,25 @@ class _Table:
         except (OverflowError, ValueError, OSError):
             return str(value)
 
+    def _row(self, cells: Mapping[str, str]) -> str:
+        shown = []
+        for name, cell in cells.items():
+            width = self.widths[name]
+            text = cell if self.terminal is None or name in FIXED else _cut(cell, width)
+            shown.append(text.rjust(width) if name in ("partition", "offset") else text.ljust(width))
+        return "  ".join(shown).rstrip()
 
-def _row(cells: Mapping[str, str]) -> str:
-    shown = []
-    for name, cell in cells.items():
-        width = WIDTHS.get(name, max(len(name), 8))
-        shown.append(cell.rjust(width) if name in ("partition", "offset") else cell.ljust(width))
-    return "  ".join(shown).rstrip()
+
+def _widths(names: Iterable[str], terminal: int | None) -> dict[str, int]:
+    if terminal is None:
+        return {name: WIDTHS.get(name, max(len(name), 8)) for name in names}
+    wanted = {name: WIDTHS.get(name, CELL_CHARACTERS) for name in names}
+    left = terminal - 2 * (len(wanted) - 1)
+    order = sorted(wanted, key=lambda name: (name not in FIXED, wanted[name]))
+    for i, name in enumerate(order):
+        wanted[name] = wanted[name] if name in FIXED else max(min(wanted[name], left // (len(order) - i)), 1)
+        left -= wanted[name]
+    return wanted
 
 
 def _cell(name: str, value: Any) -> str:
@@ -283,5 +300,5 @@ def _cell(name: str, value: Any) -> str:
     return _cut(printable(text[: CELL_CHARACTERS + 1]))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
+def _cut(text: str, width: int = CELL_CHARACTERS) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

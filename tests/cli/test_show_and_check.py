@@ -105,9 +105,15 @@ FOREIGN = {
     "settings.toml": (b"name = 1\n", "a text"),
     "server.log": (b"[2026-11-24 10:00:00,000] INFO started\n" * 200, "a text"),
     "word": (b"hello", "a text"),
-    "little.pcap": (b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16), "a pcap capture, which kfuzz does not read yet"),
-    "big.pcap": (b"\xa1\xb2\xc3\xd4\0\x02\0\x04" + bytes(16), "a pcap capture, which kfuzz does not read yet"),
-    "new.pcapng": (b"\n\r\r\n\x1c\0\0\0", "a pcapng capture, which kfuzz does not read yet"),
+    "little.pcap": (
+        b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16),
+        "a pcap capture, not record batches; `kfuzz show --frames` reads it",
+    ),
+    "big.pcap": (
+        b"\xa1\xb2\xc3\xd4\0\x02\0\x04" + bytes(16),
+        "a pcap capture, not record batches; `kfuzz show --frames` reads it",
+    ),
+    "new.pcapng": (b"\n\r\r\n\x1c\0\0\0", "a pcapng capture, not record batches; `kfuzz show --frames` reads it"),
     "log.Z": (b"\x1f\x9d\x90", "a file packed by compress"),
     "log.rar": (b"Rar!\x1a\x07\0", "a RAR archive"),
     "picture.gif": (b"GIF89a", "a GIF image"),
@@ -123,7 +129,6 @@ FOREIGN = {
 
 # As files, they are unpacked (tests/test_places.py).
 PACKED = {
-    "log.gz": (b"\x1f\x8b\x08\0", "a gzip file"),
     "parallel.zst": (b"\x50\x2a\x4d\x18\4\0\0\0", "a zstd file"),
     "log.zst": (b"\x28\xb5\x2f\xfd\x04", "a zstd file"),
     "made.tar": (b"a" + bytes(256) + b"ustar\x0000" + bytes(247), "a tar archive"),
