@@ -36,7 +36,7 @@ class Latest:
         # An empty name makes a file that SQLite removes itself.
         self._found = sqlite3.connect("")
         try:
-            self._found.execute(f"pragma cache_size = -{MEMORY_KIB}")
+            self._found.executescript(f"pragma cache_size = -{MEMORY_KIB}; pragma journal_mode = off")
             self._found.execute("create table latest (key blob primary key, row integer) without rowid")
             for batch in batches:
                 # Only the last one of each key in a batch is written.

@@ -25,6 +25,8 @@ ANSWER_BYTES_MAX: Final = 4 << 20
 FILES_MAX: Final = 100_000
 REFERENCES_MAX: Final = 500
 REGISTRY_S: Final = 10
+# Damaged data could claim any number of ids.
+QUESTIONS_MAX: Final = 10_000
 # The variable with user:password for a registry.
 LOGIN: Final = "KFUZZ_REGISTRY_LOGIN"
 SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".schema.json": "JSON"}
@@ -159,7 +161,10 @@ class Registry(Store):
     """A schema registry with Confluent's API. Each question is asked once."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
         host = parts.netloc.rpartition("@")[2]
         if parts.scheme not in ("http", "https") or not host:
             raise UsageError(f"{printable(url)} is no registry; give its address, such as http://127.0.0.1:8081")
@@ -181,9 +186,9 @@ class Registry(Store):
         return self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
 
     def _ask(self, path: str) -> Schema | None:
-        if path not in self._answers:
+        if path not in self._answers and len(self._answers) < QUESTIONS_MAX:
             self._answers[path] = self._answer(path)
-        return self._answers[path]
+        return self._answers.get(path)
 
     def _answer(self, path: str) -> Schema | None:
         until = time.monotonic() + REGISTRY_S
