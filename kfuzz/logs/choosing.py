@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +32,9 @@ class Latest:
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         """``batches`` have columns ``offset`` and ``key``; records without a key are left out."""
+        # Most runs need no database.
+        import sqlite3
+
         # An empty name makes a file that SQLite removes itself.
         self._found = sqlite3.connect("")
         try:
