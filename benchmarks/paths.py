@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from benchmarks import corpus_work, kfuzz_work, message_work, process_work, proxy_work
+from benchmarks import avro, corpus_work, kfuzz_work, message_work, process_work, proxy_work
 from benchmarks.contestant import ROOT, Job, compare, made
 from benchmarks.corpus_work import GeneratedSet
 from benchmarks.measure import LAP_MS, Census, Contest, Ratio
@@ -271,6 +272,18 @@ def _dump(mode: str, log: str, setup: _Setup) -> _Meeting:
     return _alone(partial(process_work.dump, mode, segment), process_work.MODES[mode].tool, other, expected, size, 3)
 
 
+def _avro(setup: _Setup) -> _Meeting:
+    """``kfuzz cat`` of Avro values, beside programs with fastavro and with confluent-kafka that print the same JSON."""
+    folder = setup.folder()
+    size = setup.bytes(64 * MIB)
+    expected = process_work.Printed(avro.make(folder, size))
+    cat = [sys.executable, "-m", "kfuzz", "cat", str(folder / "orders-0"), "--schema", str(folder)]
+    jobs: dict[str, Job] = {"kfuzz": partial(process_work.Command, cat)}
+    for name in ("fastavro", "confluent"):
+        jobs[name] = partial(process_work.Command, [sys.executable, "-m", "benchmarks.avro", name, str(folder)])
+    return _Meeting(jobs, [Contest("kfuzz", name, (name,)) for name in ("fastavro", "confluent")], expected, size, 3)
+
+
 # --- the proxy ------------------------------------------------------------------------------------------------------
 
 # Version 17 can name brokers, so an answer is held until it is whole; version 12 cannot.
@@ -381,6 +394,7 @@ _PAIR: Final = ["offset", "value"]
 # These write logs to a disk or start processes, and only run if they are named.
 FILE_PATHS: Final[Mapping[str, _Path]] = {
     **{f"{mode}-{log}": partial(_dump, mode, log) for log in process_work.LOGS for mode in process_work.MODES},
+    "cat-avro": _avro,
     "make-uncompressed": partial(_make, GeneratedSet()),
     "make-batches-of-1": partial(_make, GeneratedSet(each=1)),
     "make-magic-1": partial(_make, GeneratedSet(magic=1)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -33,10 +32,13 @@ class Latest:
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         """``batches`` have columns ``offset`` and ``key``; records without a key are left out."""
+        # Most runs need no database.
+        import sqlite3
+
         # An empty name makes a file that SQLite removes itself.
         self._found = sqlite3.connect("")
         try:
-            self._found.execute(f"pragma cache_size = -{MEMORY_KIB}")
+            self._found.executescript(f"pragma cache_size = -{MEMORY_KIB}; pragma journal_mode = off")
             self._found.execute("create table latest (key blob primary key, row integer) without rowid")
             for batch in batches:
                 # Only the last one of each key in a batch is written.

@@ -9,7 +9,7 @@ from typing import Final
 from kfuzz.files import URL
 from kfuzz.logs.lines import values_of
 from kfuzz.logs.reading import read
-from kfuzz.schemas.store import Registry, Schema, Store, of_records, store_of
+from kfuzz.schemas.store import Schema, Store, of_records, store_of
 from kfuzz.schemas.values import Schemas
 
 # The partition in which Confluent's registry keeps its schemas.
@@ -23,7 +23,11 @@ def open_schemas(places: Iterable[str] = (), registry: str | None = None, *, che
     with one. ``UsageError`` if one cannot be read.
     """
     found: list[Store | Schema] = [_store(place) for place in places]
-    return Schemas([*found, *([Registry(registry)] if registry else ())], checks=checks)
+    if registry:
+        from kfuzz.schemas.registry import Registry
+
+        found.append(Registry(registry))
+    return Schemas(found, checks=checks)
 
 
 def beside(path: str) -> Path | None:

@@ -16,13 +16,15 @@ from uuid import UUID
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import LOGICAL_READERS
 
-from kfuzz.documents import DEPTH_MAX, load_json
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
 
 PREFIX: Final = "kfuzz-"
 # A field that is added to records which may be recursive.
 GUARD: Final = "\0"
+# Of the schemas of such records inside each other. fastavro calls itself once or twice for each.
+LEVELS_MAX: Final = 1000
 UUID_BYTES: Final = 16
 DURATION: Final = Struct("<III")
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -75,9 +77,10 @@ def _rewritten(schema: Any) -> Any:
             one | {"type": _rewritten(one["type"])} if isinstance(one, dict) and "type" in one else one
             for one in made["fields"]
         ]
-        guard = {"name": GUARD, "type": {"type": "null", "logicalType": PREFIX + "enter"}}
         if _has_names(made["fields"]):
-            made |= {"fields": [guard, *made["fields"]], "logicalType": PREFIX + "leave"}
+            levels = _levels(made["fields"])
+            guard = {"name": GUARD, "type": {"type": "null", "logicalType": PREFIX + "enter", "levels": levels}}
+            made |= {"fields": [guard, *made["fields"]], "logicalType": PREFIX + "leave", "levels": levels}
     elif kind in ("array", "map"):
         inner = "items" if kind == "array" else "values"
         made[inner] = _rewritten(made.get(inner))
@@ -100,6 +103,11 @@ def _has_names(schema: Any) -> bool:
     if isinstance(schema, list):
         return any(map(_has_names, schema))
     return isinstance(schema, str) and schema not in KINDS
+
+
+def _levels(schema: Any) -> int:
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else None
+    return 0 if inner is None else 1 + max(map(_levels, inner), default=0)
 
 
 def _require_bounded(schema: Any, known: dict[str, Any]) -> None:
@@ -135,13 +143,13 @@ _depth: Final = _Depth()
 
 def _enter(value: Any, schema: Any, *_: Any) -> None:
     # fastavro would use up the stack, which ends the process.
-    _depth.now += 1
-    if _depth.now > DEPTH_MAX:
-        raise ValueError(f"it is nested deeper than {DEPTH_MAX} levels")
+    _depth.now += schema["levels"]
+    if _depth.now > LEVELS_MAX:
+        raise ValueError("it is nested too deeply")
 
 
 def _leave(value: dict[str, Any], schema: Any, *_: Any) -> dict[str, Any]:
-    _depth.now -= 1
+    _depth.now -= schema["levels"]
     del value[GUARD]
     return value
 

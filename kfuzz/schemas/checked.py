@@ -11,6 +11,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
 
 from kfuzz.documents import load_json
+from kfuzz.errors import UsageError
 from kfuzz.schemas.plain import json_form
 
 
@@ -25,8 +26,12 @@ def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
 
     def check(data: bytes) -> bytes:
         form = json_form(data)
-        if (error := best_match(made.iter_errors(load_json(data, "the value")))) is not None:
-            raise ValueError(f"{error.json_path}: {error.message}")
+        try:
+            value = load_json(data, "the value")
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        if (wrong := best_match(made.iter_errors(value))) is not None:
+            raise ValueError(f"{wrong.json_path}: {wrong.message}")
         return form
 
     return check

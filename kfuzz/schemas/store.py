@@ -1,32 +1,21 @@
-"""Where schemas come from: a file, a folder, the records of a ``_schemas`` topic, or a registry."""
+"""Where schemas come from: a file, a folder, or the records of a ``_schemas`` topic."""
 
 from __future__ import annotations
 
-import base64
-import http.client
-import os
 import re
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kfuzz.documents import DEPTH_MAX, load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, read_small
-from kfuzz.text import printable
 
 SCHEMA_BYTES_MAX: Final = 1 << 20
 ANSWER_BYTES_MAX: Final = 4 << 20
 FILES_MAX: Final = 100_000
 REFERENCES_MAX: Final = 500
-REGISTRY_S: Final = 10
-# The variable with user:password for a registry.
-LOGIN: Final = "KFUZZ_REGISTRY_LOGIN"
 SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".schema.json": "JSON"}
 ID: Final = re.compile(r"\d{1,18}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -147,63 +136,6 @@ def of_records(place: str, pairs: Iterable[tuple[bytes | None, bytes | None]]) -
             except UsageError:
                 continue
     return store
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any) -> None:
-        # It could lead anywhere, with the password.
-        return None
-
-
-class Registry(Store):
-    """A schema registry with Confluent's API. Each question is asked once."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        if parts.scheme not in ("http", "https") or not host:
-            raise UsageError(f"{printable(url)} is no registry; give its address, such as http://127.0.0.1:8081")
-        self.url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        super().__init__(printable(self.url))
-        login = os.environ.get(LOGIN, "")
-        if parts.username is not None:
-            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        self._headers = {"Accept": "application/json"}
-        if login:
-            self._headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
-        self._answers: dict[str, Schema | None] = {}
-        self._opener = urllib.request.build_opener(_NoRedirects)
-
-    def find(self, key: int | str) -> Schema | None:
-        return self._ask(f"/schemas/{'ids' if isinstance(key, int) else 'guids'}/{key}")
-
-    def version(self, subject: str, version: int) -> Schema | None:
-        return self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
-
-    def _ask(self, path: str) -> Schema | None:
-        if path not in self._answers:
-            self._answers[path] = self._answer(path)
-        return self._answers[path]
-
-    def _answer(self, path: str) -> Schema | None:
-        until = time.monotonic() + REGISTRY_S
-        data = b""
-        try:
-            request = urllib.request.Request(self.url + path, headers=self._headers)
-            with self._opener.open(request, timeout=REGISTRY_S) as answer:
-                while piece := answer.read1(1 << 16):
-                    data += piece
-                    if len(data) > ANSWER_BYTES_MAX or time.monotonic() > until:
-                        raise UsageError(f"{self.place} answers with too much, or too slowly; is it a registry?")
-        except urllib.error.HTTPError as error:
-            if error.code == http.client.NOT_FOUND:
-                return None
-            remedy = f"; give the login in {LOGIN}" if error.code in (401, 403) else ""
-            raise UsageError(f"{self.place} answers {error.code} {printable(str(error.reason))}{remedy}") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = printable(str(getattr(error, "reason", error)))
-            raise UsageError(f"{self.place} cannot be asked: {reason}; check the address") from None
-        return schema_of(load_json(data, f"{self.place}{path}"))
 
 
 def store_of(place: str) -> Store | Schema:

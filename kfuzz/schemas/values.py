@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
@@ -24,6 +25,8 @@ FRAME_BYTES: Final = 5
 LONG_FRAME_BYTES: Final = 9
 VALUE_BYTES_MAX: Final = 8 << 20
 REASON_BYTES_MAX: Final = 300
+# Bytes may claim any number of schemas; the reasons why others are not known are found again.
+DECODERS_MAX: Final = 10_000
 # Headers that have a schema's id, for a key or a value.
 HEADERS: Final = ("__{}_schema_id", "apicurio.{}.globalId", "apicurio.{}.contentId")
 
@@ -49,7 +52,7 @@ class Schemas:
         self.failures = 0
         self.first_failure = ""
         self._decoders: dict[int | str | None, Decode | str] = {}
-        # What decodes a value, by the bytes before it.
+        # The function for values that begin with these bytes.
         self._known: dict[bytes, Callable[[bytes], bytes]] = {}
 
     def texts(self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = ()) -> list[bytes | None]:
@@ -64,7 +67,7 @@ class Schemas:
             if data is None:
                 made.append(None)
             elif ids and (one := ids[row]) is not None and len(data) <= VALUE_BYTES_MAX:
-                made.append(self._with_header(data, one))
+                made.append(self._with_header(side, data, one))
             else:
                 try:
                     if len(data) > VALUE_BYTES_MAX:
@@ -86,11 +89,9 @@ class Schemas:
         if self._only is not None and side == "value":
             decode = self._decoder(None)
             if key is not None:
-                try:
+                # The first byte may be the value's own.
+                with contextlib.suppress(Exception):
                     return self._decoded(decode, data, at)
-                except Exception:
-                    # The first byte may be the value's own.
-                    return self._decoded(decode, data, 0, b"\0")
             return self._decoded(decode, data, 0, b"\0")
         if key is None or not self._stores:
             return self._plain.text_or_hex(data)
@@ -99,7 +100,7 @@ class Schemas:
             self._known[data[:FRAME_BYTES]] = partial(decode, at=FRAME_BYTES)
         return self._decoded(decode, data, at)
 
-    def _with_header(self, data: bytes, header: bytes) -> bytes:
+    def _with_header(self, side: Side, data: bytes, header: bytes) -> bytes:
         key: int | str | None = None
         indexes = b""
         if header[:1] == bytes([GUID_MAGIC]) and len(header) > GUID_BYTES:
@@ -109,9 +110,11 @@ class Schemas:
         elif header[:1] == bytes([MAGIC]) and len(header) >= FRAME_BYTES:
             key, indexes = int.from_bytes(header[1:FRAME_BYTES], "big"), header[FRAME_BYTES:]
         try:
+            if not self._stores and (self._only is None or side == "key"):
+                return self._plain.text_or_hex(data)
             if key is None:
                 raise ValueError("the header with the schema's id is damaged")
-            return self._decoded(self._decoder(key), data, 0, indexes or b"\0")
+            return self._decoded(self._decoder(None if self._only else key), data, 0, indexes or b"\0")
         except Exception as error:
             return self._failed(data, key, error)
 
@@ -135,10 +138,11 @@ class Schemas:
         return self._plain.shown(made)
 
     def _decoder(self, key: int | str | None) -> Decode | str:
-        """What decodes values of a schema, or the reason why nothing does; None is the only schema."""
-        if key not in self._decoders:
-            self._decoders[key] = self._made(key)
-        return self._decoders[key]
+        """The function for values of a schema, or the reason why there is none; None is the only schema."""
+        found = self._decoders.get(key) or self._made(key)
+        if len(self._decoders) < DECODERS_MAX:
+            self._decoders[key] = found
+        return found
 
     def _made(self, key: int | str | None) -> Decode | str:
         store, schema = Store("the places of schemas"), self._only

@@ -307,7 +307,7 @@ def test_values_have_the_schemas_beside_them_and_what_is_not_decoded_is_counted(
     assert json.loads(third)["value"]["hex"] == framed.hex()
     assert shown.returncode == 1
     assert "1 key or value cannot be decoded; the first: schema 7: the value does not fit" in shown.stderr
-    # What is not printed does not count.
+    # Only printed records count.
     assert kfuzz("cat", chosen, "--records", "2").returncode == 0
     assert kfuzz("cat", chosen, "--tail", "1").stderr == shown.stderr
     assert json.loads(kfuzz("cat", chosen, "--schema", "none", "--tail", "1").stdout)["value"] == framed.decode()

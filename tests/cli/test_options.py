@@ -11,7 +11,7 @@ import click
 from kfuzz.cli.main import cli
 
 # A report can go to a file, a corpus to a URI, and `conform` asks for several roles.
-TWO_FORMS = {"--json", "--out", "--role"}
+TWO_FORMS = {"--json", "--out", "--role", "--schema"}
 
 
 def options(command: click.Command, name: str = "kfuzz") -> Iterator[tuple[str, click.Option]]:

@@ -89,7 +89,7 @@ def make_values(folder: Path) -> None:
         {"name": "created", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     ]
     schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
-    order = b"\x08anna\x04\x04\xd2" + bytes.fromhex("80d0abfef962")
+    order = b"\x08anna\x04\x04\xd2" + bytes.fromhex("80a0abfef962")
     made = [(b"anna", b"\0\0\0\0\x2a\x02" + order), (b"ben", None), (b"anna", b"\0\0\0\0\x07\x04" + order)]
     known = json.dumps({"subject": "orders-value", "version": 1, "id": 42, "schema": schema})
     for name, rows in (("orders-0", made), ("_schemas-0", [(b'{"keytype":"SCHEMA"}', known.encode())])):
