@@ -42,7 +42,7 @@ def command() -> None:
     """Show what a log directory says of transactions, producers, groups, share groups, remote logs and metadata.
 
     Files are only read, and their broker may run. In --json, the fields of Kafka's own records keep their names.
-    What cannot be used is said on standard error.
+    Whatever cannot be used is said on standard error.
 
     \b
     Examples:
@@ -87,8 +87,9 @@ def _print(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> None:
     for at in range(len(columns)):
         cells = [row[at] for row in made]
         is_number = all(cell == "-" or cell.lstrip("-").isdigit() for cell in cells[1:])
+        width = max(map(len, cells))
         for row in made:
-            row[at] = (row[at].rjust if is_number else row[at].ljust)(max(map(len, cells)))
+            row[at] = row[at].rjust(width) if is_number else row[at].ljust(width)
     say(*("  ".join(row).rstrip() for row in made if len(made) > 1))
 
 
@@ -108,7 +109,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
-    """What ``read`` finds in the first of these places that has it."""
+    """The result of ``read`` for the first of these places that has one."""
     for place in places:
         with contextlib.suppress(UsageError):
             return read(place)
@@ -116,7 +117,7 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 
 
 @_verb(
-    open="topic partition current_txn_first_offset since records producer_id epoch transactional_id hangs reason",
+    open="topic partition first_offset since records producer_id epoch transactional_id hangs reason",
     aborted="topic partition producer_id first_offset last_offset last_stable_offset",
 )
 @click.option("--aborted", is_flag=True, help="Also list aborted transactions, and compare the transaction indexes.")
@@ -170,7 +171,7 @@ def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool,
         for one in opened:
             judge(one, known, now_ms, timeout_ms)
         if opened:
-            end, stable = end_offset(partition), opened[0]["current_txn_first_offset"]
+            end, stable = end_offset(partition), opened[0]["first_offset"]
             held = f"producer {opened[0]['producer_id']} holds it back"
             lines.append(f"{name}: the last stable offset is {stable}, {end - stable} before the end {end}; {held}")
         found += opened
@@ -184,7 +185,7 @@ def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool,
     for one in hanging:
         one["command"] = (
             f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {one['topic']} "
-            f"--partition {one['partition']} --start-offset {one['current_txn_first_offset']}"
+            f"--partition {one['partition']} --start-offset {one['first_offset']}"
         )
     lines += [f"to end it: {one['command']}" for one in hanging]
     return {"open": found} | ({"aborted": ended} if aborted else {}), lines, hanging != []
@@ -253,7 +254,7 @@ def shares(path: str, notes: Any) -> Any:
     return {"shares": found}, [f"{path}: {counted(len(found), 'partition')} of share groups"], False
 
 
-@_verb(segments="name partition startOffset endOffset segmentSizeInBytes state maxTimestampMs segment")
+@_verb(segments="name partition startOffset endOffset segmentSizeInBytes remoteLogSegmentState maxTimestampMs segment")
 def remote(path: str, notes: Any) -> Any:
     """Show the segments in remote storage, as __remote_log_metadata has them.
 

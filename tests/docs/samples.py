@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.pages import ROOT
+from made_state import make_broker
 
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
@@ -80,7 +81,7 @@ def make_connection(folder: Path, fetch: dict[str, object], batch: bytes) -> Non
 
 def make_samples(folder: Path) -> None:
     """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
-    a group's committed offset, bodies of messages, and a testee.
+    a broker's log directory, a group's committed offset, bodies of messages, and a testee.
     """
     good = segment()
     (folder / "good.log").write_bytes(b"".join(good))
@@ -93,6 +94,7 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    make_broker(folder / "broker")
     committed = Record(
         0,
         FIRST_TIMESTAMP_MS,
