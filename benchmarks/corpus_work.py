@@ -29,10 +29,10 @@ from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import log_chunks, synthesiser
-from kfuzz.corpora.storage import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Batches, Legacy, Range, Topic, Values, Workload, load, render
 from kfuzz.records import Codec
+from kfuzz.storage import LocalTarget, as_they_end
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MIXED: Final = ROOT / "spark_jobs/workloads/mixed.toml"

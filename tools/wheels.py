@@ -45,7 +45,7 @@ IMPORTS: Final = {
     "arrow": "from kfuzz import records; records.columns(b'')",
     "browse": "import kfuzz.browse.app",
     "corpus": "import kfuzz.corpora.generation, kfuzz.corpora.manifest, packaging, numpy",
-    "s3": "import kfuzz.corpora.storage, s3fs",
+    "s3": "import kfuzz.storage, s3fs",
     "replay": "import kfuzz.replay.running, hdrh",
     "spark": "import kfuzz.spark.archive, pyspark.sql, pandas",
     "connect": "import pyspark.sql.connect.session",

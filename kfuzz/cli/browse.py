@@ -9,7 +9,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.opening import named, require_consumer
+from kfuzz.cli.opening import log_at, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.kafka import Role
@@ -50,7 +50,8 @@ def command(name: str, place: str, **options: Any) -> None:
     """
     if name == "-":
         raise UsageError("kfuzz browse needs standard input for the keys; write the bytes to a file and name that")
-    document = document_of(name, **options)
+    with log_at(name) as path:
+        document = document_of(path, **options)
     try:
         from kfuzz.browse.app import Browser
     except ModuleNotFoundError as error:

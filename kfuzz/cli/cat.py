@@ -15,6 +15,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, Word, complain, reader_is_gone, standard_input
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import ISOLATIONS
@@ -22,6 +23,7 @@ from kfuzz.text import printable
 from kfuzz.units import utc_text
 
 if TYPE_CHECKING:
+    from kfuzz.client.copying import Live
     from kfuzz.logs.printing import Request
 
 COPY_BYTES = 1 << 20
@@ -59,7 +61,8 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 
 
 @click.command()
-@click.argument("path", metavar="FILE|DIR")
+@click.argument("path", metavar="[FILE|DIR]", required=False)
+@options.live
 @click.option(
     "--from", "first", type=BOUND, help="The first offset, or the earliest time: 4711, 2026-11-24, 2026-11-24T10:00."
 )
@@ -85,7 +88,8 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 @click.option("--table", "as_table", is_flag=True, help="Print a table with readable times instead of JSON.")
 @click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and continue after it.")
 def command(
-    path: str,
+    path: str | None,
+    live: Live | None,
     records_max: int | None,
     tail: int | None,
     records_of: str | None,
@@ -127,7 +131,7 @@ def command(
         raise UsageError("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     if tail is not None and records_max is not None:
         raise UsageError("--tail and --records exclude each other; --tail N gives the last N, --records N the first")
-    with _stored(path) as place:
+    with log_at(path, live, topics=others["topics"], first=others["first"]) as found, _stored(found) as place:
         topic = "" if records_of == options.AS_THEY_ARE else records_of
         # The other options have the names of the request's fields.
         wanted = Request(place, most=records_max, tail=tail, records_of=topic, is_cut=as_table, **others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,29 +14,41 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import (
     echo_json,
+    json_text,
     open_buffer,
     progress,
     say,
 )
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
 from kfuzz.findings.stored import length_wrong
 from kfuzz.mapped import require_whole
 from kfuzz.units import counted
 from kfuzz.wire.walk.search import Search
 
 if TYPE_CHECKING:
+    from kfuzz.client.copying import Live
     from kfuzz.logs.checking import Counts
     from kfuzz.records import Limits, Profile, Role
 
 
 @click.command()
-@click.argument("files", metavar="FILE|DIR...", nargs=-1, required=True)
+@click.argument("files", metavar="[FILE|DIR]...", nargs=-1)
+@options.topics
+@options.live
 @options.role
 @options.profile
 @options.limits
 @options.as_json
-def command(files: tuple[str, ...], role: Role, profile: Profile, limits: Limits, as_json: bool) -> int:
+def command(
+    files: tuple[str, ...],
+    topics: str,
+    live: Live | None,
+    role: Role,
+    profile: Profile,
+    limits: Limits,
+    as_json: bool,
+) -> int:
     """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input. Indexes,
     producer snapshots and checkpoints are known by their names, and judged as a broker does that starts.
 
@@ -65,10 +78,14 @@ def command(files: tuple[str, ...], role: Role, profile: Profile, limits: Limits
     asked = _Asked(profile, role, limits, as_json)
     out: list[dict[str, Any]] = []
     fatal = False
-    for name in files:
-        judge = _directory if name != "-" and local_path(name).is_dir() else _file
-        document, is_fatal = judge(name, asked)
-        out.append(document)
+    if topics != "*" and live is None:
+        raise UsageError("--topics needs --bootstrap; name the folders of partitions to judge some of a log directory")
+    for name in (*files, None) if live or not files else files:
+        with log_at(name, live if name is None else None, topics=topics) as place:
+            judge = _directory if place != "-" and Path(place).is_dir() else _file
+            document, is_fatal = judge(place, asked)
+            # Here the real names of the files are known.
+            out.append(json.loads(json_text(document)))
         fatal = fatal or is_fatal
     if as_json:
         echo_json(out)

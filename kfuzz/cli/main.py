@@ -32,6 +32,8 @@ VERBS = {
     "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
     "state": ("kfuzz.cli.state", "Show the transactions, producers, groups and metadata of a log directory."),
     "salvage": ("kfuzz.cli.salvage", "Copy the sound batches of a damaged log, with new indexes."),
+    "diff": ("kfuzz.cli.diff", "Compare two logs: replicas, a backup and its source."),
+    "redact": ("kfuzz.cli.redact", "Copy a segment or a capture without its contents, for a public report."),
     "explain": ("kfuzz.cli.explain", "Explain a finding, a requirement, a flag or an error code."),
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),

@@ -16,7 +16,7 @@ import click
 
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word
-from kfuzz.client.address import PORT_MAX
+from kfuzz.client.address import PORT_MAX, Address
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
 from kfuzz.units import parse_duration, parse_size
@@ -187,6 +187,8 @@ target = _varied(
     shell_complete=complete_targets,
     help="The fuzz target {}; `kfuzz fuzz --targets` lists them.",
 )
+timeout = _varied("--timeout", "timeout_ms", type=TIME_MS, help="How long an answer may take: 10s, 2m.")
+bootstrap = _varied("--bootstrap", type=Word("host:port", Address.parse), help="A broker of the cluster{}.")
 yes = click.option(
     "--yes",
     "open_to_others",
@@ -227,10 +229,35 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
     )(with_security)
 
 
+def live(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a verb that reads logs, also those of a cluster: with ``opening.log_at``, which takes ``live``."""
+
+    @functools.wraps(command)
+    def with_live(*, bootstrap: Any, live_bytes: int, security: Any, timeout_ms: int, **others: Any) -> Any:
+        if bootstrap is None:
+            return command(live=None, **others)
+        from kfuzz.client.address import Access
+        from kfuzz.client.copying import Live
+
+        return command(live=Live(Access(bootstrap, security, timeout_ms=timeout_ms), live_bytes), **others)
+
+    return _together(
+        bootstrap("; its topics are read instead of files, up to the high watermark"),
+        click.option(
+            "--bytes",
+            "live_bytes",
+            type=SIZE,
+            default="1GiB",
+            show_default=True,
+            help="With --bootstrap, the most that is read of each partition.",
+        ),
+        timeout(default="30s"),
+    )(connection(with_live))
+
+
 # ------------------------------------------------------------------------------------------------- how long, how many
 
 
-timeout = _varied("--timeout", "timeout_ms", type=TIME_MS, help="How long an answer may take: 10s, 2m.")
 duration = _varied("--duration", "duration_s", type=TIME, help="End {} after this time: 90s, 5m, 1h.")
 seconds = _varied("--seconds", help="How many seconds to fuzz each target.")
 jobs = _varied("--jobs", type=click.IntRange(1, 1024), help="How many {} at a time.")

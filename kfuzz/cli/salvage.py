@@ -9,6 +9,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.units import counted
 
@@ -44,17 +45,18 @@ def command(path: str, out: Path, topics: str, as_json: bool) -> int:
     except ImportError:
         raise UsageError("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     complaints = Complaints()
-    done = salvage(
-        path, out, topics=topics, on_segment=(lambda one: None) if as_json else _print, pass_over=complaints.skip
-    )
-    if as_json:
-        echo_json([_to_json(one) for one in done])
-    else:
-        lost = sum(one.lost_bytes for one in done)
-        kept = sum(one.kept_bytes for one in done)
-        click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes")
-    if sentence := passed_over(path):
-        complain(sentence)
+    with log_at(path) as place:
+        done = salvage(
+            place, out, topics=topics, on_segment=(lambda one: None) if as_json else _print, pass_over=complaints.skip
+        )
+        if as_json:
+            echo_json([_to_json(one) for one in done])
+        else:
+            lost = sum(one.lost_bytes for one in done)
+            kept = sum(one.kept_bytes for one in done)
+            click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes")
+        if sentence := passed_over(place):
+            complain(sentence)
     return 1 if complaints.count or any(one.lost for one in done) else 0
 
 

@@ -30,7 +30,7 @@ from kfuzz.cli.console import (
     terminal_width,
     write_lines,
 )
-from kfuzz.cli.opening import conversation_of, named, require_consumer
+from kfuzz.cli.opening import conversation_of, log_at, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
@@ -153,11 +153,12 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
         if not asked.finding or asked.finding in BATCH_CODES:
             raise click.UsageError("Missing argument 'FILE|ID'")
         name, asked = asked.finding, replace(asked, finding="")
-    out = shown(name, asked, as_json=as_json)
-    if pager and not as_json:
-        page(out)
-    else:
-        write_lines(out)
+    with log_at(name) as place:
+        out = shown(place, asked, as_json=as_json)
+        if pager and not as_json:
+            page(out)
+        else:
+            write_lines(out)
 
 
 @dataclass(frozen=True)

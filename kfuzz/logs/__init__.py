@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kfuzz.logs.reading import COLUMNS, MODES, read, read_slice, schema
     from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, find_segments
     from kfuzz.logs.slicing import ISOLATIONS, Isolation, require_isolation, slices
+    from kfuzz.places import opened
 
 __all__ = [
     "COLUMNS",
@@ -27,6 +28,7 @@ __all__ = [
     "Selection",
     "Slice",
     "find_segments",
+    "opened",
     "read",
     "read_slice",
     "require_isolation",
@@ -35,11 +37,11 @@ __all__ = [
 ]
 
 # The first ones need no pyarrow.
-_MODULES: Final = ("segments", "slicing", "reading")
+_MODULES: Final = ("kfuzz.places", "kfuzz.logs.segments", "kfuzz.logs.slicing", "kfuzz.logs.reading")
 
 
 def __getattr__(name: str) -> Any:
     for module in _MODULES if name in __all__ else ():
-        if hasattr(found := import_module(f"{__name__}.{module}"), name):
+        if hasattr(found := import_module(module), name):
             return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,10 +31,11 @@ from kfuzz.logs.segments import (
 from kfuzz.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.logs.transactions import Ahead, FileAhead, aborted_batches
 from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
+from kfuzz.places import opened
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
-from kfuzz.text import foreign_text
+from kfuzz.text import foreign_text, really
 from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.search import Search
@@ -114,7 +116,8 @@ def read(
     isolation: Isolation = "log",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a log directory, a partition folder or a segment file, as Arrow batches.
+    """The records of a log directory, a partition folder or a segment file, as Arrow batches. It may be in an archive,
+    or at a URI: see :func:`kfuzz.logs.opened`.
 
     ``columns`` selects some of ``COLUMNS``. Offsets and timestamps are inclusive bounds; a timestamp is a ``datetime``
     with a time zone, or milliseconds. A batch of records comes from at most a few MiB of one segment. It keeps these
@@ -151,12 +154,23 @@ def read(
         first_offset, last_offset, milliseconds(min_timestamp, up=True), milliseconds(max_timestamp, up=False)
     )
     require_isolation(isolation)
-    segments = find_segments(path, topics=topics)
-    return (
-        batch
-        for part in slices(segments, selection, isolation=isolation)
-        for batch in read_slice(part, wanted, selection, isolation=isolation, limits=limits)
-    )
+    with contextlib.ExitStack() as stack:
+        segments = find_segments(stack.enter_context(opened(path)), topics=topics)
+        parts = slices(segments, selection, isolation=isolation)
+        return _read(parts, wanted, selection, isolation, limits, stack.pop_all())
+
+
+def _read(
+    parts: Iterator[Slice],
+    wanted: pa.Schema,
+    selection: Selection,
+    isolation: Isolation,
+    limits: Limits,
+    place: contextlib.ExitStack,
+) -> Iterator[pa.RecordBatch]:
+    with place:
+        for part in parts:
+            yield from read_slice(part, wanted, selection, isolation=isolation, limits=limits)
 
 
 def milliseconds(moment: int | datetime | None, *, up: bool) -> int | None:
@@ -271,7 +285,7 @@ class _Reader:
                 self.whole = Mapped(self.file, 0, end)
                 self.search = Search(self.whole)
             after = next_place(self.search, self.whole, bad, size, end)
-        place = str(self.part.segment.path)
+        place = really(str(self.part.segment.path))
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"
             if after < end or end < self.part.segment.size:

@@ -6,8 +6,10 @@ task per share; a task reads with ``kfuzz.logs`` or ``kfuzz.corpora.generated``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
+from kfuzz.places import opened
 from kfuzz.records import Limits
 from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, shares, size_of, spark_schema
 from kfuzz.units import parse_size
@@ -73,13 +76,20 @@ class Settings:
             Limits(size_of(options, "decompressed_bytes", Limits().decompressed_bytes, 1)),
         )
 
-    def segments(self) -> list[logs.Segment]:
-        """All segments of the chosen topics."""
-        return logs.find_segments(self.path, topics=self.topics)
+    @contextlib.contextmanager
+    def segments(self) -> Iterator[tuple[Path, list[logs.Segment]]]:
+        """The path of the log on this machine, inside the block, and all segments of the chosen topics."""
+        with opened(self.path) as place:
+            yield place, logs.find_segments(place, topics=self.topics)
+
+
+def _moved(parts: Iterable[logs.Slice], move: Callable[[Path], Path]) -> Iterator[logs.Slice]:
+    for part in parts:
+        yield replace(part, segment=replace(part.segment, path=move(part.segment.path)))
 
 
 class KafkaLogSource(DataSource):
-    """A Kafka log directory, a partition folder or a segment file."""
+    """A Kafka log directory, a partition folder or a segment file; also in an archive, or at a URI."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,8 +98,8 @@ class KafkaLogSource(DataSource):
     def schema(self) -> StructType:
         # Spark asks for it at ``load``, so a wrong option or path is reported there.
         settings = Settings.of(self.options)
-        settings.segments()
-        return spark_schema(settings.wanted)
+        with settings.segments():
+            return spark_schema(settings.wanted)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         return KafkaLogReader(Settings.of(self.options), schema)
@@ -103,13 +113,20 @@ class KafkaLogReader(ArrowReader):
         self.settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
-        chosen = [one for one in self.settings.segments() if self.chooses(one.topic, one.partition)]
         most = self.settings.split_bytes
-        parts = logs.slices(chosen, self.selection, slice_bytes=most, isolation=self.settings.isolation)
-        return shares(parts, lambda part: part.end - part.start, most)
+        with self.settings.segments() as (place, found):
+            chosen = [one for one in found if self.chooses(one.topic, one.partition)]
+            parts = logs.slices(chosen, self.selection, slice_bytes=most, isolation=self.settings.isolation)
+            # An executor has another path for a log that is elsewhere.
+            return shares(_moved(parts, lambda path: path.relative_to(place)), lambda part: part.end - part.start, most)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with opened(self.settings.path) as self.place:
+            yield from super().read(partition)
 
     def rows_of(self, part: logs.Slice) -> Iterator[pa.RecordBatch]:
         settings = self.settings
+        [part] = _moved([part], lambda path: self.place / path)
         return logs.read_slice(part, self.wanted, self.selection, isolation=settings.isolation, limits=settings.limits)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -95,6 +96,7 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     make_broker(folder / "broker")
+    shutil.make_archive(str(folder / "backup"), "gztar", folder, "data")
     committed = Record(
         0,
         FIRST_TIMESTAMP_MS,

@@ -1,0 +1,379 @@
+"""Compares two logs: by their bytes, and record by record where batches differ. ``kfuzz diff`` is the verb.
+
+Batches that differ are decoded, until a batch ends on both sides at the same record. So a copy may be compressed or
+divided into batches and segments in another way, and its records are still known to be equal. The memory does not grow
+with the logs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from kfuzz.annotate.listing import codec_name, next_place
+from kfuzz.annotate.parts import preview
+from kfuzz.annotate.records import opened
+from kfuzz.files import local_path
+from kfuzz.logs.alike import alike
+from kfuzz.logs.segments import Segment, batch_bytes, find_segments, refuse
+from kfuzz.mapped import Mapped, mapped, require_whole
+from kfuzz.records import Limits, Record, iterate
+from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.records.read.reader import BatchHeader, headers
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, HEADER_UP_TO_MAGIC, TRANSACTIONAL
+from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.walk.search import Search
+
+WINDOW_BYTES: Final = 16 << 20
+# Of each side, so many ranges of offsets and places with bad bytes are kept.
+KEPT_MOST: Final = 20
+# The fields of a batch that are compared if its records are equal.
+OF_BATCH: Final = tuple(name for name in BatchHeader._fields[2:] if name not in ("is_readable", "findings"))
+OF_RECORD: Final = ("timestamp", "key", "value", "headers", "attributes")
+# The bytes that are shown before the first one that differs.
+BEFORE_BYTES: Final = 8
+
+
+class Side:
+    """One side of a partition: a walk over its batches, and what only this side has.
+
+    - ``ranges``: first offset, last offset and number of neighbouring records that the other side lacks
+    - ``damage``: file, byte, size and reason of bytes that cannot be read, unless both sides have the same bytes
+
+    Of both, at most ``KEPT_MOST`` are kept; ``more_ranges`` and ``more_damage`` count the others.
+    """
+
+    def __init__(self, segments: Sequence[Segment], limits: Limits) -> None:
+        self.segments = segments
+        self.limits = limits
+        self.records = self.more_ranges = self.more_damage = 0
+        self.ranges: list[list[int]] = []
+        self.damage: list[dict[str, Any]] = []
+        self.is_open = False
+        # The next batch begins at ``at`` in ``view``, which begins at byte ``begin`` of a file of ``size`` bytes.
+        self.view = memoryview(b"")
+        self.begin = self.at = self.size = self.done = 0
+        # The next batch, once somebody looked at it.
+        self.head: BatchHeader | None = None
+        self._files = (segment for segment in segments if segment.size)
+        self._file: BinaryIO | None = None
+        self._search: tuple[Search, Mapped] | None = None
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the next batch is."""
+        return {"file": str(self._file.name), "at": self.begin + self.at} if self._file else {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The side as a JSON object."""
+        names = ("records", "ranges", "more_ranges", "damage", "more_damage")
+        return {"segments": len(self.segments)} | {name: getattr(self, name) for name in names}
+
+    def add(self, first: int, last: int, records: int) -> None:
+        """Note records that only this side has; they continue the last range while it ``is_open``."""
+        self.records += records
+        if self.is_open and not self.more_ranges:
+            self.ranges[-1][1:] = last, self.ranges[-1][2] + records
+        elif not self.is_open and len(self.ranges) < KEPT_MOST:
+            self.ranges.append([first, last, records])
+        else:
+            self.more_ranges += not self.is_open
+        self.is_open = True
+
+    def spoil(self, reason: str, place: dict[str, Any]) -> None:
+        """Note bytes that cannot be read."""
+        if len(self.damage) < KEPT_MOST:
+            self.damage.append(place | {"reason": reason})
+        else:
+            self.more_damage += 1
+
+    def fill(self) -> bool:
+        """Have the whole next batch in ``view``, if there is one. Returns False at the end of the log."""
+        while True:
+            left, ready = self.size - self.begin - self.at, len(self.view) - self.at
+            needed = max(batch_bytes(self.view[self.at :]), HEADER_UP_TO_MAGIC) if ready > 0 else 0
+            if ready > 0 and (ready == left or not ready < needed <= left):
+                return True
+            require_whole(self.view)
+            if left:
+                self.begin, self.at = self.begin + self.at, 0
+                assert self._file is not None
+                self.view = mapped(self._file, self.begin, min(self.begin + max(WINDOW_BYTES, needed), self.size))
+                continue
+            if self._file is not None:
+                self._file.close()
+            if (segment := next(self._files, None)) is None:
+                return False
+            self.done += self.size
+            self._file, self.size = segment.open(), segment.size
+            self.view, self._search, self.begin, self.at = memoryview(b""), None, 0, 0
+
+    def look(self) -> BatchHeader | None:
+        """The next batch, or bytes that cannot be read; None at the end of the log."""
+        if self.head is None and self.fill():
+            size = next_frame(self.view, self.at)[0]
+            end = self.at + size if size > 0 else None
+            self.head = next(headers(self.view[self.at : end], limits=self.limits))
+            if size <= 0 or not self.head.is_readable:
+                assert self._file is not None
+                if self._search is None:
+                    whole = Mapped(self._file, 0, self.size)
+                    self._search = Search(whole), whole
+                bad = self.begin + self.at
+                after = next_place(*self._search, bad, size, self.size)
+                self.head = self.head._replace(size=after - bad, is_readable=False)
+        return self.head
+
+    def unreadable(self) -> memoryview:
+        """The bytes at which :meth:`look` found nothing that can be read."""
+        assert self._search is not None
+        assert self.head is not None
+        at = self.begin + self.at
+        return memoryview(self._search[1])[at : at + self.head.size]
+
+    def advance(self) -> None:
+        """Pass over the next batch, or the bytes that cannot be read."""
+        self.at += self.head.size if self.head else 0
+        self.head = None
+
+    def rows(self) -> Iterator[Record | None]:
+        """The records of the next batches, and None after each batch."""
+        while (head := self.look()) is not None:
+            yield from iterate(self.view[self.at : self.at + head.size], limits=self.limits)
+            self.advance()
+            yield None
+
+    def has_more(self, last_offset: int) -> bool:
+        """Whether a batch follows that begins at ``last_offset`` or before."""
+        return (head := self.look()) is not None and head.is_readable and head.base_offset <= last_offset
+
+
+@dataclass(slots=True)
+class Compared:
+    """A partition of both logs. ``name`` is empty for files in no partition folder.
+
+    ``batches`` counts the batches with equal bytes, and ``fields`` the batches that differ in a field although their
+    records are equal; neighbouring batches that are divided in another way count once. ``records`` counts the records
+    that differ. ``record`` and ``batch`` are the first differences: offset, field, and for each side value, leader
+    epoch, file and byte of the batch.
+    """
+
+    name: str
+    sides: tuple[Side, Side]
+    batches: int = 0
+    records: int = 0
+    fields: Counter[str] = field(default_factory=Counter)
+    record: dict[str, Any] | None = None
+    batch: dict[str, Any] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The result in a few words."""
+        for side, name in zip(self.sides, "BA", strict=True):
+            if not side.segments:
+                return f"only in {name}"
+        if self.record or any(side.ranges or side.damage for side in self.sides):
+            return "different"
+        return "records are equal, batches differ" if self.batch else "equal"
+
+    def to_json(self) -> dict[str, Any]:
+        """The partition as a JSON object."""
+        names = ("verdict", "batches", "records", "fields", "record", "batch")
+        sides = {name: side.to_json() for name, side in zip("ab", self.sides, strict=True)}
+        return {"partition": self.name} | {name: getattr(self, name) for name in names} | sides
+
+    def run(self, on_bytes: Callable[[int], None]) -> None:
+        """Compare the two sides. ``on_bytes`` gets the bytes of both that were read."""
+        a, b = self.sides
+        while True:
+            on_bytes(sum(side.done + side.begin for side in self.sides))
+            if a.fill() & b.fill() and self._pass_alike():
+                continue
+            one, other = a.look(), b.look()
+            bad = [side for side in self.sides if side.head and not side.head.is_readable]
+            if one is None and other is None:
+                return
+            if bad:
+                self._pass_damage(bad)
+            elif one and other and one.base_offset <= other.last_offset and other.base_offset <= one.last_offset:
+                self._merge(one, other)
+            else:
+                self._pass_only(int(one is None or (other is not None and other.base_offset < one.base_offset)))
+
+    def _pass_alike(self) -> bool:
+        """Pass over the batches that are alike. Returns False if there are none."""
+        a, b = self.sides
+        start = a.at, b.at
+        *ends, batches, differing, first = alike(a.view, b.view, *start)
+        if differing:
+            a.at, b.at, a.head, b.head = first, start[1] + first - start[0], None, None
+            self._note_batch(a.look(), b.look(), differing)
+        self.batches += batches - differing
+        if batches:
+            for side, end in zip(self.sides, ends, strict=True):
+                side.at, side.head, side.is_open = end, None, False
+        return batches > 0
+
+    def _pass_damage(self, bad: list[Side]) -> None:
+        """Pass over bytes that cannot be read. Equal bytes are equal, whatever is wrong with them."""
+        is_same = len(bad) == 2 and bad[0].unreadable() == bad[1].unreadable()
+        for side in bad:
+            assert side.head is not None
+            found = [f"{one.message} [{one.code}]" for one in side.head.findings or () if one.severity == "fatal"]
+            if not is_same:
+                side.spoil((found or ["not a whole batch"])[0], side.place | {"size": side.head.size})
+            side.advance()
+
+    def _pass_only(self, i: int) -> None:
+        """Pass over a batch that only one side has."""
+        head = self.sides[i].head
+        assert head is not None
+        if head.record_count > 0:
+            self._add(i, head.base_offset, head.last_offset, head.record_count)
+        else:
+            self._note_batch(head if i == 0 else None, head if i == 1 else None)
+        self.sides[i].advance()
+
+    def _add(self, i: int, first: int, last: int, records: int = 1) -> None:
+        self.sides[1 - i].is_open = False
+        self.sides[i].add(first, last, records)
+
+    def _merge(self, one: BatchHeader, other: BatchHeader) -> None:
+        """Compare record by record, until no batch is begun on either side."""
+        before = self.fields.copy(), self.batch, self.records, self.sides[0].records, self.sides[1].records
+        self._note_batch(one, other)
+        if self._has_equal_payloads(one, other):
+            for side in self.sides:
+                side.advance()
+                side.is_open = False
+            return
+        streams = [side.rows() for side in self.sides]
+        rows = [next(stream) for stream in streams]
+        while rows[0] or rows[1]:
+            for i, side, there in ((0, self.sides[0], self.sides[1].head), (1, self.sides[1], self.sides[0].head)):
+                # A batch ends here and not on the other side, so the next one continues it.
+                while not rows[i] and there and rows[1 - i] and side.has_more(there.last_offset):
+                    rows[i] = next(streams[i])
+            left, right = rows
+            if left and right and left.offset == right.offset:
+                self._compare(left, right)
+                moving = [0, 1]
+            elif left and not (right and right.offset < left.offset):
+                self._add(0, left.offset, left.offset)
+                moving = [0]
+            elif right:
+                self._add(1, right.offset, right.offset)
+                moving = [1]
+            for i in moving:
+                rows[i] = next(streams[i])
+        if before[2:] != (self.records, self.sides[0].records, self.sides[1].records):
+            self.fields, self.batch = before[:2]
+
+    def _has_equal_payloads(self, one: BatchHeader, other: BatchHeader) -> bool:
+        """Whether the same records are compressed in another way. This saves to make objects of them."""
+        # Magic, number of records, offsets and timestamps.
+        if one.magic != 2 or one[2:8] != other[2:8] or _kind(one) != _kind(other):
+            return False
+        if (one.attributes ^ other.attributes) & ~CODEC_MASK:
+            return False
+        payloads = []
+        for side, head in zip(self.sides, (one, other), strict=True):
+            frame = side.view[side.at : side.at + head.size]
+            stream = opened(frame, side.limits)
+            payloads.append(frame[BATCH_HEADER_SIZE:] if stream is None else stream.data)
+        return bool(payloads[0] == payloads[1])
+
+    def _compare(self, left: Record, right: Record) -> None:
+        """Compare two records of the same offset."""
+        kinds = [_kind(side.head) for side in self.sides]
+        self.sides[0].is_open = self.sides[1].is_open = False
+        if left != right or kinds[0] != kinds[1]:
+            pairs = [(name, getattr(left, name), getattr(right, name)) for name in OF_RECORD] + [("kind", *kinds)]
+            self.note_record(left.offset, *next(pair for pair in pairs if pair[1] != pair[2]))
+
+    def note_record(self, offset: int, name: str, one: object, other: object) -> None:
+        """Note that records differ; ``one`` and ``other`` are the values of the first field that does."""
+        self.records += 1
+        self.record = self.record or self._difference(offset, name, one, other)
+
+    def _note_batch(self, one: BatchHeader | None, other: BatchHeader | None, times: int = 1) -> None:
+        """Note in which fields two batches differ; one of them is None if only one side has it."""
+        names = ["record_count"]
+        if one and other:
+            names = [name for name in OF_BATCH if getattr(one, name) != getattr(other, name)] or ["bytes"]
+        values = [getattr(head, names[0], "other bytes") if head else "no such batch" for head in (one, other)]
+        if names[0] == "attributes":
+            values = [f"{head.attributes:#06x} ({codec_name(head.attributes)})" for head in (one, other) if head]
+        self.fields.update(dict.fromkeys(names, times))
+        offset = max(head.base_offset for head in (one, other) if head)
+        self.batch = self.batch or self._difference(offset, names[0], *values)
+
+    def _difference(self, offset: int, name: str, one: object, other: object) -> dict[str, Any]:
+        sides = [
+            {"value": value, "leader_epoch": side.head and side.head.leader_epoch} | side.place
+            for value, side in zip(_texts(one, other), self.sides, strict=True)
+        ]
+        return {"offset": offset, "field": name, "a": sides[0], "b": sides[1]}
+
+
+def _kind(head: BatchHeader | None) -> str:
+    """The kind of a batch's records: it decides whether a consumer sees them."""
+    assert head is not None
+    control = "control record" if head.attributes & CONTROL else "record"
+    if not head.attributes & TRANSACTIONAL:
+        return control
+    return f"{control} in a transaction of producer {head.producer_id}, epoch {head.producer_epoch}"
+
+
+def _texts(one: object, other: object) -> list[str]:
+    """Two values that differ, as texts. Of bytes, those are shown that are near the first one that differs."""
+    if not (isinstance(one, bytes) and isinstance(other, bytes)):
+        return [value if isinstance(value, str) else "null" if value is None else repr(value) for value in (one, other)]
+    same = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
+    at = max(same - BEFORE_BYTES, 0)
+    return [f"{len(whole)} bytes, from byte {at} on {preview(whole, (at, len(whole) - at))}" for whole in (one, other)]
+
+
+# --------------------------------------------------------------------------------------------------- logs
+
+
+def compare(
+    a: str | Path,
+    b: str | Path,
+    *,
+    topics: str = "*",
+    limits: Limits = DEFAULT_LIMITS,
+    on_bytes: Callable[[int], None] = lambda done: None,
+    pass_over: Callable[[Path, str], None] = refuse,
+) -> Iterator[Compared]:
+    """Compare the partitions of two logs, each a log directory, a partition folder or a segment file.
+
+    Partitions of the same name are compared; two partition folders or files also under different names. ``on_bytes``
+    gets how many bytes of both were read. The other arguments and errors are those of :func:`kfuzz.logs.find_segments`;
+    a file that becomes shorter meanwhile raises ``UsageError``.
+    """
+    done = 0
+    for name, segments in pairs_of(a, b, topics=topics, pass_over=pass_over):
+        made = Compared(name, (Side(segments[0], limits), Side(segments[1], limits)))
+        if all(segments):
+            made.run(lambda now, before=done: on_bytes(before + now))  # type: ignore[misc]
+        done += sum(segment.size for both in segments for segment in both)
+        yield made
+
+
+def pairs_of(
+    a: str | Path, b: str | Path, *, topics: str, pass_over: Callable[[Path, str], None]
+) -> list[tuple[str, tuple[list[Segment], list[Segment]]]]:
+    """The partitions of two logs: name, and the segments of both; a side that lacks a partition has none."""
+    sides = [find_segments(path, topics=topics, pass_over=pass_over) for path in (a, b)]
+    # Somebody who names two files or two partition folders means these.
+    is_named = all(local_path(path) in (of[0].path, of[0].path.parent) for path, of in zip((a, b), sides, strict=True))
+    found: defaultdict[tuple[str, int], tuple[list[Segment], list[Segment]]] = defaultdict(lambda: ([], []))
+    for number, side in enumerate(sides):
+        for segment in side:
+            of = sides[0][0] if is_named else segment
+            found[of.topic or "", of.partition or 0][number].append(segment)
+    return [(f"{topic}-{partition}" if topic else "", found[topic, partition]) for topic, partition in sorted(found)]

@@ -1,0 +1,172 @@
+"""kfuzz diff: what it says of two logs is what all their records say, however they are stored."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_driver import kfuzz
+from made_corpora import BUSY, once
+
+from kfuzz import records
+from kfuzz.corpora.workload import Workload
+from kfuzz.kafka import CODECS
+from kfuzz.logs import comparing, latest
+from kfuzz.logs.comparing import Compared, compare
+from kfuzz.logs.latest import Latest, compare_latest
+from kfuzz.logs.salvaging import salvage
+from kfuzz.records import Record, RecordBatch
+from kfuzz.records.compaction import compact
+
+# Three partitions with transactions over several segments.
+log = once(Workload(topics=(BUSY,), size=200_000, segment_bytes=40_000, seed=5))
+
+
+def made_batch(of: list[Record], **fields: Any) -> bytes:
+    return bytes(records.encode([RecordBatch(of[0].offset, of[-1].offset, of, **fields)]))
+
+
+def record(offset: int, value: bytes | None = b"v") -> Record:
+    return Record(offset, 1000 + offset, b"k%d" % (offset % 7), value, ((b"h", b"%d" % offset),))
+
+
+def written(folder: Path, *segments: bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for data in segments:
+        base = int.from_bytes(data[:8], "big")
+        (folder / f"{base:020}.log").write_bytes(data)
+    return folder
+
+
+def only(a: Path, b: Path) -> Compared:
+    [one] = compare(a, b)
+    return one
+
+
+def batches_of(rows: list[Record], draw: random.Random, **fields: Any) -> list[bytes]:
+    """The records in batches of any sizes."""
+    made = []
+    while rows:
+        size = draw.randint(1, 9)
+        made.append(made_batch(rows[:size], **fields))
+        rows = rows[size:]
+    return made
+
+
+def of_ranges(ranges: Iterable[list[int]], among: list[int]) -> list[int]:
+    return [offset for first, last, _ in ranges for offset in among if first <= offset <= last]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_finds_what_all_records_say(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(seed)
+    monkeypatch.setattr(comparing, "WINDOW_BYTES", draw.choice((100, 1000, 1 << 20)))
+    monkeypatch.setattr(comparing, "KEPT_MOST", 1000)
+    rows = [record(offset) for offset in range(200)]
+    sides, kept = [], []
+    for name in "ab":
+        mine = [one for one in rows if draw.random() > draw.choice((0, 0, 0.1))]
+        mine = [record(one.offset, b"other") if draw.random() < 0.02 else one for one in mine]
+        made = batches_of(mine, draw, compression=draw.choice(CODECS), partition_leader_epoch=draw.randint(0, 1))
+        cuts = sorted(draw.sample(range(1, len(made)), 2))
+        parts = made[: cuts[0]], made[cuts[0] : cuts[1]], made[cuts[1] :]
+        sides.append(written(tmp_path / name / "t-0", *(b"".join(part) for part in parts)))
+        kept.append({one.offset: one for one in mine})
+    one = only(sides[0], sides[1])
+    different = [at for at in kept[0] if at in kept[1] and kept[0][at] != kept[1][at]]
+    assert one.records == len(different)
+    assert (one.record or {"offset": None})["offset"] == next(iter(different), None)
+    for number, side in enumerate(one.sides):
+        alone = [at for at in kept[number] if at not in kept[1 - number]]
+        assert of_ranges(side.ranges, list(kept[number])) == alone
+        assert (side.records, sum(count for *_, count in side.ranges), side.damage) == (len(alone), len(alone), [])
+    assert (one.verdict == "different") == (kept[0] != kept[1])
+
+
+def test_a_log_is_equal_to_its_copy_and_a_changed_batch_is_named(log: Path, tmp_path: Path) -> None:
+    salvage(log, tmp_path / "copy")
+    assert {one.verdict for one in compare(log, tmp_path / "copy")} == {"equal"}
+    last = sorted((tmp_path / "copy" / "busy-1").glob("*.log"))[-1]
+    data = last.read_bytes()
+    last.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    found = {one.name: one for one in compare(log, tmp_path / "copy")}
+    assert [one.verdict for one in found.values()] == ["equal", "different", "equal"]
+    a, b = found["busy-1"].sides
+    [damage], [missing] = b.damage, a.ranges
+    assert (damage["file"], damage["at"] + damage["size"]) == (str(last), len(data))
+    assert "[crc-mismatch]" in damage["reason"]
+    assert missing[:2] == [int.from_bytes(data[damage["at"] :][:8], "big"), missing[1]]
+
+
+def test_bad_bytes_that_both_sides_have_are_equal(tmp_path: Path) -> None:
+    data = made_batch([record(0)]) + b"\xff" * 50 + made_batch([record(1)]) + made_batch([record(2)])[:-3]
+    assert only(written(tmp_path / "a", data), written(tmp_path / "b", data)).verdict == "equal"
+    other = only(written(tmp_path / "a", data), written(tmp_path / "c", data[:-1]))
+    assert (other.verdict, other.sides[0].damage[0]["reason"]) == ("different", "not a whole batch")
+
+
+def test_a_batch_that_is_stored_otherwise_has_equal_records(tmp_path: Path) -> None:
+    rows = [record(i) for i in range(4)]
+    a = written(tmp_path / "a", made_batch(rows, producer_id=5, producer_epoch=0, base_sequence=0))
+    for fields, name in (({"compression": "zstd"}, "attributes"), ({}, "producer_id")):
+        kept = {} if name == "producer_id" else {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+        one = only(a, written(tmp_path / name, made_batch(rows, **kept, **fields)))
+        assert (one.verdict, one.batch and one.batch["field"]) == ("records are equal, batches differ", name)
+    marked = written(
+        tmp_path / "m", made_batch(rows, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    one = only(a, marked)
+    assert (one.verdict, one.records, one.record and one.record["field"]) == ("different", 4, "kind")
+    assert one.to_json()["record"]["b"]["value"] == "record in a transaction of producer 5, epoch 0"
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 1 << 20])
+def test_a_compacted_log_has_the_last_values_of_its_source(memory_bytes: int, tmp_path: Path) -> None:
+    draw = random.Random(3)
+    rows = [Record(i, i, b"k%d" % draw.randrange(40), draw.choice((b"x", b"y", None))) for i in range(300)]
+    data = b"".join(batches_of(rows, draw))
+    newest = {one.key: one.offset for one in rows}
+    cleaned = compact(data, lambda batch, one: newest[one.key] == one.offset and one.value is not None, now_ms=0).data
+    sides = written(tmp_path / "a", data), written(tmp_path / "b", cleaned)
+    assert only(*sides).verdict == "different"
+    [one] = compare_latest(*sides, memory_bytes=memory_bytes)
+    assert one.verdict == "equal"
+    lost = max(offset for offset in newest.values() if rows[offset].value is not None)
+    written(tmp_path / "b", compact(cleaned, lambda batch, one: one.offset != lost, now_ms=0).data)
+    [one] = compare_latest(*sides, memory_bytes=memory_bytes)
+    assert (one.verdict, one.records, one.record and one.record["offset"]) == ("different", 1, lost)
+
+
+def test_the_last_entry_of_a_key_survives_every_spill() -> None:
+    made = Latest(memory_bytes=3 * latest.ENTRY_BYTES)
+    for i in range(100):
+        made.put(b"%d" % (i % 9), i)
+    assert dict(made) == {b"%d" % (i % 9): i for i in range(91, 100)}
+
+
+def test_what_it_prints_and_its_exit_codes(tmp_path: Path) -> None:
+    rows = [record(i) for i in range(6)]
+    a = written(tmp_path / "a" / "t-0", made_batch(rows[:3]), made_batch(rows[3:])).parent
+    b = written(tmp_path / "b" / "t-0", made_batch(rows[:3], compression="lz4")).parent
+    written(tmp_path / "b" / "u-0", made_batch(rows))
+    shown = kfuzz("diff", a, b)
+    assert (shown.returncode, shown.stderr) == (1, "")
+    assert shown.stdout.splitlines() == [
+        "t-0: different",
+        "  equal records in batches with another attributes (1), first at offset 0: attributes",
+        f"    A: 0x0000 (none) (leader epoch -1, batch at byte 0 of {a / 't-0' / ('0' * 20 + '.log')})",
+        f"    B: 0x0003 (lz4) (leader epoch -1, batch at byte 0 of {b / 't-0' / ('0' * 20 + '.log')})",
+        "  only in A: offsets 3 to 5, 3 records",
+        "u-0: only in B",
+        f"2 of 2 partitions differ; A is {a}, B is {b}",
+    ]
+    (a / "t-0" / f"{3:020}.log").unlink()
+    assert kfuzz("diff", a, b, "--topics", "t").returncode == 1
+    assert kfuzz("diff", a, b, "--topics", "t", "--contents").returncode == 0
+    told = json.loads(kfuzz("diff", a, b, "--topics", "t", "--compacted", "--json").stdout)
+    assert (told["equal"], told["partitions"][0]["verdict"]) == (True, "equal")
+    assert kfuzz("diff", a, tmp_path / "none").returncode == 2
