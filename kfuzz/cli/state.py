@@ -12,6 +12,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Group, Word, complain, echo_json, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.text import printable
@@ -41,8 +42,10 @@ now = click.option(
 def command() -> None:
     """Show what a log directory says of transactions, producers, groups, share groups, remote logs and metadata.
 
-    Files are only read, and their broker may run. In --json, the fields of Kafka's own records keep their names.
-    Whatever cannot be used is said on standard error.
+    DIR is a log directory or a partition's folder, also in an archive or a store. Files are only read, and their broker
+    may run. With --bootstrap, the topics of a running cluster are read instead.
+
+    In --json, the fields of Kafka's own records keep their names. Whatever cannot be used is said on standard error.
 
     \b
     Examples:
@@ -52,23 +55,26 @@ def command() -> None:
     """
 
 
-def _verb(**tables: str) -> Callable[[Callable[..., Any]], click.Command]:
+def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A verb with a directory and --json. Its function gets ``notes``, and gives the document, lines to print above the
-    tables, and whether something hangs. ``tables``: the columns of those members of the document that are tables.
+    tables, and whether something hangs. ``read``: the topics that it reads. ``tables``: the columns of those members of
+    the document that are tables.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
-        def run(path: str, as_json: bool, **others: Any) -> int:
+        def run(path: str | None, as_json: bool, live: Any, **others: Any) -> int:
             try:
                 from kfuzz.logs.producers import Notes
             except ImportError:
                 raise UsageError("kfuzz state needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
             notes = Notes()
-            document, lines, hangs = function(path, notes, **others)
-            if as_json:
-                echo_json(document | {"notes": notes.sentences()})
-            else:
+            # Only inside this block, paths are printed as the user knows them.
+            with log_at(path, live, topics=others.get("topics", read)) as place:
+                document, lines, hangs = function(place, notes, **others)
+                if as_json:
+                    echo_json(document | {"notes": notes.sentences()})
+                    return int(hangs)
                 say(*lines)
                 for name, columns in tables.items():
                     _print(document.get(name, ()), columns.split())
@@ -76,7 +82,9 @@ def _verb(**tables: str) -> Callable[[Callable[..., Any]], click.Command]:
                     complain(sentence)
             return int(hangs)
 
-        return command.command()(click.argument("path", metavar="DIR")(options.as_json(run)))
+        return command.command()(
+            click.argument("path", metavar="DIR", required=False)(options.live(options.as_json(run)))
+        )
 
     return decorate
 
@@ -117,6 +125,7 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 
 
 @_verb(
+    "*",
     open="topic partition first_offset since records producer_id epoch transactional_id hangs reason",
     aborted="topic partition producer_id first_offset last_offset last_stable_offset",
 )
@@ -130,7 +139,7 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 )
 @click.option(
     "--max-timeout",
-    "timeout_ms",
+    "max_timeout_ms",
     type=options.TIME_MS,
     default="15m",
     show_default=True,
@@ -138,7 +147,9 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 )
 @now
 @options.topics
-def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool, timeout_ms: int, now_ms: int) -> Any:
+def transactions(
+    path: str, notes: Any, topics: str, beside: Any, aborted: bool, max_timeout_ms: int, now_ms: int
+) -> Any:
     """Show open transactions, what holds the last stable offset back, and how to end a transaction that hangs.
 
     A transaction hangs, as KIP-664 says, if it is open in the log while __transaction_state does not know its producer
@@ -169,7 +180,7 @@ def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool,
         name, place = partition[0].path.parent, {"topic": partition[0].topic, "partition": partition[0].partition}
         opened = open_transactions(partition, notes)
         for one in opened:
-            judge(one, known, now_ms, timeout_ms)
+            judge(one, known, now_ms, max_timeout_ms)
         if opened:
             end, stable = end_offset(partition), opened[0]["first_offset"]
             held = f"producer {opened[0]['producer_id']} holds it back"
@@ -192,8 +203,9 @@ def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool,
 
 
 @_verb(
+    "*",
     producers="topic partition producer_id epoch last_sequence last_offset timestamp coordinator_epoch "
-    "current_txn_first_offset"
+    "current_txn_first_offset",
 )
 @click.option("--whole", is_flag=True, help="Read the whole log, and not only what follows the newest snapshot.")
 @options.topics
@@ -218,6 +230,7 @@ def producers(path: str, notes: Any, topics: str, whole: bool) -> Any:
 
 
 @_verb(
+    "__consumer_offsets",
     groups="group type state epoch members lag",
     offsets="group topic partition offset end lag stableLag commitTimestamp metadata",
 )
@@ -240,7 +253,10 @@ def groups(path: str, notes: Any, now_ms: int) -> Any:
     return found, [f"{path}: {counts}"], False
 
 
-@_verb(shares="groupId topic partition startOffset end lag stateEpoch leaderEpoch snapshotEpoch stateBatches")
+@_verb(
+    "__share_group_state",
+    shares="groupId topic partition startOffset end lag stateEpoch leaderEpoch snapshotEpoch stateBatches",
+)
 def shares(path: str, notes: Any) -> Any:
     """Show what __share_group_state says of each share group and partition.
 
@@ -254,7 +270,10 @@ def shares(path: str, notes: Any) -> Any:
     return {"shares": found}, [f"{path}: {counted(len(found), 'partition')} of share groups"], False
 
 
-@_verb(segments="name partition startOffset endOffset segmentSizeInBytes remoteLogSegmentState maxTimestampMs segment")
+@_verb(
+    "__remote_log_metadata",
+    segments="name partition startOffset endOffset segmentSizeInBytes remoteLogSegmentState maxTimestampMs segment",
+)
 def remote(path: str, notes: Any) -> Any:
     """Show the segments in remote storage, as __remote_log_metadata has them.
 
@@ -269,7 +288,9 @@ def remote(path: str, notes: Any) -> Any:
     return {"segments": found}, [f"{path}: {counted(len(found), 'segment')} in remote storage, {size} bytes"], False
 
 
-@_verb(leaders="offset epoch leader", changes="entry before after", entries="section entry fields")
+@_verb(
+    "__cluster_metadata", leaders="offset epoch leader", changes="entry before after", entries="section entry fields"
+)
 @click.option("--at", type=click.IntRange(0), metavar="OFFSET", help="After the record at this offset.  [default: all]")
 @click.option(
     "--changes", "between", type=click.IntRange(0), nargs=2, metavar="FROM TO", help="What differs after these offsets."

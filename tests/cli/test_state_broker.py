@@ -276,6 +276,9 @@ def test_the_hanging_transaction_is_the_one_that_kafkas_tool_finds_and_its_comma
     found = state("transactions", broker.data)["open"]
     [hanging] = [one for one in found if one["hangs"]]
     assert [one["transactional_id"] for one in found] == ["open", None]
+    asked = kfuzz("state", "transactions", "--bootstrap", server[1], "--topics", "orders", "--json")
+    live = json.loads(asked.stdout)["open"]
+    assert [(one["first_offset"], one["records"]) for one in live] == [(one["first_offset"], 2) for one in found]
     theirs = tool(*server, "find-hanging", "--topic", "orders", "--max-transaction-timeout", "0").splitlines()
     assert [line.split()[:3] for line in theirs[1:]] == [["orders", "0", str(hanging["producer_id"])]]
     words = hanging["command"].split()
