@@ -56,9 +56,11 @@ def command() -> None:
 
 
 def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A verb with a directory and --json. Its function gets ``notes``, and gives the document, lines to print above the
-    tables, and whether something hangs. ``read``: the topics that it reads. ``tables``: the columns of those members of
-    the document that are tables.
+    """A verb with a directory and --json.
+
+    Its function gets ``notes``, and gives the document, lines to print above the tables (without any, the lengths of
+    the tables), and whether something hangs. ``read``: the topics that it reads. ``tables``: the columns of those
+    members of the document that are tables.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -75,7 +77,8 @@ def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Comm
                 if as_json:
                     echo_json(document | {"notes": notes.sentences()})
                     return int(hangs)
-                say(*lines)
+                counts = (counted(len(document.get(name, ())), name.removesuffix("s")) for name in tables)
+                say(*lines or [f"{place}: {', '.join(counts)}"])
                 for name, columns in tables.items():
                     _print(document.get(name, ()), columns.split())
                 for sentence in notes.sentences():
@@ -178,27 +181,26 @@ def transactions(
     lines: list[str] = []
     for partition in partitions:
         name, place = partition[0].path.parent, {"topic": partition[0].topic, "partition": partition[0].partition}
-        opened = open_transactions(partition, notes)
-        for one in opened:
-            judge(one, known, now_ms, max_timeout_ms)
-        if opened:
+        if opened := open_transactions(partition, notes):
             end, stable = end_offset(partition), opened[0]["first_offset"]
             held = f"producer {opened[0]['producer_id']} holds it back"
             lines.append(f"{name}: the last stable offset is {stable}, {end - stable} before the end {end}; {held}")
+        for one in opened:
+            judge(one, known, now_ms, max_timeout_ms)
+            if one["hangs"]:
+                one["command"] = (
+                    f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {one['topic']} "
+                    f"--partition {one['partition']} --start-offset {one['first_offset']}"
+                )
         found += opened
         if aborted:
             state = partition_state(partition, notes, whole=True)
             ended += [place | one for one in state.aborted]
             lines += [f"{index} does not have the aborted transactions of its segment" for index in state.differ]
-    hanging = [one for one in found if one["hangs"]]
+    hanging = [one["command"] for one in found if one["hangs"]]
     lines.insert(0, f"{path}: {counted(len(partitions), 'partition')}, {counted(len(found), 'open transaction')}")
     lines[0] += f", {len(hanging)} of them hanging" if found else ""
-    for one in hanging:
-        one["command"] = (
-            f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {one['topic']} "
-            f"--partition {one['partition']} --start-offset {one['first_offset']}"
-        )
-    lines += [f"to end it: {one['command']}" for one in hanging]
+    lines += [f"to end it: {command}" for command in hanging]
     return {"open": found} | ({"aborted": ended} if aborted else {}), lines, hanging != []
 
 
@@ -226,7 +228,7 @@ def producers(path: str, notes: Any, topics: str, whole: bool) -> Any:
         for partition in partitions_of(path, topics, notes)
         for one in partition_state(partition, notes, whole=whole).to_json(partition[0])
     ]
-    return {"producers": found}, [f"{path}: {counted(len(found), 'producer')}"], False
+    return {"producers": found}, [], False
 
 
 @_verb(
@@ -248,9 +250,7 @@ def groups(path: str, notes: Any, now_ms: int) -> Any:
     """
     from kfuzz.logs.internal_topics import groups
 
-    found = groups(path, notes, now_ms)
-    counts = f"{counted(len(found['groups']), 'group')}, {counted(len(found['offsets']), 'committed offset')}"
-    return found, [f"{path}: {counts}"], False
+    return groups(path, notes, now_ms), [], False
 
 
 @_verb(
@@ -266,8 +266,7 @@ def shares(path: str, notes: Any) -> Any:
     """
     from kfuzz.logs.internal_topics import shares
 
-    found = shares(path, notes)
-    return {"shares": found}, [f"{path}: {counted(len(found), 'partition')} of share groups"], False
+    return {"shares": shares(path, notes)}, [], False
 
 
 @_verb(
@@ -283,9 +282,7 @@ def remote(path: str, notes: Any) -> Any:
     """
     from kfuzz.logs.internal_topics import remote
 
-    found = remote(path, notes)
-    size = sum(one.get("segmentSizeInBytes", 0) for one in found)
-    return {"segments": found}, [f"{path}: {counted(len(found), 'segment')} in remote storage, {size} bytes"], False
+    return {"segments": remote(path, notes)}, [], False
 
 
 @_verb(

@@ -111,7 +111,7 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
     ]
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     damaged = outcome("state", "groups", path.parent)
-    assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 committed offsets")
+    assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 offsets")
     assert "damage: " in damaged[2]
 
 
