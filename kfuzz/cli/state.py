@@ -12,6 +12,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Group, Word, complain, echo_json, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.text import printable
@@ -41,8 +42,10 @@ now = click.option(
 def command() -> None:
     """Show what a log directory says of transactions, producers, groups, share groups, remote logs and metadata.
 
-    Files are only read, and their broker may run. In --json, the fields of Kafka's own records keep their names.
-    What cannot be used is said on standard error.
+    DIR is a log directory or a partition's folder, also in an archive or a store. Files are only read, and their broker
+    may run. With --bootstrap, the topics of a running cluster are read instead.
+
+    In --json, the fields of Kafka's own records keep their names. Whatever cannot be used is said on standard error.
 
     \b
     Examples:
@@ -52,31 +55,39 @@ def command() -> None:
     """
 
 
-def _verb(**tables: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A verb with a directory and --json. Its function gets ``notes``, and gives the document, lines to print above the
-    tables, and whether something hangs. ``tables``: the columns of those members of the document that are tables.
+def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A verb with a directory and --json.
+
+    Its function gets ``notes``, and gives the document, lines to print above the tables (without any, the lengths of
+    the tables), and whether something hangs. ``read``: the topics that it reads. ``tables``: the columns of those
+    members of the document that are tables.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
-        def run(path: str, as_json: bool, **others: Any) -> int:
+        def run(path: str | None, as_json: bool, live: Any, **others: Any) -> int:
             try:
                 from kfuzz.logs.producers import Notes
             except ImportError:
                 raise UsageError("kfuzz state needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
             notes = Notes()
-            document, lines, hangs = function(path, notes, **others)
-            if as_json:
-                echo_json(document | {"notes": notes.sentences()})
-            else:
-                say(*lines)
+            # Only inside this block, paths are printed as the user knows them.
+            with log_at(path, live, topics=others.get("topics", read)) as place:
+                document, lines, hangs = function(place, notes, **others)
+                if as_json:
+                    echo_json(document | {"notes": notes.sentences()})
+                    return int(hangs)
+                counts = (counted(len(document.get(name, ())), name.removesuffix("s")) for name in tables)
+                say(*lines or [f"{place}: {', '.join(counts)}"])
                 for name, columns in tables.items():
                     _print(document.get(name, ()), columns.split())
                 for sentence in notes.sentences():
                     complain(sentence)
             return int(hangs)
 
-        return command.command()(click.argument("path", metavar="DIR")(options.as_json(run)))
+        return command.command()(
+            click.argument("path", metavar="DIR", required=False)(options.live(options.as_json(run)))
+        )
 
     return decorate
 
@@ -87,8 +98,9 @@ def _print(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> None:
     for at in range(len(columns)):
         cells = [row[at] for row in made]
         is_number = all(cell == "-" or cell.lstrip("-").isdigit() for cell in cells[1:])
+        width = max(map(len, cells))
         for row in made:
-            row[at] = (row[at].rjust if is_number else row[at].ljust)(max(map(len, cells)))
+            row[at] = row[at].rjust(width) if is_number else row[at].ljust(width)
     say(*("  ".join(row).rstrip() for row in made if len(made) > 1))
 
 
@@ -108,7 +120,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
-    """What ``read`` finds in the first of these places that has it."""
+    """The result of ``read`` for the first of these places that has one."""
     for place in places:
         with contextlib.suppress(UsageError):
             return read(place)
@@ -116,7 +128,8 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 
 
 @_verb(
-    open="topic partition current_txn_first_offset since records producer_id epoch transactional_id hangs reason",
+    "*",
+    open="topic partition first_offset since records producer_id epoch transactional_id hangs reason",
     aborted="topic partition producer_id first_offset last_offset last_stable_offset",
 )
 @click.option("--aborted", is_flag=True, help="Also list aborted transactions, and compare the transaction indexes.")
@@ -129,7 +142,7 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 )
 @click.option(
     "--max-timeout",
-    "timeout_ms",
+    "max_timeout_ms",
     type=options.TIME_MS,
     default="15m",
     show_default=True,
@@ -137,7 +150,9 @@ def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
 )
 @now
 @options.topics
-def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool, timeout_ms: int, now_ms: int) -> Any:
+def transactions(
+    path: str, notes: Any, topics: str, beside: Any, aborted: bool, max_timeout_ms: int, now_ms: int
+) -> Any:
     """Show open transactions, what holds the last stable offset back, and how to end a transaction that hangs.
 
     A transaction hangs, as KIP-664 says, if it is open in the log while __transaction_state does not know its producer
@@ -166,33 +181,33 @@ def transactions(path: str, notes: Any, topics: str, beside: Any, aborted: bool,
     lines: list[str] = []
     for partition in partitions:
         name, place = partition[0].path.parent, {"topic": partition[0].topic, "partition": partition[0].partition}
-        opened = open_transactions(partition, notes)
-        for one in opened:
-            judge(one, known, now_ms, timeout_ms)
-        if opened:
-            end, stable = end_offset(partition), opened[0]["current_txn_first_offset"]
+        if opened := open_transactions(partition, notes):
+            end, stable = end_offset(partition), opened[0]["first_offset"]
             held = f"producer {opened[0]['producer_id']} holds it back"
             lines.append(f"{name}: the last stable offset is {stable}, {end - stable} before the end {end}; {held}")
+        for one in opened:
+            judge(one, known, now_ms, max_timeout_ms)
+            if one["hangs"]:
+                one["command"] = (
+                    f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {one['topic']} "
+                    f"--partition {one['partition']} --start-offset {one['first_offset']}"
+                )
         found += opened
         if aborted:
             state = partition_state(partition, notes, whole=True)
             ended += [place | one for one in state.aborted]
             lines += [f"{index} does not have the aborted transactions of its segment" for index in state.differ]
-    hanging = [one for one in found if one["hangs"]]
+    hanging = [one["command"] for one in found if one["hangs"]]
     lines.insert(0, f"{path}: {counted(len(partitions), 'partition')}, {counted(len(found), 'open transaction')}")
     lines[0] += f", {len(hanging)} of them hanging" if found else ""
-    for one in hanging:
-        one["command"] = (
-            f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {one['topic']} "
-            f"--partition {one['partition']} --start-offset {one['current_txn_first_offset']}"
-        )
-    lines += [f"to end it: {one['command']}" for one in hanging]
+    lines += [f"to end it: {command}" for command in hanging]
     return {"open": found} | ({"aborted": ended} if aborted else {}), lines, hanging != []
 
 
 @_verb(
+    "*",
     producers="topic partition producer_id epoch last_sequence last_offset timestamp coordinator_epoch "
-    "current_txn_first_offset"
+    "current_txn_first_offset",
 )
 @click.option("--whole", is_flag=True, help="Read the whole log, and not only what follows the newest snapshot.")
 @options.topics
@@ -213,10 +228,11 @@ def producers(path: str, notes: Any, topics: str, whole: bool) -> Any:
         for partition in partitions_of(path, topics, notes)
         for one in partition_state(partition, notes, whole=whole).to_json(partition[0])
     ]
-    return {"producers": found}, [f"{path}: {counted(len(found), 'producer')}"], False
+    return {"producers": found}, [], False
 
 
 @_verb(
+    "__consumer_offsets",
     groups="group type state epoch members lag",
     offsets="group topic partition offset end lag stableLag commitTimestamp metadata",
 )
@@ -234,12 +250,13 @@ def groups(path: str, notes: Any, now_ms: int) -> Any:
     """
     from kfuzz.logs.internal_topics import groups
 
-    found = groups(path, notes, now_ms)
-    counts = f"{counted(len(found['groups']), 'group')}, {counted(len(found['offsets']), 'committed offset')}"
-    return found, [f"{path}: {counts}"], False
+    return groups(path, notes, now_ms), [], False
 
 
-@_verb(shares="groupId topic partition startOffset end lag stateEpoch leaderEpoch snapshotEpoch stateBatches")
+@_verb(
+    "__share_group_state",
+    shares="groupId topic partition startOffset end lag stateEpoch leaderEpoch snapshotEpoch stateBatches",
+)
 def shares(path: str, notes: Any) -> Any:
     """Show what __share_group_state says of each share group and partition.
 
@@ -249,11 +266,13 @@ def shares(path: str, notes: Any) -> Any:
     """
     from kfuzz.logs.internal_topics import shares
 
-    found = shares(path, notes)
-    return {"shares": found}, [f"{path}: {counted(len(found), 'partition')} of share groups"], False
+    return {"shares": shares(path, notes)}, [], False
 
 
-@_verb(segments="name partition startOffset endOffset segmentSizeInBytes state maxTimestampMs segment")
+@_verb(
+    "__remote_log_metadata",
+    segments="name partition startOffset endOffset segmentSizeInBytes remoteLogSegmentState maxTimestampMs segment",
+)
 def remote(path: str, notes: Any) -> Any:
     """Show the segments in remote storage, as __remote_log_metadata has them.
 
@@ -263,12 +282,12 @@ def remote(path: str, notes: Any) -> Any:
     """
     from kfuzz.logs.internal_topics import remote
 
-    found = remote(path, notes)
-    size = sum(one.get("segmentSizeInBytes", 0) for one in found)
-    return {"segments": found}, [f"{path}: {counted(len(found), 'segment')} in remote storage, {size} bytes"], False
+    return {"segments": remote(path, notes)}, [], False
 
 
-@_verb(leaders="offset epoch leader", changes="entry before after", entries="section entry fields")
+@_verb(
+    "__cluster_metadata", leaders="offset epoch leader", changes="entry before after", entries="section entry fields"
+)
 @click.option("--at", type=click.IntRange(0), metavar="OFFSET", help="After the record at this offset.  [default: all]")
 @click.option(
     "--changes", "between", type=click.IntRange(0), nargs=2, metavar="FROM TO", help="What differs after these offsets."

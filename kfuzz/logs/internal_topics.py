@@ -1,11 +1,12 @@
-"""What Kafka's own topics say: groups, transactional ids, share groups and remote logs, as brokers that load them do.
+"""Groups, transactional ids, share groups and remote logs, as a broker has them that loads Kafka's own topics.
 
-The latest value of each key counts. Only keys and their latest values are in memory, and only these are decoded. In
-what is given back, the fields of Kafka's records have their names and the JSON form of messages.
+The latest value of each key counts. Only keys and their latest values are in memory, and only these are decoded. The
+fields of Kafka's records keep their names, and have the JSON form of messages.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +30,8 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SHARES, REMOTE = "__share_group_state", "__remote_log_metadata"
 NAMES: Final = ("offset", "key", "value", "producer_id", "transactional", "control", "leader_epoch")
 ROWS: Final = schema(NAMES, mode="tolerant")
-# By the numbers in Kafka's records: ``TransactionState`` and ``RemoteLogSegmentState``.
-COMPLETE: Final = {4: "CompleteCommit", 5: "CompleteAbort", 6: "Dead", 7: "PrepareEpochFence"}
-TRANSACTION_STATES: Final = {0: "Empty", 1: "Ongoing", 2: "PrepareCommit", 3: "PrepareAbort"} | COMPLETE
-REMOTE_STATES: Final = {0: "copy started", 1: "copied", 2: "delete started", 3: "deleted"}
+# How entries of the metadata and numbers in records are named.
+FIXED: Final = json.loads(Path(__file__).with_name("kafka_records.json").read_text())
 # The records about a group and its members.
 OF_GROUP: Final = re.compile(r"(Consumer|Share|Streams)Group(Metadata|TargetAssignmentMetadata|\w*Member\w*)")
 
@@ -95,6 +94,11 @@ def decoded(
             yield name, sides[0].values or {}, sides[1].values if len(sides) > 1 else None
 
 
+def named(field: str, value: Any) -> Any:
+    """The name of a number in this field of a record; other values stay as they are."""
+    return FIXED["numbers"].get(field, {}).get(str(value), value)
+
+
 class Beside:
     """The logs beside a segment's partition, for the ends of logs and the names of topic ids."""
 
@@ -126,21 +130,17 @@ class Beside:
 
 
 def transactional_ids(path: str | Path, notes: Notes) -> dict[int, Value]:
-    """What ``__transaction_state`` in this log directory says, by producer id. ``UsageError`` if it is not there."""
+    """The transactional ids that a log directory knows, by producer id. ``UsageError`` if it has none of the topic."""
     found: dict[int, Value] = {}
     for segments in partitions_of(path, TRANSACTIONS, notes):
         for _, key, value in decoded(TRANSACTIONS, latest(segments, notes).items(), notes):
             value = value or {}
             places = value["transactionPartitions"] or ()
             found[int(value["producerId"])] = key | {
-                "state": _named(TRANSACTION_STATES, value["transactionStatus"]),
+                "state": named("transactionStatus", value["transactionStatus"]),
                 "partitions": [[one["topic"], partition] for one in places for partition in one["partitionIds"]],
             }
     return found
-
-
-def _named(names: dict[int, str], number: int) -> str:
-    return names.get(number, f"state {number}")
 
 
 # ------------------------------------------------------------------------------------------- groups
@@ -198,7 +198,7 @@ def _state(group: Value) -> str:
 
 
 def shares(path: str | Path, notes: Notes) -> list[Value]:
-    """What ``__share_group_state`` says of each group and partition.
+    """The states of share groups and partitions in ``__share_group_state``.
 
     A snapshot replaces what came before it; the updates after it change it, and their ``stateBatches`` follow its own.
     Mirrors ``ShareCoordinatorShard.handleShareUpdate``.
@@ -243,6 +243,6 @@ def remote(path: str | Path, notes: Notes) -> list[Value]:
                 continue
             id = value.pop("remoteLogSegmentId", {"id": value.get("segmentId"), "topicIdPartition": {}})
             found[id["id"]] = found.get(id["id"], {}) | value | id["topicIdPartition"] | {"segment": id["id"]}
-    made = [one | {"state": _named(REMOTE_STATES, one["remoteLogSegmentState"])} for one in found.values()]
+    made = [{field: named(field, value) for field, value in one.items()} for one in found.values()]
     order = sorted(made, key=lambda one: (one.get("name", ""), one.get("partition", 0), int(one.get("startOffset", 0))))
-    return [one for one in order if one["state"] != REMOTE_STATES[3]]
+    return [one for one in order if one["remoteLogSegmentState"] != "deleted"]

@@ -14,41 +14,16 @@ from typing import Any, Final
 
 from kfuzz.control import LeaderChangeMessage, VotersRecord, decode_control
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.logs.internal_topics import decoded, partitions_of, rows
+from kfuzz.logs.internal_topics import FIXED, decoded, named, partitions_of, rows
 from kfuzz.logs.producers import Notes
 from kfuzz.logs.segments import Selection, find_segments
 from kfuzz.messages.internal import SNAPSHOT
 
 TOPIC: Final = "__cluster_metadata"
-# The records that put an entry into a section of the picture, and the fields that name it. Records that take one away
-# have the same fields.
-PUTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "FeatureLevel": ("features", ("name",)),
-    "RegisterController": ("controllers", ("controllerId",)),
-    "RegisterBroker": ("brokers", ("brokerId",)),
-    "Topic": ("topics", ("name",)),
-    "ClientQuota": ("quotas", ("entity", "key")),
-    "AccessControlEntry": ("acls", ("id",)),
-    "UserScramCredential": ("scram", ("name", "mechanism")),
-    "DelegationToken": ("tokens", ("tokenId",)),
-    "ProducerIds": ("producerIds", ()),
-}
-SECTIONS: Final = ("features", "brokers", "controllers", "topics", "partitions", "configs", "quotas", "acls", "scram")
-OPERATIONS: Final = (
-    "all read write create delete alter describe cluster-action describe-configs alter-configs idempotent-write "
-    "create-tokens describe-tokens two-phase-commit"
-)
+# The records that put an entry into a section of the picture, with the section and the fields that name the entry.
+# Records that take one away have the same fields.
+PUTS: Final[dict[str, list[str]]] = FIXED["entries"]
 SILENT: Final = ("NoOp", "ZkMigrationState")
-RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
-# The numbers in users and ACLs: ``ScramMechanism``, ``ResourceType``, ``PatternType``, ``AclPermissionType``,
-# ``AclOperation``.
-NUMBERS: Final[dict[str, dict[int, str]]] = {
-    "mechanism": {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"},
-    "resourceType": {2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "delegation token", 7: "user"},
-    "patternType": {3: "literal", 4: "prefixed"},
-    "permissionType": {2: "deny", 3: "allow"},
-    "operation": dict(enumerate(OPERATIONS.split(), 2)),
-}
 # These are not shown.
 SECRETS: Final = ("salt", "storedKey", "serverKey")
 SECRET_CONFIG: Final = re.compile(r"password|secret|jaas|keystore\.key")
@@ -66,7 +41,7 @@ class Picture:
 
     ``sections`` has entries by section and name, with the fields of Kafka's records. ``leaders`` has the offset, epoch
     and leader of each change of the leader after the snapshot. ``open`` has the records of a metadata transaction that
-    has not ended, which do not count yet. ``names`` and ``partitions`` are by topic id.
+    has not ended, which do not count yet. ``names`` and ``partitions`` are those of topic ids.
     """
 
     snapshots: list[str]
@@ -75,9 +50,7 @@ class Picture:
     records: int = 0
     leaders: list[dict[str, int]] = field(default_factory=list)
     voters: list[int] = field(default_factory=list)
-    sections: dict[str, Value] = field(
-        default_factory=lambda: {one: {} for one in (*SECTIONS, "tokens", "producerIds")}
-    )
+    sections: dict[str, Value] = field(default_factory=lambda: {one: {} for one in FIXED["sections"]})
     open: list[tuple[str, Value]] | None = None
     names: dict[str, str] = field(default_factory=dict)
     partitions: defaultdict[str, dict[int, Value]] = field(default_factory=lambda: defaultdict(dict))
@@ -100,16 +73,17 @@ class Picture:
             self.sections["topics"].pop(topic, None)
             configs.pop(f"topic {topic}", None)
         elif put is not None:
-            value = {one: NUMBERS[one].get(to, to) if one in NUMBERS else to for one, to in value.items()}
-            key = _key(put[1], value)
+            value = {one: named(one, to) for one, to in value.items()}
+            section, *fields = put
+            key = _key(fields, value)
             is_gone = name not in PUTS or value.get("remove") or value.get("featureLevel") == 0
-            self.sections[put[0]].pop(key, None)
+            self.sections[section].pop(key, None)
             if not is_gone or key == "metadata.version":
-                self.sections[put[0]][key] = {one: to for one, to in value.items() if one not in (*put[1], *SECRETS)}
+                self.sections[section][key] = {one: to for one, to in value.items() if one not in (*fields, *SECRETS)}
             if name == "Topic":
                 self.names[value["topicId"]] = key
         elif name == "Config":
-            resource = f"{RESOURCES.get(value['resourceType'], value['resourceType'])} {value['resourceName']}".strip()
+            resource = f"{named('configOf', value['resourceType'])} {value['resourceName']}".strip()
             config = configs.setdefault(resource, {})
             config[value["name"]] = HIDDEN if SECRET_CONFIG.search(value["name"]) else value["value"]
             if value["value"] is None:
@@ -135,12 +109,13 @@ class Picture:
             notes[f"a {name} is left out; the metadata have nothing that it could change"] += 1
 
     def to_json(self) -> Value:
-        """What is known of the picture itself, and its sections under ``metadata``."""
-        names = ("offset", "snapshot", "snapshots", "records", "leaders", "voters", "open")
-        return {name: getattr(self, name) for name in names} | {"metadata": self.sections}
+        """The picture's fields, with its sections under ``metadata``, and the number of the open records."""
+        names = ("offset", "snapshot", "snapshots", "records", "leaders", "voters")
+        made = {name: getattr(self, name) for name in names}
+        return made | {"open": len(self.open or ()), "metadata": self.sections}
 
 
-def _key(fields: tuple[str, ...], value: Value) -> str:
+def _key(fields: list[str], value: Value) -> str:
     """The name of an entry. The entity of a quota is a list."""
     entity = [f"{one['entityType']}={one['entityName'] or '<default>'}" for one in value.get("entity", ())]
     return " ".join(" ".join(entity) if name == "entity" else str(value[name]) for name in fields)

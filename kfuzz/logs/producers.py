@@ -1,4 +1,4 @@
-"""What a partition's log knows of its producers and their open transactions. ``kfuzz state`` prints it.
+"""The producers of a partition and their open transactions, from its log. ``kfuzz state`` prints it.
 
 As a broker does at its start, the walk begins at the newest producer snapshot at the start of a segment.
 """
@@ -112,11 +112,12 @@ def open_transactions(partition: Sequence[Segment], notes: Notes) -> list[dict[s
     if last_stable_offset(partition[0]) is None:
         return []
     found = [one for one in partition_state(partition, notes).to_json(partition[0]) if one[FIRST] >= 0]
-    found = [one | {"records": 0, "since": None} for one in sorted(found, key=lambda one: one[FIRST])]
+    found = [{"first_offset": one.pop(FIRST), "records": 0, "since": None} | one for one in found]
+    found.sort(key=lambda one: one["first_offset"])
     for segment in partition:
-        if found and segment.size and (segment.next_offset is None or segment.next_offset > found[0][FIRST]):
+        if found and segment.size and (segment.next_offset is None or segment.next_offset > found[0]["first_offset"]):
             with segment.open() as file:
-                at = Starts(segment, file).before(found[0][FIRST])
+                at = Starts(segment, file).before(found[0]["first_offset"])
                 view = mapped(file, at, segment.size)
                 places = (place for place, _, _ in frames(view))
                 while chunk := list(islice(places, HEADS)):
@@ -129,7 +130,7 @@ def _count(found: Iterable[dict[str, Any]], heads: BatchHeads) -> None:
     producer_id, base_offset = heads.values("producer_id", np.int64), heads.values("base_offset", np.int64)
     is_data = ~heads.values("control", np.bool_)
     for one in found:
-        mine = np.flatnonzero(is_data & (producer_id == one["producer_id"]) & (base_offset >= one[FIRST]))
+        mine = np.flatnonzero(is_data & (producer_id == one["producer_id"]) & (base_offset >= one["first_offset"]))
         if len(mine):
             one["records"] += int(heads.values("record_count", np.int64)[mine].sum())
             if one["since"] is None:

@@ -8,59 +8,9 @@ from typing import Any
 
 import pytest
 from cli_driver import kfuzz, outcome
+from made_state import FIRST_MS, ID, commit, coordinator, framed, make_orders, marker, of, write
 
-from kfuzz import records
-from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker, encode_control
 from kfuzz.kafka import LATEST
-from kfuzz.messages import encode
-from kfuzz.messages.catalogues import RECORDS, catalogue
-from kfuzz.messages.model import Definition
-from kfuzz.records import Record, RecordBatch
-
-DEFINITIONS = catalogue(RECORDS[LATEST]).messages
-ID = bytes(15) + b"\1"
-Pair = tuple[bytes | None, bytes | None]
-
-
-def definition(name: str) -> tuple[Definition, int]:
-    one = DEFINITIONS[name]
-    return one, one.valid_versions.highest
-
-
-def coordinator(name: str, key: dict[str, Any], value: dict[str, Any] | None, version: int | None = None) -> Pair:
-    """A record of a coordinator; without ``value``, a tombstone."""
-    keys, (values, newest) = DEFINITIONS[f"{name}Key"], definition(f"{name}Value")
-    version = newest if version is None else version
-    written = None if value is None else version.to_bytes(2, "big") + encode(values, version, value)
-    return (keys.api_key or 0).to_bytes(2, "big") + encode(keys, 0, key), written
-
-
-def framed(name: str, /, **value: Any) -> Pair:
-    one, version = definition(f"{name}Record")
-    return None, bytes([1, one.api_key or 0, version]) + encode(one, version, value)
-
-
-def marker(commit: bool) -> Pair:
-    kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
-    return encode_control(ControlRecord(ControlRecordKey(kind), EndTransactionMarker(7)))
-
-
-def write(folder: Path, *batches: tuple[list[Pair], dict[str, Any]], name: str = "0" * 20 + ".log") -> Path:
-    """A segment of batches: their records, and the fields of their headers. A batch is one second after the other."""
-    folder.mkdir(parents=True, exist_ok=True)
-    at, made = int(name[:20]), []
-    for number, (pairs, header) in enumerate(batches):
-        rows = [Record(at + i, 1000 * (number + 1), key, value) for i, (key, value) in enumerate(pairs)]
-        made.append(RecordBatch(at, at + len(rows) - 1, rows, **header))
-        at += len(rows)
-    path = folder / name
-    path.write_bytes(records.encode(made))
-    return path
-
-
-def of(producer: int, *, control: bool = False, sequence: int = -1) -> dict[str, Any]:
-    known = {"producer_id": producer, "producer_epoch": 2, "base_sequence": sequence}
-    return known | {"transactional": True, "control": control}
 
 
 def state(*words: str | Path) -> dict[str, Any]:
@@ -71,28 +21,7 @@ def state(*words: str | Path) -> dict[str, Any]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Producer 1 is committed, 2 aborted, 3 and 4 are open; the coordinator knows 3 as open and 5 as ended."""
-    data: list[Pair] = [(b"k", b"v"), (b"k", b"v")]
-    write(
-        tmp_path / "orders-0",
-        (data, of(1, sequence=0)),
-        (data, of(3, sequence=0)),
-        ([marker(True)], of(1, control=True)),
-        (data, of(2, sequence=0)),
-        ([marker(False)], of(2, control=True)),
-        (data, of(3, sequence=2)),
-        (data, of(4, sequence=0)),
-        (data, of(5, sequence=0)),
-    )
-    known = [
-        coordinator(
-            "TransactionLog",
-            {"transactionalId": f"tx-{producer}"},
-            {"producerId": producer, "transactionStatus": number, "transactionPartitions": partitions},
-        )
-        for producer, number, partitions in ((3, 1, [{"topic": "orders", "partitionIds": [0]}]), (5, 4, []))
-    ]
-    write(tmp_path / "__transaction_state-0", (known, {}))
+    make_orders(tmp_path)
     return tmp_path
 
 
@@ -104,17 +33,17 @@ def test_open_transactions_are_listed_and_hanging_ones_with_the_command_that_end
     assert lines[1].endswith("the last stable offset is 2, 12 before the end 14; producer 3 holds it back")
     assert lines[2].endswith("abort --topic orders --partition 0 --start-offset 10")
     found = state("transactions", data / "orders-0")["open"]
-    names = ("producer_id", "current_txn_first_offset", "since", "records", "transactional_id", "hangs", "reason")
+    names = ("producer_id", "first_offset", "since", "records", "transactional_id", "hangs", "reason")
     assert [[one[name] for name in names] for one in found] == [
-        [3, 2, 2000, 4, "tx-3", False, "Ongoing in __transaction_state"],
-        [4, 10, 7000, 2, None, True, "__transaction_state does not know the producer"],
-        [5, 12, 8000, 2, "tx-5", True, "CompleteCommit in __transaction_state, without this partition"],
+        [3, 2, FIRST_MS + 1000, 4, "tx-3", False, "Ongoing in __transaction_state"],
+        [4, 10, FIRST_MS + 6000, 2, None, True, "__transaction_state does not know the producer"],
+        [5, 12, FIRST_MS + 7000, 2, "tx-5", True, "CompleteCommit in __transaction_state, without this partition"],
     ]
 
 
 def test_without_the_coordinators_log_the_age_decides(data: Path) -> None:
     (data / "__transaction_state-0").rename(data / "away")
-    early, late = (outcome("state", "transactions", data, "--now", f"1970-01-01T00:{at}:00Z") for at in ("14", "16"))
+    early, late = (outcome("state", "transactions", data, "--now", f"2023-11-14T22:{at}:00Z") for at in ("28", "29"))
     assert (early[0], late[0]) == (0, 1)
     assert "its last batch is older than transaction.max.timeout.ms; there is no __transaction_state" in late[1]
     assert outcome("state", "transactions", data, "--transaction-state", data / "orders-0")[0] == 2
@@ -143,11 +72,6 @@ def test_producers_have_their_last_batches(data: Path) -> None:
         [4, 2, 1, 11, -1, 10],
         [5, 2, 1, 13, -1, 12],
     ]
-
-
-def commit(group: str, offset: int, version: int = 4, **more: Any) -> Pair:
-    key = {"group": group, "topic": "orders", "partition": 0}
-    return coordinator("OffsetCommit", key, {"offset": offset, "commitTimestamp": 5, **more}, version)
 
 
 def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
@@ -187,7 +111,7 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
     ]
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     damaged = outcome("state", "groups", path.parent)
-    assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 committed offsets")
+    assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 offsets")
     assert "damage: " in damaged[2]
 
 
@@ -233,7 +157,12 @@ def test_remote_segments_have_their_last_state(tmp_path: Path) -> None:
         ),
     )
     [found] = state("remote", tmp_path)["segments"]
-    assert [found[name] for name in ("name", "partition", "endOffset", "state")] == ["orders", 0, "9", "copied"]
+    assert [found[name] for name in ("name", "partition", "endOffset", "remoteLogSegmentState")] == [
+        "orders",
+        0,
+        "9",
+        "copied",
+    ]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.pages import ROOT
+from made_state import make_broker
 
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
@@ -102,7 +103,7 @@ def make_values(folder: Path) -> None:
 
 def make_samples(folder: Path) -> None:
     """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
-    a group's committed offset, bodies of messages, and a testee.
+    a broker's log directory, a group's committed offset, bodies of messages, and a testee.
     """
     good = segment()
     (folder / "good.log").write_bytes(b"".join(good))
@@ -115,6 +116,7 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    make_broker(folder / "broker")
     shutil.make_archive(str(folder / "backup"), "gztar", folder, "data")
     committed = Record(
         0,
