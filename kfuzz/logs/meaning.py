@@ -1,4 +1,4 @@
-"""What a log's own files know of its transactions, and what becomes of them when batches of the log are lost.
+"""Keeps the outcomes of a log's transactions when batches of the log are lost, by the files beside its segments.
 
 A transaction ends with a marker. If that is lost, the records before it seem to belong to the producer's next
 transaction, and end as that one does. The original's transaction indexes name all aborted transactions, and its
@@ -89,7 +89,7 @@ class Change:
 
 @dataclass(slots=True)
 class Original:
-    """What the files beside the segments of a partition know.
+    """The knowledge of the files beside the segments of a partition.
 
     ``producers`` are those before the first segment. ``aborted`` has the transaction indexes, ``ends`` their markers in
     order: offset, producer and the last stable offset after it. ``is_whole`` says whether no entry is missing.
@@ -105,10 +105,12 @@ class Original:
 
     @classmethod
     def of(cls, first: Segment) -> Original:
-        """What is known of the partition of ``first``, from this segment on."""
+        """All that is known of the partition of ``first``, from this segment on."""
         made = cls()
+        if first.base_offset is None:
+            return made
         found: list[npt.NDArray[np.void]] = []
-        for segment in partition_of(first) if first.base_offset is not None else ():
+        for segment in partition_of(first):
             entries = aborted_entries(segment)
             made.is_whole &= entries is not None or not segment.path.with_suffix(".txnindex").exists()
             found += [] if entries is None else [entries]
@@ -120,7 +122,7 @@ class Original:
                 known = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
             except UsageError:
                 continue
-            if known is not None and offset >= (first.base_offset or 0):
+            if known is not None and offset >= first.base_offset:
                 made.known_to, made.opened = offset, opened_of(known)
                 made.producers = (
                     {one.producer_id: one for one in known} if offset == first.base_offset else made.producers

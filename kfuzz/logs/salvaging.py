@@ -55,13 +55,12 @@ OFFSET_CODES: Final = (NOT_INCREASING, "indexed-offset-not-increasing", "offset-
 # Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
-# What a broker has beside its partitions. With the second file it believes the files of a log; without, it makes them
-# again. Its epoch is not known.
+# Files of a broker beside its partitions. With the second one it believes the indexes of a log; without, it makes them
+# again. The broker's epoch is not known.
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = (".kafka_cleanshutdown", '{"version":0,"brokerEpoch":-1}')
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, "replication-offset-checkpoint", "log-start-offset-checkpoint")
-CHECKPOINT_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,8 @@ def salvage(
         for one in made:
             on_segment(one)
         done += made
-    if not dry_run and (source / META_PROPERTIES).is_file():
+    # The files of another broker, with its other partitions, stay as they are.
+    if not dry_run and (source / META_PROPERTIES).is_file() and not (root / META_PROPERTIES).exists():
         _broker_files(source, root, ends)
     return done
 
@@ -177,14 +177,14 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     _add(parts, aborts)
     walks, aborted = _walks(parts, before)
     if gaps:
-        _add(
-            parts, lost_commits(original, gaps, aborted, dict(walks[-1].open_transactions), {m.offset for m in aborts})
-        )
+        opened = dict(walks[-1].open_transactions)
+        _add(parts, lost_commits(original, gaps, aborted, opened, {one.offset for one in aborts}))
         walks, aborted = _walks(parts, before)
     epochs: list[tuple[int, int]] = []
     ends = [*(part.segment.base_offset or 0 for part in parts[1:]), walks[-1].next_offset]
     for part, walk, end in zip(parts, walks, ends, strict=True):
         part.made.batches, part.made.records = walk.batches, walk.records
+        part.made.markers.sort(key=lambda one: one.offset)
         if walk.batches:
             part.made.next_offset = walk.next_offset
             if gaps:
@@ -195,8 +195,8 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
         later = {fields[0]: Producer(*fields) for fields in walk.producers}
         producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
-        if first.topic is not None:
-            # A broker looks for it at the next segment's base offset, and at the end of the log.
+        if first.topic is not None and part in parts[-2:]:
+            # A broker looks for them where its active segment begins, and at the end of the log.
             write_whole(target / snapshot_name(end - 1), encode(producers.values()))
     if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
@@ -216,7 +216,7 @@ def _add(parts: Sequence[_Kept], markers: Iterable[Marker]) -> None:
     for part in parts if wanted else ():
         for head in headers(map_regular(part.target)):
             found |= {one: head for one in wanted.get(head.producer_id, ()) if head.last_offset < one.offset}
-    for marker, head in sorted(found.items(), key=lambda one: one[0].offset):
+    for marker, head in found.items():
         part = parts[marker.segment]
         part.made.markers.append(marker)
         part.added.append((marker.gap.at, marker.gap.at, marker.encode(head)))
@@ -251,15 +251,15 @@ def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) ->
     which each copied partition ends.
     """
     for name in OFFSET_CHECKPOINTS:
-        rows = dict(ends) if name == RECOVERY_POINTS else {}
-        kind = kind_of(name)
+        rows = ends if name == RECOVERY_POINTS else {}
         with contextlib.suppress(UsageError):
-            data = read_small(source / name, bytes_max=CHECKPOINT_BYTES_MAX)
-            found = kind.read(source / name, data, "kafka").entries() if kind and not rows else ()
-            rows |= {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
+            if name != RECOVERY_POINTS and (kind := kind_of(name)):
+                found = kind.read(source / name, map_regular(source / name), "kafka").entries()
+                rows = {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
         lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in rows.items()]
         write_whole(root / name, f"0\n{len(lines)}\n" + "".join(lines))
-    write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
+    with contextlib.suppress(UsageError):
+        write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
     write_whole(root / CLEAN_SHUTDOWN[0], CLEAN_SHUTDOWN[1])
 
 

@@ -17,6 +17,7 @@ from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, check_with
 
 NAME = f"{100:020d}"
+SNAPSHOT = f"{110:020d}.snapshot"
 
 
 def batch(offset: int, count: int = 5, producer: int = -1) -> bytes:
@@ -60,7 +61,7 @@ A, B, C, D, E = (batch(100 + 5 * i) for i in range(5))
         # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
         ([A, bad(B)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, bad(B)], (), ["the offsets from 105 on are lost; nothing follows them"]),
-        ([A, bad(B)], ("00000000000000000110.snapshot",), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
+        ([A, bad(B)], (SNAPSHOT,), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
         ([A, B[:-1]], (), []),
     ],
 )  # fmt: skip
