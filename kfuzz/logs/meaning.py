@@ -77,9 +77,10 @@ class Change:
 
     def __str__(self) -> str:
         where = f"producer {self.producer_id}, offsets {self.first} to {self.last}"
+        stops = f"; a reader in read_committed stops at {self.first}" if self.now == "open" else ""
         if self.was is None:
-            return f"{where}: {self.now} now; how their transaction ended is lost"
-        return f"{where}: were {self.was}, are {self.now} now"
+            return f"{where}: {self.now} now; how their transaction ended is lost{stops}"
+        return f"{where}: were {self.was}, are {self.now} now{stops}"
 
     def to_json(self) -> dict[str, Any]:
         """The change as a JSON object."""
@@ -199,14 +200,15 @@ def lost_commits(
             merged += [(producer_id, began, known[0])] if known else []
     merged += [(one, began, original.ended_before(one, began)) for one, began in opened.items()]
     for producer_id, began, before in merged if original.is_whole else ():
-        inside = [one for one in gaps if before is not None and began < (one[1].first or 0) < before]
-        if inside and before is not None:
-            segment, gap = inside[-1]
-            limit = before if gap.last is None else min(before, gap.last + 1)
-            free = next((offset for offset in range(gap.first or 0, limit) if offset not in taken), None)
+        # The last place that is left: the producer may have written more to the same transaction before.
+        for segment, gap in reversed(gaps):
+            first, end = gap.first or 0, INT64_MAX if gap.last is None else gap.last + 1
+            inside = range(first, min(before or 0, end)) if began < first else ()
+            free = next((offset for offset in inside if offset not in taken), None)
             if free is not None:
                 taken.add(free)
                 yield Marker(segment, gap, free, producer_id, False)
+                break
 
 
 def changes(data: Buffer, original: Original, aborted: Aborted, opened: Mapping[int, int], gaps: Gaps) -> list[Change]:
