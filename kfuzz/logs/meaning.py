@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,49 +43,44 @@ class Marker(NamedTuple):
     producer_id: int
     is_abort: bool
 
+    @property
+    def kind(self) -> ControlRecordType:
+        """The type of its record."""
+        return ControlRecordType.ABORT if self.is_abort else ControlRecordType.COMMIT
+
     def __str__(self) -> str:
-        kind = "ABORT" if self.is_abort else "COMMIT"
-        return f"the lost {kind} marker of producer {self.producer_id} is written again, at offset {self.offset}"
+        return (
+            f"the lost {self.kind.name} marker of producer {self.producer_id} is written again, at offset {self.offset}"
+        )
 
     def encode(self, before: BatchHeader) -> bytes:
         """The batch as a broker writes it; ``before`` is the producer's last one before it."""
-        kind = ControlRecordType.ABORT if self.is_abort else ControlRecordType.COMMIT
         # The coordinator's epoch is lost. A lower one is no error in a log.
-        key, value = encode_control(ControlRecord(ControlRecordKey(kind), EndTransactionMarker(0)))
+        key, value = encode_control(ControlRecord(ControlRecordKey(self.kind), EndTransactionMarker(0)))
         batch = RecordBatch(self.offset, self.offset, [Record(self.offset, before.max_timestamp, key, value)])
         batch.transactional = batch.control = True
         batch.producer_id, batch.producer_epoch = self.producer_id, before.producer_epoch
         batch.partition_leader_epoch = before.leader_epoch
         return records.encode([batch])
 
-    def to_json(self) -> dict[str, Any]:
-        """The marker as a JSON object."""
-        return {"offset": self.offset, "producer_id": self.producer_id, "type": "ABORT" if self.is_abort else "COMMIT"}
-
 
 @dataclass(slots=True)
 class Change:
-    """Kept records of one transaction, from offset ``first`` to ``last``: how it ended, None if not known, and how it
-    ends in the copy. Each is committed, aborted or open.
+    """Kept records of one transaction, and how it ended, None if not known, and ends in the copy: committed, aborted or
+    open.
     """
 
     producer_id: int
-    first: int
-    last: int
+    first_offset: int
+    last_offset: int
     was: str | None
     now: str
 
     def __str__(self) -> str:
-        where = f"producer {self.producer_id}, offsets {self.first} to {self.last}"
-        stops = f"; a reader in read_committed stops at {self.first}" if self.now == "open" else ""
-        if self.was is None:
-            return f"{where}: {self.now} now; how their transaction ended is lost{stops}"
-        return f"{where}: were {self.was}, are {self.now} now{stops}"
-
-    def to_json(self) -> dict[str, Any]:
-        """The change as a JSON object."""
-        offsets = {"first_offset": self.first, "last_offset": self.last}
-        return {"producer_id": self.producer_id} | offsets | {"was": self.was, "now": self.now}
+        stops = f"; a reader in read_committed stops at {self.first_offset}" if self.now == "open" else ""
+        was = "how their transaction ended is lost" if self.was is None else f"they were {self.was}"
+        where = f"producer {self.producer_id}, offsets {self.first_offset} to {self.last_offset}"
+        return f"{where}: {self.now} now; {was}{stops}"
 
 
 @dataclass(slots=True)
@@ -230,5 +225,5 @@ def changes(data: Buffer, original: Original, aborted: Aborted, opened: Mapping[
         may_differ = now != "committed" and any(began < (gap.first or 0) <= end for _, gap in gaps)
         if was != now and (was is not None or may_differ):
             key = producer_id, was, now, began
-            made.setdefault(key, Change(producer_id, one.base_offset, last, was, now)).last = last
+            made.setdefault(key, Change(producer_id, one.base_offset, last, was, now)).last_offset = last
     return list(made.values())

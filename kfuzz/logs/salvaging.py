@@ -191,7 +191,11 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
                 opened = dict(walks[-1].open_transactions)
                 part.made.changes = changes(map_regular(part.target), original, aborted, opened, gaps)
         if part.segment.base_offset is not None:
-            _write_indexes(part.target, walk)
+            part.target.with_suffix(".txnindex").unlink(missing_ok=True)
+            indexes = {".index": walk.offset_index, ".timeindex": walk.time_index, ".txnindex": walk.transaction_index}
+            for suffix, content in indexes.items():
+                if content or suffix != ".txnindex":
+                    write_whole(part.target.with_suffix(suffix), content)
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
         later = {fields[0]: Producer(*fields) for fields in walk.producers}
         producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
@@ -236,14 +240,6 @@ def _walks(parts: Sequence[_Kept], opened: list[tuple[int, int]]) -> tuple[list[
         opened = walk.open_transactions
         walks.append(walk)
     return walks, by_producer(np.frombuffer(walk.transaction_index, ABORTED_ENTRY) for walk in walks)
-
-
-def _write_indexes(target: Path, walk: IndexWalk) -> None:
-    target.with_suffix(".txnindex").unlink(missing_ok=True)
-    write_whole(target.with_suffix(".index"), walk.offset_index)
-    write_whole(target.with_suffix(".timeindex"), walk.time_index)
-    if walk.transaction_index:
-        write_whole(target.with_suffix(".txnindex"), walk.transaction_index)
 
 
 def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) -> None:
@@ -359,7 +355,8 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
     which offsets rise.
     """
     batches = [(place, place + size) for start, end in part.stretches for place, size, _ in frames(view[:end], start)]
-    number = bisect_left(list(accumulate(end - start for start, end in batches)), at + 1)
+    sums = list(accumulate(end - start for start, end in batches))
+    number = bisect_left(sums, at + 1)
     kept = set(range(len(batches))) - {number}
     if finding.code in OFFSET_CODES:
         bounds = Bounds(part.segment.path)
@@ -370,21 +367,14 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
     reason = "its offsets do not fit" if finding.code in OFFSET_CODES else "a broker that loads it stops"
     reason = f"{reason}: {finding.message} [{finding.code}]"
     part.stretches.clear()
-    for is_kept, group in groupby(enumerate(batches), lambda one: one[0] in kept):
-        for start, end in _joined(place for _, place in group):
-            if is_kept:
-                part.stretches.append((start, end))
-            else:
-                part.made.lost.append(Lost(start, end - start, reason))
-
-
-def _joined(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The stretches of these places, of which those side by side become one."""
-    made: list[tuple[int, int]] = []
-    for start, end in places:
-        joins = made and made[-1][1] == start
-        made[-1:] = [(made[-1][0], end)] if joins else [*made[-1:], (start, end)]
-    return made
+    # Of places side by side, the end differs from the sum of sizes by the same number of bytes.
+    for (is_kept, _), group in groupby(range(len(batches)), lambda one: (one in kept, batches[one][1] - sums[one])):
+        places = list(group)
+        start, end = batches[places[0]][0], batches[places[-1]][1]
+        if is_kept:
+            part.stretches.append((start, end))
+        else:
+            part.made.lost.append(Lost(start, end - start, reason))
 
 
 def _rising(offsets: Sequence[int], low: int, high: int) -> set[int]:

@@ -189,8 +189,8 @@ def test_no_kept_record_of_a_random_log_changes_unless_it_is_named(tmp_path: Pat
     salvaged(tmp_path / "whole", pieces, set())
     made, _ = salvaged(tmp_path, pieces, {i for i in range(len(pieces)) if chance.random() < 0.25})
     before, after = (fates(place / "out") for place in (tmp_path / "whole", tmp_path))
-    changed = {one for change in made.changes for one in range(change.first, change.last + 1)}
-    stops = min((change.first for change in made.changes if change.now == "open"), default=offset)
+    changed = {one for change in made.changes for one in range(change.first_offset, change.last_offset + 1)}
+    stops = min((change.first_offset for change in made.changes if change.now == "open"), default=offset)
     for one, (is_aborted, is_seen) in after.items():
         assert one in changed or is_aborted == before[one][0]
         assert one in changed or is_seen or not before[one][1] or one > stops
