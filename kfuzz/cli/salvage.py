@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,9 @@ def _to_json(one: Salvaged) -> dict[str, Any]:
         "last_offset": _last(one),
         "lost": [{"at": lost.at, "size": lost.size, "reason": lost.reason} for lost in one.lost],
         "lost_offsets": [gap.to_json() for gap in one.gaps],
-        "markers": [marker.to_json() for marker in one.markers],
-        "changes": [change.to_json() for change in one.changes],
+        "markers": [
+            {"type": marker.kind.name, "producer_id": marker.producer_id, "offset": marker.offset}
+            for marker in one.markers
+        ],
+        "changes": [asdict(change) for change in one.changes],
     }

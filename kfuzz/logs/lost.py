@@ -7,11 +7,13 @@ numpy nor pyarrow.
 
 from __future__ import annotations
 
-import re
+import contextlib
+import os
 import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +21,8 @@ from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.logs.stored import kind_of
+from kfuzz.logs.stored import BASE_OFFSET, kind_of
 
-OFFSET_NAME: Final = re.compile(r"(\d{20})\.(log|snapshot)")
 # Of more stretches of damage in a file, a report has the first ones.
 LOSSES_MAX: Final = 100
 # The column of the last offset in an entry of each index.
@@ -87,12 +88,19 @@ class Bounds:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.base = _number(self.path)
-        self.partition, self.next = "", None
-        if self.base is not None:
-            topic, dash, number = self.path.absolute().parent.name.rpartition("-")
-            self.partition = f"{topic}:{int(number)}" if dash and number.isascii() and number.isdigit() else ""
-            self.next = min((one for one in self.beside(".log") if one > self.base), default=None)
+        self.base = _number(self.path.name, ".log")
+
+    @cached_property
+    def partition(self) -> str:
+        """The topic and the number, such as ``orders:0``; empty if the file is not named as a segment is."""
+        topic, dash, number = self.path.absolute().parent.name.rpartition("-")
+        is_known = self.base is not None and dash and number.isascii() and number.isdigit()
+        return f"{topic}:{int(number)}" if is_known else ""
+
+    @cached_property
+    def next(self) -> int | None:
+        """The base offset of the next segment; None if there is none."""
+        return min((one for one in self.beside(".log") if self.base is not None and one > self.base), default=None)
 
     def hold(self, entry: Entry) -> bool:
         """Whether the batch may be in this segment."""
@@ -129,16 +137,16 @@ class Bounds:
 
     def beside(self, suffix: str) -> Iterator[int]:
         """The offsets in the names of the files with this suffix in the segment's folder."""
-        try:
-            names = [path for path in self.path.parent.iterdir() if path.suffix == suffix]
-        except OSError:
-            return iter(())
-        return (number for path in names if (number := _number(path)) is not None)
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.path.parent)
+        return (number for name in names if (number := _number(name, suffix)) is not None)
 
 
-def _number(path: Path) -> int | None:
-    match = OFFSET_NAME.fullmatch(path.name)
-    return int(match[1]) if match and int(match[1]) <= INT64_MAX else None
+def _number(name: str, suffix: str) -> int | None:
+    stem, dot, last = name.partition(".")
+    number = int(stem) if dot + last == suffix and BASE_OFFSET.fullmatch(stem) else INT64_MAX + 1
+    return number if number <= INT64_MAX else None
 
 
 def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | LostOffsets]:
@@ -158,7 +166,8 @@ def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | 
         fits = before is None or base > before
         # If the one before has too high an offset, this one fits after its forerunner.
         fits_earlier = fits or earlier is None or base > earlier
-        if entry.kind == "batch" and not is_refused and fits_earlier and bounds.hold(entry):
+        is_sound = entry.kind == "batch" and not is_refused
+        if is_sound and fits_earlier and (not is_damaged or bounds.hold(entry)):
             if is_damaged or is_misplaced or not fits:
                 lost = bounds.lost(at if fits else begin, entry.at, before if fits else earlier, base)
                 if is_damaged or (lost.first or 0) < base:

@@ -1,4 +1,4 @@
-"""What a log's own files know of its transactions, and what becomes of them when batches of the log are lost.
+"""Keeps the outcomes of a log's transactions when batches of the log are lost, by the files beside its segments.
 
 A transaction ends with a marker. If that is lost, the records before it seem to belong to the producer's next
 transaction, and end as that one does. The original's transaction indexes name all aborted transactions, and its
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,53 +43,49 @@ class Marker(NamedTuple):
     producer_id: int
     is_abort: bool
 
+    @property
+    def kind(self) -> ControlRecordType:
+        """The type of its record."""
+        return ControlRecordType.ABORT if self.is_abort else ControlRecordType.COMMIT
+
     def __str__(self) -> str:
-        kind = "ABORT" if self.is_abort else "COMMIT"
-        return f"the lost {kind} marker of producer {self.producer_id} is written again, at offset {self.offset}"
+        return (
+            f"the lost {self.kind.name} marker of producer {self.producer_id} is written again, at offset {self.offset}"
+        )
 
     def encode(self, before: BatchHeader) -> bytes:
         """The batch as a broker writes it; ``before`` is the producer's last one before it."""
-        kind = ControlRecordType.ABORT if self.is_abort else ControlRecordType.COMMIT
         # The coordinator's epoch is lost. A lower one is no error in a log.
-        key, value = encode_control(ControlRecord(ControlRecordKey(kind), EndTransactionMarker(0)))
+        key, value = encode_control(ControlRecord(ControlRecordKey(self.kind), EndTransactionMarker(0)))
         batch = RecordBatch(self.offset, self.offset, [Record(self.offset, before.max_timestamp, key, value)])
         batch.transactional = batch.control = True
         batch.producer_id, batch.producer_epoch = self.producer_id, before.producer_epoch
         batch.partition_leader_epoch = before.leader_epoch
         return records.encode([batch])
 
-    def to_json(self) -> dict[str, Any]:
-        """The marker as a JSON object."""
-        return {"offset": self.offset, "producer_id": self.producer_id, "type": "ABORT" if self.is_abort else "COMMIT"}
-
 
 @dataclass(slots=True)
 class Change:
-    """Kept records of one transaction, from offset ``first`` to ``last``: how it ended, None if not known, and how it
-    ends in the copy. Each is committed, aborted or open.
+    """Kept records of one transaction, and how it ended, None if not known, and ends in the copy: committed, aborted or
+    open.
     """
 
     producer_id: int
-    first: int
-    last: int
+    first_offset: int
+    last_offset: int
     was: str | None
     now: str
 
     def __str__(self) -> str:
-        where = f"producer {self.producer_id}, offsets {self.first} to {self.last}"
-        if self.was is None:
-            return f"{where}: {self.now} now; how their transaction ended is lost"
-        return f"{where}: were {self.was}, are {self.now} now"
-
-    def to_json(self) -> dict[str, Any]:
-        """The change as a JSON object."""
-        offsets = {"first_offset": self.first, "last_offset": self.last}
-        return {"producer_id": self.producer_id} | offsets | {"was": self.was, "now": self.now}
+        stops = f"; a reader in read_committed stops at {self.first_offset}" if self.now == "open" else ""
+        was = "how their transaction ended is lost" if self.was is None else f"they were {self.was}"
+        where = f"producer {self.producer_id}, offsets {self.first_offset} to {self.last_offset}"
+        return f"{where}: {self.now} now; {was}{stops}"
 
 
 @dataclass(slots=True)
 class Original:
-    """What the files beside the segments of a partition know.
+    """The knowledge of the files beside the segments of a partition.
 
     ``producers`` are those before the first segment. ``aborted`` has the transaction indexes, ``ends`` their markers in
     order: offset, producer and the last stable offset after it. ``is_whole`` says whether no entry is missing.
@@ -105,10 +101,12 @@ class Original:
 
     @classmethod
     def of(cls, first: Segment) -> Original:
-        """What is known of the partition of ``first``, from this segment on."""
+        """All that is known of the partition of ``first``, from this segment on."""
         made = cls()
+        if first.base_offset is None:
+            return made
         found: list[npt.NDArray[np.void]] = []
-        for segment in partition_of(first) if first.base_offset is not None else ():
+        for segment in partition_of(first):
             entries = aborted_entries(segment)
             made.is_whole &= entries is not None or not segment.path.with_suffix(".txnindex").exists()
             found += [] if entries is None else [entries]
@@ -120,7 +118,7 @@ class Original:
                 known = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
             except UsageError:
                 continue
-            if known is not None and offset >= (first.base_offset or 0):
+            if known is not None and offset >= first.base_offset:
                 made.known_to, made.opened = offset, opened_of(known)
                 made.producers = (
                     {one.producer_id: one for one in known} if offset == first.base_offset else made.producers
@@ -197,14 +195,15 @@ def lost_commits(
             merged += [(producer_id, began, known[0])] if known else []
     merged += [(one, began, original.ended_before(one, began)) for one, began in opened.items()]
     for producer_id, began, before in merged if original.is_whole else ():
-        inside = [one for one in gaps if before is not None and began < (one[1].first or 0) < before]
-        if inside and before is not None:
-            segment, gap = inside[-1]
-            limit = before if gap.last is None else min(before, gap.last + 1)
-            free = next((offset for offset in range(gap.first or 0, limit) if offset not in taken), None)
+        # The last place that is left: the producer may have written more to the same transaction before.
+        for segment, gap in reversed(gaps):
+            first, end = gap.first or 0, INT64_MAX if gap.last is None else gap.last + 1
+            inside = range(first, min(before or 0, end)) if began < first else ()
+            free = next((offset for offset in inside if offset not in taken), None)
             if free is not None:
                 taken.add(free)
                 yield Marker(segment, gap, free, producer_id, False)
+                break
 
 
 def changes(data: Buffer, original: Original, aborted: Aborted, opened: Mapping[int, int], gaps: Gaps) -> list[Change]:
@@ -226,5 +225,5 @@ def changes(data: Buffer, original: Original, aborted: Aborted, opened: Mapping[
         may_differ = now != "committed" and any(began < (gap.first or 0) <= end for _, gap in gaps)
         if was != now and (was is not None or may_differ):
             key = producer_id, was, now, began
-            made.setdefault(key, Change(producer_id, one.base_offset, last, was, now)).last = last
+            made.setdefault(key, Change(producer_id, one.base_offset, last, was, now)).last_offset = last
     return list(made.values())

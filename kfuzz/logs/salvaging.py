@@ -55,13 +55,12 @@ OFFSET_CODES: Final = (NOT_INCREASING, "indexed-offset-not-increasing", "offset-
 # Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
-# What a broker has beside its partitions. With the second file it believes the files of a log; without, it makes them
-# again. Its epoch is not known.
+# Files of a broker beside its partitions. With the second one it believes the indexes of a log; without, it makes them
+# again. The broker's epoch is not known.
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = (".kafka_cleanshutdown", '{"version":0,"brokerEpoch":-1}')
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, "replication-offset-checkpoint", "log-start-offset-checkpoint")
-CHECKPOINT_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,8 @@ def salvage(
         for one in made:
             on_segment(one)
         done += made
-    if not dry_run and (source / META_PROPERTIES).is_file():
+    # The files of another broker, with its other partitions, stay as they are.
+    if not dry_run and (source / META_PROPERTIES).is_file() and not (root / META_PROPERTIES).exists():
         _broker_files(source, root, ends)
     return done
 
@@ -177,26 +177,30 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     _add(parts, aborts)
     walks, aborted = _walks(parts, before)
     if gaps:
-        _add(
-            parts, lost_commits(original, gaps, aborted, dict(walks[-1].open_transactions), {m.offset for m in aborts})
-        )
+        opened = dict(walks[-1].open_transactions)
+        _add(parts, lost_commits(original, gaps, aborted, opened, {one.offset for one in aborts}))
         walks, aborted = _walks(parts, before)
     epochs: list[tuple[int, int]] = []
     ends = [*(part.segment.base_offset or 0 for part in parts[1:]), walks[-1].next_offset]
     for part, walk, end in zip(parts, walks, ends, strict=True):
         part.made.batches, part.made.records = walk.batches, walk.records
+        part.made.markers.sort(key=lambda one: one.offset)
         if walk.batches:
             part.made.next_offset = walk.next_offset
             if gaps:
                 opened = dict(walks[-1].open_transactions)
                 part.made.changes = changes(map_regular(part.target), original, aborted, opened, gaps)
         if part.segment.base_offset is not None:
-            _write_indexes(part.target, walk)
+            part.target.with_suffix(".txnindex").unlink(missing_ok=True)
+            indexes = {".index": walk.offset_index, ".timeindex": walk.time_index, ".txnindex": walk.transaction_index}
+            for suffix, content in indexes.items():
+                if content or suffix != ".txnindex":
+                    write_whole(part.target.with_suffix(suffix), content)
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
         later = {fields[0]: Producer(*fields) for fields in walk.producers}
         producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
-        if first.topic is not None:
-            # A broker looks for it at the next segment's base offset, and at the end of the log.
+        if first.topic is not None and part in parts[-2:]:
+            # A broker looks for them where its active segment begins, and at the end of the log.
             write_whole(target / snapshot_name(end - 1), encode(producers.values()))
     if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
@@ -216,7 +220,7 @@ def _add(parts: Sequence[_Kept], markers: Iterable[Marker]) -> None:
     for part in parts if wanted else ():
         for head in headers(map_regular(part.target)):
             found |= {one: head for one in wanted.get(head.producer_id, ()) if head.last_offset < one.offset}
-    for marker, head in sorted(found.items(), key=lambda one: one[0].offset):
+    for marker, head in found.items():
         part = parts[marker.segment]
         part.made.markers.append(marker)
         part.added.append((marker.gap.at, marker.gap.at, marker.encode(head)))
@@ -238,28 +242,20 @@ def _walks(parts: Sequence[_Kept], opened: list[tuple[int, int]]) -> tuple[list[
     return walks, by_producer(np.frombuffer(walk.transaction_index, ABORTED_ENTRY) for walk in walks)
 
 
-def _write_indexes(target: Path, walk: IndexWalk) -> None:
-    target.with_suffix(".txnindex").unlink(missing_ok=True)
-    write_whole(target.with_suffix(".index"), walk.offset_index)
-    write_whole(target.with_suffix(".timeindex"), walk.time_index)
-    if walk.transaction_index:
-        write_whole(target.with_suffix(".txnindex"), walk.transaction_index)
-
-
 def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) -> None:
     """Write the files of the broker's directory ``source`` that are not about one partition. ``ends`` has the offset at
     which each copied partition ends.
     """
     for name in OFFSET_CHECKPOINTS:
-        rows = dict(ends) if name == RECOVERY_POINTS else {}
-        kind = kind_of(name)
+        rows = ends if name == RECOVERY_POINTS else {}
         with contextlib.suppress(UsageError):
-            data = read_small(source / name, bytes_max=CHECKPOINT_BYTES_MAX)
-            found = kind.read(source / name, data, "kafka").entries() if kind and not rows else ()
-            rows |= {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
+            if name != RECOVERY_POINTS and (kind := kind_of(name)):
+                found = kind.read(source / name, map_regular(source / name), "kafka").entries()
+                rows = {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
         lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in rows.items()]
         write_whole(root / name, f"0\n{len(lines)}\n" + "".join(lines))
-    write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
+    with contextlib.suppress(UsageError):
+        write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
     write_whole(root / CLEAN_SHUTDOWN[0], CLEAN_SHUTDOWN[1])
 
 
@@ -359,7 +355,8 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
     which offsets rise.
     """
     batches = [(place, place + size) for start, end in part.stretches for place, size, _ in frames(view[:end], start)]
-    number = bisect_left(list(accumulate(end - start for start, end in batches)), at + 1)
+    sums = list(accumulate(end - start for start, end in batches))
+    number = bisect_left(sums, at + 1)
     kept = set(range(len(batches))) - {number}
     if finding.code in OFFSET_CODES:
         bounds = Bounds(part.segment.path)
@@ -370,21 +367,14 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
     reason = "its offsets do not fit" if finding.code in OFFSET_CODES else "a broker that loads it stops"
     reason = f"{reason}: {finding.message} [{finding.code}]"
     part.stretches.clear()
-    for is_kept, group in groupby(enumerate(batches), lambda one: one[0] in kept):
-        for start, end in _joined(place for _, place in group):
-            if is_kept:
-                part.stretches.append((start, end))
-            else:
-                part.made.lost.append(Lost(start, end - start, reason))
-
-
-def _joined(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The stretches of these places, of which those side by side become one."""
-    made: list[tuple[int, int]] = []
-    for start, end in places:
-        joins = made and made[-1][1] == start
-        made[-1:] = [(made[-1][0], end)] if joins else [*made[-1:], (start, end)]
-    return made
+    # Of places side by side, the end differs from the sum of sizes by the same number of bytes.
+    for (is_kept, _), group in groupby(range(len(batches)), lambda one: (one in kept, batches[one][1] - sums[one])):
+        places = list(group)
+        start, end = batches[places[0]][0], batches[places[-1]][1]
+        if is_kept:
+            part.stretches.append((start, end))
+        else:
+            part.made.lost.append(Lost(start, end - start, reason))
 
 
 def _rising(offsets: Sequence[int], low: int, high: int) -> set[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
-from kfuzz import records
+from kfuzz import logs, records
 from kfuzz.annotate.listing import Listing
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.lost import LostOffsets, with_losses
@@ -17,6 +18,7 @@ from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, check_with
 
 NAME = f"{100:020d}"
+SNAPSHOT = f"{110:020d}.snapshot"
 
 
 def batch(offset: int, count: int = 5, producer: int = -1) -> bytes:
@@ -60,7 +62,7 @@ A, B, C, D, E = (batch(100 + 5 * i) for i in range(5))
         # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
         ([A, bad(B)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, bad(B)], (), ["the offsets from 105 on are lost; nothing follows them"]),
-        ([A, bad(B)], ("00000000000000000110.snapshot",), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
+        ([A, bad(B)], (SNAPSHOT,), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
         ([A, B[:-1]], (), []),
     ],
 )  # fmt: skip
@@ -134,7 +136,12 @@ def test_a_lost_marker_is_written_again_if_the_index_or_the_snapshot_knows_it(
     ("pieces", "left_out", "expected"),
     [
         (ABORTED, (".txnindex",), "producer 7, offsets 100 to 110: aborted now; how their transaction ended is lost"),
-        (ABORTED[:2], (".snapshot",), "producer 7, offsets 100 to 104: open now; how their transaction ended is lost"),
+        (
+            ABORTED[:2],
+            (".snapshot",),
+            "producer 7, offsets 100 to 104: open now; how their transaction ended is lost; a reader in read_committed "
+            "stops at 100",
+        ),
     ],
 )
 def test_a_marker_that_nothing_knows_changes_records_and_that_is_said(
@@ -161,3 +168,36 @@ def test_only_the_batch_with_a_wrong_offset_is_left_out(tmp_path: Path) -> None:
     (made,) = salvage(path.parent, tmp_path / "out")
     assert [str(one) for one in made.gaps] == ["offsets 600 to 604 are lost; go on at 605"]
     assert made.batches == 199
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100))
+def test_no_kept_record_of_a_random_log_changes_unless_it_is_named(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    pieces, offset, producers = [], 100, {}
+    for _ in range(chance.randint(5, 40)):
+        producer, count = chance.choice([7, 8, 9]), chance.randint(1, 4)
+        if producer in producers and chance.random() < 0.4:
+            pieces.append(marker(offset, producer, chance.random() < 0.5))
+            offset += 1
+            del producers[producer]
+        else:
+            pieces.append(batch(offset, count, producer))
+            producers.setdefault(producer, offset)
+            offset += count
+    (tmp_path / "whole").mkdir()
+    salvaged(tmp_path / "whole", pieces, set())
+    made, _ = salvaged(tmp_path, pieces, {i for i in range(len(pieces)) if chance.random() < 0.25})
+    before, after = (fates(place / "out") for place in (tmp_path / "whole", tmp_path))
+    changed = {one for change in made.changes for one in range(change.first_offset, change.last_offset + 1)}
+    stops = min((change.first_offset for change in made.changes if change.now == "open"), default=offset)
+    for one, (is_aborted, is_seen) in after.items():
+        assert one in changed or is_aborted == before[one][0]
+        assert one in changed or is_seen or not before[one][1] or one > stops
+
+
+def fates(log: Path) -> dict[int, tuple[bool, bool]]:
+    """For each record: whether it is aborted, and whether a reader in ``read_committed`` sees it."""
+    rows = [row for part in logs.read(log, columns=["offset", "aborted", "control"]) for row in part.to_pylist()]
+    seen = {row["offset"] for part in logs.read(log, isolation="read_committed") for row in part.to_pylist()}
+    return {row["offset"]: (row["aborted"], row["offset"] in seen) for row in rows if not row["control"]}
