@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -205,6 +206,16 @@ def _verify(kind: str, setup: _Setup) -> _Meeting:
     return _alone(partial(corpus_work.verify_corpus, out, expected), "kfuzz-verdict", check, expected)
 
 
+def _diff(setup: _Setup) -> _Meeting:
+    """A log and its copy compared, beside the verdict on both."""
+    folder = setup.folder()
+    one = corpus_work.made(folder / "a", corpus_work.uniform(setup.share(256 * MIB)))
+    shutil.copytree(folder / "a", folder / "b")
+    expected = corpus_work.LogCensus(*(2 * number for number in one))
+    check = partial(corpus_work.check_corpus, folder)
+    return _alone(partial(corpus_work.diff_corpora, folder, expected), "kfuzz-verdict", check, expected)
+
+
 def _replay(setup: _Setup) -> _Meeting:
     """A replay beside a producer that must build the batches first."""
     if setup.run.old is None and all(peer.name != AioKafka.name for peer in setup.peers):
@@ -376,6 +387,7 @@ RECORD_PATHS: Final[Mapping[str, _Path]] = {
     "stream-isolation": partial(_whole, kfuzz_work.read_committed, TRANSACTIONAL_BATCH_RECORDS, "none"),
     "verify-corpus": partial(_verify, "uniform"),
     "verify-corpus-mixed": partial(_verify, "mixed"),
+    "diff": _diff,
     "replay": _replay,
 }
 MESSAGE_PATHS: Final[Mapping[str, _Path]] = {
