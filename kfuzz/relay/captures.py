@@ -50,7 +50,7 @@ REMEDY: Final = "cut it into smaller captures, such as with editcap"
 SEQUENCES: Final = 1 << 32
 SYN: Final = 0x02
 ACK: Final = 0x10
-# What may be in front of IP: the link types of pcap, and the module and class of dpkt.
+# The headers that IP may follow: the link types of pcap, and the module and class of dpkt.
 LINKS: Final = {
     **dict.fromkeys((0, 108), ("loopback", "Loopback")),
     1: ("ethernet", "Ethernet"),
