@@ -47,6 +47,7 @@ IMPORTS: Final = {
     "corpus": "import kfuzz.corpora.generation, kfuzz.corpora.manifest, packaging, numpy",
     "s3": "import kfuzz.storage, s3fs",
     "replay": "import kfuzz.replay.running, hdrh",
+    "pcap": "import kfuzz.relay.captures, dpkt",
     "spark": "import kfuzz.spark.archive, pyspark.sql, pandas",
     "connect": "import pyspark.sql.connect.session",
     "fuzz": "import kfuzz.fuzz.campaign, atheris",

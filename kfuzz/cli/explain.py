@@ -21,7 +21,7 @@ from kfuzz.vectors.explaining import VECTORS_SHOWN, Book, Explanation, Line, exp
 from kfuzz.vectors.log_lines import LINE_CHARACTERS_MAX, LogLine, lines_in
 
 # A line, of which the rest after so many bytes is not looked at.
-LINES = re.compile(rb"([^\n]{0,%d})[^\n]*(?:\n|\Z)" % LINE_CHARACTERS_MAX)
+LINES = re.compile(rb"(?!\Z)([^\n]{0,%d})[^\n]*\n?" % LINE_CHARACTERS_MAX)
 
 
 @click.command()

@@ -50,7 +50,7 @@ REMEDY: Final = "cut it into smaller captures, such as with editcap"
 SEQUENCES: Final = 1 << 32
 SYN: Final = 0x02
 ACK: Final = 0x10
-# What may be in front of IP: the link types of pcap, and the module and class of dpkt.
+# The headers that IP may follow: the link types of pcap, and the module and class of dpkt.
 LINKS: Final = {
     **dict.fromkeys((0, 108), ("loopback", "Loopback")),
     1: ("ethernet", "Ethernet"),
@@ -98,6 +98,8 @@ class Capture(Recording):
             raise UsageError(f"{name} has more than {EVENTS_MAX} frames; {REMEDY}")
         if more := notes[NOTES_MAX:]:
             notes[NOTES_MAX:] = [f"… and {counted(len(more), 'more sentence')} about what is missing"]
+        if late := sum(not one.is_whole for one in self._requests):
+            notes.append(f"{counted(late, 'connection')} began before the capture")
         if others:
             tls = f"; {counted(encrypted, 'connection')} of them encrypted by TLS" if encrypted else ""
             notes.append(f"{counted(others, 'connection')} without a request of Kafka left out{tls}")
@@ -187,10 +189,9 @@ def _request(view: memoryview, at: int) -> int:
 
 def _response(view: memoryview, at: int, places: dict[int, int]) -> int:
     """The rank of a response: the place of its request, of which ``places`` has the correlation id."""
-    is_size = 2 * SIZE.size <= _size(view, at) <= FRAME_BYTES_MAX
-    return (
-        places.get(SIZE.unpack_from(view, at + SIZE.size)[0], -1) if is_size and len(view) - at >= 2 * SIZE.size else -1
-    )
+    if len(view) - at < 2 * SIZE.size or not 2 * SIZE.size <= _size(view, at) <= FRAME_BYTES_MAX:
+        return -1
+    return places.get(SIZE.unpack_from(view, at + SIZE.size)[0], -1)
 
 
 def _size(view: memoryview, at: int) -> int:
@@ -199,8 +200,8 @@ def _size(view: memoryview, at: int) -> int:
 
 
 def _lost(number: int, what: str, stream: _Stream, cut: int) -> Iterator[str]:
-    """A sentence about what the capture lacks of a stream, if it lacks something."""
-    lacks = [] if stream.is_whole else ["their start is not in the capture"]
+    """A sentence about what the capture lacks after the first byte of a stream, if it lacks something."""
+    lacks = []
     holes = [(start, end) for end, start in zip([0, *stream.ends], stream.starts, strict=False) if end < start]
     if holes:
         size = counted(sum(start - end for start, end in holes), "byte")

@@ -36,7 +36,7 @@ VERBS = {
     "proxy --help": ["proxy", "--help"],
 }
 # Tables have fewer or smaller columns in a narrow terminal, and a dump has fewer bytes in a line.
-# What a workload says depends on the time of day.
+# The output about a workload depends on the time of day.
 NARROWED = ("show", "show --finding", "show --frames", "cat --table", "proxy --help", "corpus describe")
 SLOW = ("explain", "vectors list", "corpus describe", "messages show")
 WORKLOAD = Path(__file__).parents[2] / "spark_jobs/workloads/shop.toml"

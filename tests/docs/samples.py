@@ -13,6 +13,7 @@ from typing import Final
 
 from docs.pages import ROOT
 from made_state import make_broker
+from relay.capturing import ACK, SYN, Wire, pcap
 
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
@@ -79,6 +80,17 @@ def make_connection(folder: Path, fetch: dict[str, object], batch: bytes) -> Non
         received += struct.pack(">i", len(answer)) + answer
     (folder / "sent.bin").write_bytes(sent)
     (folder / "received.bin").write_bytes(received)
+    # The same in packets; the second half of the last answer is lost, and another request comes.
+    wire = Wire()
+    packets = [wire.packet(1, 0, flags=SYN), wire.packet(1, 1, flags=SYN | ACK), wire.packet(1, 0, sent)]
+    packets.append(wire.packet(1, 1, received[:100]))
+    wire.packet(1, 1, received[100:])
+    (folder / "capture.pcap").write_bytes(pcap([*packets, wire.packet(1, 0, sent[:22])]))
+    (folder / "server.log").write_text(
+        "INFO Loading logs from log dirs (kafka.log.LogManager)\n"
+        "WARN Found invalid messages in log segment /data/orders-0/00000000000000000000.log at byte offset 119.\n"
+        "INFO Logs loading complete in 12 ms. (kafka.log.LogManager)\n"
+    )
 
 
 def make_values(folder: Path) -> None:
