@@ -1,8 +1,8 @@
 """kfuzz's work on corpora, and what it is compared with: making logs, writing, verifying and replaying them, and their
 records as Arrow batches.
 
-Imports ``measure``, ``mixed``, ``kfuzz_work``, ``kfuzz.records`` and ``kfuzz.corpora``; a peer's library, Spark's data
-source and ``kfuzz.replay`` only in the work that needs them.
+Imports ``measure``, ``mixed``, ``kfuzz_work``, ``kfuzz.records``, ``kfuzz.corpora`` and ``kfuzz.logs``; a peer's
+library, Spark's data source and ``kfuzz.replay`` only in the work that needs them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,20 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import log_chunks, synthesiser
 from kfuzz.corpora.storage import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Batches, Legacy, Range, Topic, Values, Workload, load, render
+from kfuzz.corpora.workload import (
+    BATCH_BYTES_MAX,
+    MIB,
+    Batches,
+    Legacy,
+    Range,
+    Topic,
+    Transactions,
+    Values,
+    Workload,
+    load,
+    render,
+)
+from kfuzz.logs import checking
 from kfuzz.records import Codec
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -92,6 +105,30 @@ def check_corpus(out: Path) -> InProcess:
                 batch_count += verdict.batch_count
                 size += len(mapped)
         return LogCensus(record_count, batch_count, size)
+
+    return InProcess(lambda: census().records, census)
+
+
+# --- a log directory as a whole -------------------------------------------------------------------------------------
+
+
+def checked(size: int, batch_records: int, transactional: bool) -> Workload:
+    """A workload of one segment of ``size`` bytes."""
+    transactions = Transactions(share=float(transactional), records=5 * batch_records)
+    topic = Topic(TOPIC, batches=Batches(records=Range(batch_records, batch_records)), transactions=transactions)
+    return Workload(topics=(topic,), size=size, segment_bytes=size)
+
+
+def check_directory(out: Path) -> InProcess:
+    """Judge the corpus in ``out`` as ``kfuzz check DIR`` does."""
+
+    def census() -> LogCensus:
+        counts, size = checking.Counts(), 0
+        for one in checking.check_directory(out, counts, role="log"):
+            if one.findings:
+                raise NotTheSameWork(f"{one.path}: {one.findings[0]}")
+            size += one.size if one.title == checking.SEGMENT_TITLE else 0
+        return LogCensus(counts.records, counts.batches, size)
 
     return InProcess(lambda: census().records, census)
 

@@ -28,7 +28,7 @@ class LogFacts(IndexWalk):
 
     @property
     def misplaced(self) -> int:
-        """What :func:`first_misplaced` returns for the entries and a segment without damage, when the walk is over."""
+        """The result of :func:`first_misplaced` for a segment without damage, when the walk is over."""
 
 def first_fall(entries: Buffer, size: int, at: int, width: int, may_repeat: bool) -> int:
     """The number of the first of the ``entries`` whose field is not above that of the one before, or not below it if it

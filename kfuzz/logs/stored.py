@@ -300,8 +300,8 @@ def _require_size(path: Path, data: bytes | mmap.mmap, bytes_max: int) -> None:
 
 def _piece(data: bytes | mmap.mmap, start: int, end: int) -> bytes:
     piece = data[start:end]
-    if isinstance(data, mmap.mmap):
-        # Without this, an index that has been read would stay in memory as a whole.
+    if isinstance(data, mmap.mmap) and len(data) > PIECE_BYTES:
+        # Without this, a large index that has been read would stay in memory as a whole.
         first = start - start % mmap.PAGESIZE
         data.madvise(mmap.MADV_DONTNEED, first, end - first)
     return piece
