@@ -318,7 +318,7 @@ class _Whole:
 
 
 def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]:
-    """The findings about a partition or directory as a whole: its folder with the start, and other files with findings."""
+    """The findings about a partition or directory as a whole: its folder with the start, and other files."""
     by_path = {judged.path: Checked(judged.path, title, 0, whole=True, start=judged.start)}
     for path, one in judged.findings:
         made = by_path.setdefault(path, Checked(path, title, 0, whole=True))
