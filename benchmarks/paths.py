@@ -216,6 +216,14 @@ def _diff(setup: _Setup) -> _Meeting:
     return _alone(partial(corpus_work.diff_corpora, folder, expected), "kfuzz-verdict", check, expected)
 
 
+def _check(batch_records: int, transactional: bool, setup: _Setup) -> _Meeting:
+    """The cost of judging a whole log directory, indexes included, beside the verdict on its segments."""
+    out = setup.folder() / "corpus"
+    expected = corpus_work.made(out, corpus_work.checked(setup.share(256 * MIB), batch_records, transactional))
+    check = partial(corpus_work.check_corpus, out)
+    return _alone(partial(corpus_work.check_directory, out), "kfuzz-verdict", check, expected)
+
+
 def _replay(setup: _Setup) -> _Meeting:
     """A replay beside a producer that must build the batches first."""
     if setup.run.old is None and all(peer.name != AioKafka.name for peer in setup.peers):
@@ -388,6 +396,9 @@ RECORD_PATHS: Final[Mapping[str, _Path]] = {
     "verify-corpus": partial(_verify, "uniform"),
     "verify-corpus-mixed": partial(_verify, "mixed"),
     "diff": _diff,
+    "check-directory": partial(_check, 100, False),
+    "check-directory-1": partial(_check, 1, False),
+    "check-directory-transactional": partial(_check, TRANSACTIONAL_BATCH_RECORDS, True),
     "replay": _replay,
 }
 MESSAGE_PATHS: Final[Mapping[str, _Path]] = {

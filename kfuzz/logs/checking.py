@@ -284,7 +284,8 @@ def check_directory(
                     role=role,
                     limits=limits,
                     on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
-                    partition=whole.partition if whole else None,
+                    # A snapshot of KRaft's log is no part of that log.
+                    partition=whole.partition if whole and path.suffix != ".checkpoint" else None,
                 )
             except UsageError as error:
                 made = Checked(path, "", 0, skipped=f"it {str(error).removeprefix(f'{path} ')}")
@@ -338,7 +339,7 @@ class _Whole:
 
 
 def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]:
-    """What was found about a partition or directory as a whole: the folder with its start, and others with findings."""
+    """The findings about a partition or directory as a whole: its folder with the start, and other files."""
     by_path = {judged.path: Checked(judged.path, title, 0, whole=True, start=judged.start)}
     for path, one in judged.findings:
         made = by_path.setdefault(path, Checked(path, title, 0, whole=True))

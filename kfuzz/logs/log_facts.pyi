@@ -28,16 +28,11 @@ class LogFacts(IndexWalk):
 
     @property
     def misplaced(self) -> int:
-        """What :func:`first_misplaced` returns for the entries and a segment without damage, when the walk is over."""
+        """The first entry at whose position no batch with its last offset begins, or -1; when the walk is over."""
 
 def first_fall(entries: Buffer, size: int, at: int, width: int, may_repeat: bool) -> int:
     """The number of the first of the ``entries`` whose field is not above that of the one before, or not below it if it
     ``may_repeat``.
 
     -1 if there is none. Entries have ``size`` bytes; the signed field at byte ``at`` of each has 4 or 8.
-    """
-
-def first_misplaced(entries: Buffer, base_offset: int, log: Buffer) -> int:
-    """The number of the first entry of an offset index at whose position no batch with its last offset begins in
-    ``log``, or -1.
     """

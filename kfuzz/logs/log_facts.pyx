@@ -6,9 +6,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from kfuzz.logs.index_walk cimport IndexWalk
 from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.cursor cimport load32, load64
-from kfuzz.wire.io.format cimport AT_LAST_OFFSET_DELTA, LAST_MAGIC
-from kfuzz.wire.io.report cimport clear, report_t
-from kfuzz.wire.records.framing cimport get_frame
+from kfuzz.wire.io.format cimport LAST_MAGIC
+from kfuzz.wire.io.report cimport report_t
 from kfuzz.wire.records.record_batch cimport header_t
 from kfuzz.wire.walk.policy cimport batch_t
 
@@ -107,22 +106,3 @@ def first_fall(entries not None, int64_t size, int64_t at, int width, bint may_r
 
 cdef inline int64_t field(const uint8_t *p, int width) noexcept nogil:
     return <int64_t> load64(p) if width == 8 else <int32_t> load32(p)
-
-
-def first_misplaced(entries not None, int64_t base_offset, log not None):
-    cdef HeldBuffer index = hold(entries)
-    cdef HeldBuffer held = hold(log)
-    cdef int64_t i, position, last
-    cdef int magic
-    cdef report_t report
-    clear(&report)
-    for i in range(index.n // OFFSET_ENTRY):
-        position = <int32_t> load32(index.p + i * OFFSET_ENTRY + 4)
-        if not 0 <= position < held.n or get_frame(held.p, position, held.n, &magic, &report) <= 0:
-            return i
-        last = <int64_t> load64(held.p + position)
-        if magic == LAST_MAGIC:
-            last += <int32_t> load32(held.p + position + AT_LAST_OFFSET_DELTA)
-        if last != base_offset + <int32_t> load32(index.p + i * OFFSET_ENTRY):
-            return i
-    return -1

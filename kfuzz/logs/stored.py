@@ -23,8 +23,7 @@ from kfuzz.errors import MessageError, UsageError
 from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
-from kfuzz.java import wrap64
-from kfuzz.logs.log_facts import first_fall, first_misplaced
+from kfuzz.logs.log_facts import first_fall
 from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, PREFIX, VERSION
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
@@ -300,8 +299,8 @@ def _require_size(path: Path, data: bytes | mmap.mmap, bytes_max: int) -> None:
 
 def _piece(data: bytes | mmap.mmap, start: int, end: int) -> bytes:
     piece = data[start:end]
-    if isinstance(data, mmap.mmap):
-        # Without this, an index that has been read would stay in memory as a whole.
+    if isinstance(data, mmap.mmap) and len(data) > PIECE_BYTES:
+        # Without this, a large index that has been read would stay in memory as a whole.
         first = start - start % mmap.PAGESIZE
         data.madvise(mmap.MADV_DONTNEED, first, end - first)
     return piece
@@ -327,11 +326,11 @@ def offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile, misplace
     if (last := index.last()) and last[1][0] < index.base:
         index.find("index-last-offset-low", last[0], "offset", last[1][0], index.base)
     index.rising("offset", "position")
-    if misplaced is None and (log := index.segment()) is not None:
-        misplaced = first_misplaced(index.whole, wrap64(index.base), log)
-    if misplaced is not None and misplaced >= 0:
-        for at, (offset, position) in islice(index.entries(), misplaced, misplaced + 1):
+    log = index.segment() if misplaced is None else None
+    for number, (at, (offset, position)) in enumerate(index.entries() if log is not None or misplaced != -1 else ()):
+        if number == misplaced or (log is not None and last_offset_at(log, position) != offset):
             index.find("index-entry-misplaced", at, "position", offset, position)
+            break
     return index.made
 
 

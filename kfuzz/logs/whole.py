@@ -68,7 +68,7 @@ LOADS: Final = "loads it"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a broker does at its next start: after a clean shutdown, and without one. ``was_clean``: which one is next;
+    """The actions of a broker at its next start: after a clean shutdown, and without one. ``was_clean``: which is next;
     None if the directory does not say it.
     """
 
@@ -120,7 +120,7 @@ class _Segment:
 
 @dataclass(slots=True)
 class Judged:
-    """What was found about a partition or a directory as a whole, by the file or folder that it is about."""
+    """The findings about a partition or a directory as a whole, by the file or folder that each is about."""
 
     path: Path
     profile: Profile
@@ -319,7 +319,7 @@ class Partition:
         log = {fields[0]: Producer(*fields) for fields in self.facts.producers}
         for one in found or ():
             mine = log.pop(one.producer_id, None)
-            # What it says of a time before the log begins cannot be compared.
+            # The log does not show the time before it begins.
             if one.last_offset >= start and (mine is None or _state(one, start) != _state(mine, start)):
                 has = "nothing" if mine is None else _state_text(_state(mine, start))
                 says = _state_text(_state(one, start))
@@ -430,7 +430,7 @@ class Partition:
         return None
 
     def _start(self, *, is_clean: bool) -> str:
-        """What a broker does with the log."""
+        """The actions of a broker that starts, on this log."""
         if reason := self.refusals[0] if self.refusals else self._ending(is_clean):
             return f"refuses to start, {reason}"
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
@@ -458,7 +458,7 @@ class Partition:
 
 
 def _state(one: Producer, start: int) -> tuple[int, int, int, int]:
-    """What must be the same in a snapshot and in the log, if the log begins at ``start``."""
+    """The values that a snapshot and the log must agree on, if the log begins at ``start``."""
     open_at = one.current_txn_first_offset
     return one.epoch, one.last_sequence, one.last_offset, open_at if open_at >= start else -1
 
@@ -470,12 +470,16 @@ def _state_text(state: tuple[int, int, int, int]) -> str:
 
 
 def leaving_starts(folders: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """What a broker does at its start with folders that are passed over, by their names."""
-    acts = {
-        "delete": "deletes it",
-        "future": "goes on copying it to this directory",
-        "stray": "loads it, and leaves it alone",
-    }
+    """The actions of a broker that starts, on folders that are passed over, by their names."""
     for folder in folders:
-        if match := LEAVING.fullmatch(folder.name):
-            yield folder, acts[match["why"]]
+        match = LEAVING.fullmatch(folder.name)
+        if match is None:
+            continue
+        # The name of the partition's own folder.
+        own = printable((match["partition"] or "").partition(".")[0]) or "the partition"
+        acts = {"delete": "deletes it", "stray": "loads it, and leaves it alone"}
+        # Seen if this is the directory to which the cluster's metadata assign the partition.
+        acts["future"] = f"puts it in the place of {own}, if that is assigned to this directory"
+        if (folder.parent / own).is_dir():
+            acts["future"] = f"refuses to start if {own}, which is here too, is assigned to this directory"
+        yield folder, acts[match["why"]]

@@ -46,7 +46,7 @@ class Prepared:
         return self.broker.data / f"{self.topic}-{self.partitions.index(name)}"
 
     def prepare(self, damages: dict[str, Callable[[Path], object]], *, is_clean: bool) -> dict[str, Start]:
-        """Fill all partitions anew, and damage some. What is said about each partition's start, and the directory's."""
+        """Fill all partitions anew, and damage some. Returns the starts that ``check`` gives, by folder."""
         data = self.broker.data
         shutil.rmtree(data)
         shutil.copytree(self.kept, data)
@@ -74,7 +74,7 @@ def sizes(folder: Path) -> dict[str, int]:
 
 
 def seen(folder: Path, before: dict[str, int], said: str) -> str:
-    """What a broker did with a folder, in the words of ``check``. An index that it refused shows only in ``said``."""
+    """The actions of a broker on a folder, in the words of ``check``. A refused index shows only in ``said``."""
     after = sizes(folder)
     if any(folder.parent.glob(f"{folder.name}.*-stray")):
         return f"renames it to {folder.name}.…-stray and begins an empty one"

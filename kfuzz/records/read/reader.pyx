@@ -322,8 +322,8 @@ cdef object header_at(Scan scan, bint is_readable, list findings):
         # A refused message was not read as a whole.
         base = <int64_t> load64(p)
         return BatchHeader(
-            scan.batch_count, scan.at, scan.size, scan.magic, 0, base, base, -1, -1, p[MESSAGE_AT_ATTRIBUTES], -1, -1, -1,
-            -1, False, findings,
+            scan.batch_count, scan.at, scan.size, scan.magic, 0, base, base, -1, -1, p[MESSAGE_AT_ATTRIBUTES], -1, -1,
+            -1, -1, False, findings,
         )
     # The offset of a wrapper is that of its last message.
     base = scan.first_offset if scan.is_opened else scan.message.offset
