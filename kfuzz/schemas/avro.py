@@ -38,6 +38,7 @@ def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., by
     wrong. The function raises any exception for a value that does not fit.
     """
     known: dict[str, Any] = {}
+    given: Any = None
     try:
         for one in (*references, text):
             # A name alone is allowed, and is not JSON then.
@@ -59,7 +60,14 @@ def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., by
             raise ValueError(f"{left} bytes follow the value")
         return encode(value)
 
-    return decode
+    def decode_bytes(data: bytes, at: int, indexes: bytes = b"") -> bytes:
+        try:
+            return decode(data, at)
+        # Java's serializer writes no length before bytes that are the whole value; fastavro does.
+        except (EOFError, ValueError):
+            return encode(bytes_form(data[at:]))
+
+    return decode_bytes if given in ("bytes", {"type": "bytes"}) else decode
 
 
 def _rewritten(schema: Any) -> Any:

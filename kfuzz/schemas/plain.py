@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -48,8 +48,3 @@ def json_form(data: bytes) -> bytes:
 def text_or_hex(data: bytes) -> bytes:
     """The JSON of bytes that no schema is known for."""
     return encode(bytes_form(data))
-
-
-def shown(value: Any) -> bytes:
-    """The JSON of any value that was made of JSON."""
-    return encode(value)

@@ -135,7 +135,7 @@ class Schemas:
         made = {**named, "error": foreign_text(reason.strip(), bytes_max=REASON_BYTES_MAX), "hex": data.hex()}
         where = "" if key is None else f"schema {key}: "
         self.first_failure = self.first_failure or f"{where}{made['error']}"
-        return self._plain.shown(made)
+        return self._plain.encode(made)
 
     def _decoder(self, key: int | str | None) -> Decode | str:
         """The function for values of a schema, or the reason why there is none; None is the only schema."""
@@ -173,6 +173,9 @@ class Schemas:
             raise UsageError(f"{schema.kind} schemas need {error.name}; pip install 'kfuzz[schemas]'") from None
         except UsageError as error:
             return str(error)
+        # Libraries may refuse what their compilers accept.
+        except Exception as error:
+            return f"its schema cannot be used: {foreign_text(error, bytes_max=REASON_BYTES_MAX)}"
         return f"its schema is of kind {foreign_text(schema.kind, bytes_max=40)}, which kfuzz does not know"
 
 

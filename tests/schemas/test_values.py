@@ -12,6 +12,9 @@ from uuid import UUID
 import fastavro
 import pytest
 
+from kfuzz import records
+from kfuzz.annotate.records import annotate
+from kfuzz.records import Record, RecordBatch
 from kfuzz.schemas import Schema, Schemas, Store
 from kfuzz.schemas.proto import _compiled
 
@@ -186,6 +189,12 @@ def test_ids_are_before_the_value_or_in_a_header() -> None:
     assert decoded(schemas, data, b"?")["error"] == "the header with the schema's id is damaged"
 
 
+def test_bytes_that_are_the_whole_value_may_lack_their_length() -> None:
+    schemas = store(Schema("AVRO", '{"type": "bytes"}'))
+    assert [decoded(schemas, b"\0\0\0\0\1" + data) for data in (b"\4ho", b"hoho", b"")] == ["ho", "hoho", ""]
+    assert schemas.failures == 0
+
+
 def test_what_is_not_decoded_is_shown_with_its_bytes_and_counted() -> None:
     schemas = store(Schema("AVRO", '"string"'), Schema("AVRO", '{"type":'), Schema("OTHER", ""))
     for data, reason in (
@@ -215,6 +224,14 @@ def test_a_single_schema_decodes_values_with_and_without_an_id_and_no_keys() -> 
     assert schemas.texts("key", [b"\x0e"], [b"\1" + GUID.bytes]) == [b'"\\u000e"']
     assert schemas.texts("value", [b"\x0e"], [b"\1" + GUID.bytes]) == [b"7"]
     assert schemas.failures == 0
+
+
+def test_the_parts_of_a_file_have_decoded_values() -> None:
+    batch = RecordBatch(0, 1, [Record(0, 1, b"\xff", b"\0\0\0\0\1\x04h\x1b"), Record(1, 1, None, b"\0\0\0\0\1")])
+    parts = annotate(records.encode([batch]), records_of=store(Schema("AVRO", '"string"')).shown)
+    key, value, bad = (part.value for part in parts if part.field in ("key", "value"))
+    assert (key, value) == ('{"hex":"ff"}', '"h\\u001b"')
+    assert "the value does not fit the schema" in bad
 
 
 @pytest.mark.full
