@@ -93,7 +93,7 @@ def _explain_log(file: str, as_json: bool) -> None:
     if as_json:
         echo_json({"lines": number, "known": rows})
         return
-    say(f"{file}: {counted(number, 'line')}, {len(rows)} of them known to kfuzz")
+    say(f"{file}: {counted(number, 'line')}, {counted(len(rows), 'known message')}")
     for row in rows:
         say(f"{row['count']:>8} from line {row['first']}: {row['line']}", f"{'':9}{row['command']}")
 

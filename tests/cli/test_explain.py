@@ -120,7 +120,7 @@ def test_a_log_is_a_list_of_its_known_lines(tmp_path: Path) -> None:
     examples = [line.example for line in known_lines()[:2]]
     log.write_text("\n".join(["INFO started", *examples, "x" * 200_000, *examples[:1], ""]))
     out = kfuzz("explain", "--log", log).stdout.splitlines()
-    assert out[0] == f"{log}: 5 lines, 2 of them known to kfuzz"
+    assert out[0] == f"{log}: 5 lines, 2 known messages"
     assert out[1].split() == ["2", "from", "line", "2:", *known_lines()[0].name.split()]
     assert out[2].split() == shlex.split(known_lines()[0].command_for(examples[0]))
     told = json.loads(kfuzz("explain", "--log", "-", "--json", stdin=log.read_bytes()).stdout)

@@ -18,8 +18,8 @@ from kfuzz.relay.captures import Capture
 from kfuzz.relay.recording import Recording
 from kfuzz.vectors import find_vector
 
-# Five connections to two brokers; most frames take more than one packet.
-CONVERSATION = Recording.of(find_vector("conversation/sharing/shared"))
+# Ten connections to two brokers; most frames take more than one packet.
+CONVERSATION = Recording.of(find_vector("conversation/groups/handed-over"))
 
 
 def talk(recording: Recording) -> list[Any]:
@@ -36,13 +36,11 @@ WHOLE = talk(CONVERSATION)
 PACKETS = Wire().talk(CONVERSATION)
 
 
-@pytest.mark.parametrize("ng", [False, True])
 @pytest.mark.parametrize(
     ("link", "hosts"), [(1, IPV4), (1, IPV6), (0, IPV4), (0, IPV6), (101, IPV4), (101, IPV6), (113, IPV4), (276, IPV6)]
 )
-def test_the_frames_are_those_of_the_recording_on_every_network(
-    link: int, hosts: tuple[bytes, bytes], ng: bool
-) -> None:
+def test_the_frames_are_those_of_the_recording_on_every_network(link: int, hosts: tuple[bytes, bytes]) -> None:
+    ng = hosts == IPV6
     data = pcap(Wire(link, hosts).talk(CONVERSATION), link, ng=ng)
     capture = Capture("c", gzip.compress(data, 1) if ng else data)
     assert talk(capture) == WHOLE
@@ -78,7 +76,7 @@ def test_frames_with_holes_are_left_out_and_the_place_is_said() -> None:
     assert not any(one.error for _, one in capture.frames("kafka"))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_frame_is_invented_where_packets_are_missing(seed: int) -> None:
     rng = random.Random(seed)
     packets = [one for one in PACKETS[rng.randrange(len(PACKETS)) :] if rng.random() > 0.05]
@@ -87,9 +85,9 @@ def test_no_frame_is_invented_where_packets_are_missing(seed: int) -> None:
 
 
 def test_a_capture_may_begin_in_the_middle() -> None:
-    capture = Capture("c", pcap(PACKETS[len(PACKETS) // 2 :]))
-    assert len(talk(capture)) > len(WHOLE) // 3
-    assert " connections began before the capture" in capture.flaw
+    capture = Capture("c", pcap(PACKETS[205:]))
+    assert len(talk(capture)) > len(WHOLE) // 2
+    assert capture.flaw == "2 connections began before the capture"
 
 
 def test_what_is_not_kafka_is_counted(tmp_path: Path) -> None:
@@ -116,7 +114,7 @@ def test_a_damaged_capture_is_read_up_to_the_damage() -> None:
         assert len(talk(capture)) > len(WHOLE) - 3
     assert "c ends in packet " in capture.flaw
     rng = random.Random(2)
-    for _ in range(30):
+    for _ in range(8):
         changed = bytearray(data)
         for _ in range(20):
             changed[rng.randrange(len(changed))] = rng.randrange(256)
