@@ -2,8 +2,8 @@
 
 ``segments`` finds segments, ``slicing`` divides them along their indexes, ``reading`` reads them (docs/dataframes.md).
 ``transactions`` says which records were aborted. ``printing``, ``checking`` and ``salvaging`` serve the verbs ``cat``,
-``check`` and ``salvage`` (docs/files.md). ``stored``, ``snapshot`` and ``contents`` know the files beside segments, and
-``index_walk`` rebuilds their indexes. Nothing here knows a workload.
+``check`` and ``salvage`` (docs/files.md). ``stored``, ``snapshot`` and ``contents`` know the files beside segments,
+``whole`` judges them together, and ``index_walk`` rebuilds indexes. Nothing here knows a workload.
 
 Names are imported on first use, because only some of the modules need pyarrow.
 """
