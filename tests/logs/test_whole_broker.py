@@ -15,7 +15,7 @@ from logs.log_damages import DAMAGES, ENDING, Damage, make, make_logs
 
 from kfuzz.conformance.broker.real import CLEAN_SHUTDOWN, Broker, BrokerFailed
 from kfuzz.logs.checking import Counts, check_directory
-from kfuzz.logs.whole import LOADS, Start
+from kfuzz.logs.whole import LOADS, Start, leaving_starts
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 
@@ -132,6 +132,27 @@ def test_a_broker_refuses_to_start_where_check_says_so(name: str, is_clean: bool
     whole = starts[prepared.broker.data.name]
     assert whole.clean.startswith("refuses to start, because of ")
     assert whole.unclean.startswith("refuses to start, because of ")
+    with pytest.raises(BrokerFailed):
+        prepared.broker.start()
+    prepared.broker.stop()
+
+
+@pytest.mark.nightly
+def test_a_broker_does_with_folders_that_are_passed_over_what_check_says(prepared: Prepared) -> None:
+    prepared.prepare({}, is_clean=True)
+    own, other = prepared.folder("none"), prepared.folder("no index")
+    stray, future = (own.with_name(f"{one.name}.{'0f' * 16}-{why}") for one, why in ((own, "stray"), (other, "future")))
+    shutil.copytree(own, stray)
+    other.rename(future)
+    assert [act for _, act in leaving_starts([stray, future])] == [
+        "loads it, and leaves it alone",
+        f"puts it in the place of {other.name}, if that is assigned to this directory",
+    ]
+    prepared.broker.start()
+    prepared.broker.stop()
+    assert [stray.is_dir(), future.is_dir(), other.is_dir()] == [True, False, True]
+    shutil.copytree(other, future)
+    assert next(leaving_starts([future]))[1].startswith(f"refuses to start if {other.name}, which is here too")
     with pytest.raises(BrokerFailed):
         prepared.broker.start()
     prepared.broker.stop()
