@@ -86,7 +86,9 @@ def command(
     for name in (*files, None) if live or not files else files:
         with log_at(name, live if name is None else None, topics=topics) as place:
             if place != "-" and Path(place).is_dir():
-                document, is_fatal = _directory(place, replace(asked, role=role or "log"))
+                # A copy of a live topic has nothing of the broker's beside its batches.
+                is_copy = name is None
+                document, is_fatal = _directory(place, replace(asked, role=role or ("consumer" if is_copy else "log")))
             else:
                 document, is_fatal = _file(place, asked)
             # Here the real names of the files are known.

@@ -4,7 +4,8 @@
 ``transactions`` says which records were aborted. ``printing``, ``checking``, ``salvaging`` and ``comparing`` serve the
 verbs ``cat``, ``check``, ``salvage`` and ``diff`` (docs/files.md); ``latest`` has the last value of each key.
 ``producers``, ``internal_topics`` and ``metadata`` serve ``state``. ``stored``, ``snapshot`` and ``contents`` know the
-files beside segments, and ``index_walk`` rebuilds their indexes. Nothing here knows a workload.
+files beside segments, ``whole`` judges them together, and ``index_walk`` rebuilds indexes. Nothing here knows a
+workload.
 
 Names are imported on first use, because only some of the modules need pyarrow.
 """

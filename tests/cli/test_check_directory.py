@@ -73,7 +73,7 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     (document,) = json.loads(kfuzz("check", logs, "--json").stdout)
     assert document["codes"]["crc-mismatch"]["places"] == 3
     assert [Path(one["file"]) for one in document["files"]] == [segment, index]
-    assert [one["first_lost"] for one in document["files"][0]["lost"]][0] == 0
+    assert document["files"][0]["lost"][0]["first_lost"] == 0
     assert document["accepted"] is False
     assert (document["segments"], document["refused_files"]) == (4, 2)
     assert [(one["path"], one["after_clean_shutdown"]) for one in document["starts"]] == [

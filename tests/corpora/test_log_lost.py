@@ -30,7 +30,7 @@ def batch(offset: int, count: int = 5, producer: int = -1) -> bytes:
 
 def marker(offset: int, producer: int, is_abort: bool) -> bytes:
     gap = LostOffsets(0, 0, "", None, None, None)
-    before = BatchHeader(0, 0, 2, 1, 0, 0, 0, 1, 0, producer, 3, 0, -1, True, None)
+    before = BatchHeader(0, 0, 0, 2, 1, 0, 0, 0, 1, 0, producer, 3, 0, -1, True, None)
     return Marker(0, gap, offset, producer, is_abort).encode(before)
 
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from logs.log_damages import DAMAGES, ENDING, LOADS, Damage, file_of, make_logs
+from logs.log_damages import ALL, DAMAGES, Damage, make, make_logs
 
 from kfuzz import records
 from kfuzz.logs.checking import Checked, Counts, check_directory
@@ -42,17 +42,17 @@ def judged(folder: Path) -> tuple[dict[str, Path], list[Checked]]:
     return {one.code: made.path for made in found for one, _ in made.findings}, [one for one in found if one.start]
 
 
-@pytest.mark.parametrize(("name", "damage"), (DAMAGES | ENDING).items())
-def test_a_damage_is_found_and_its_start_is_said(name: str, damage: Damage, broker: Path) -> None:
-    damage.make(broker / "orders-0")
+@pytest.mark.parametrize("damage", ALL.values(), ids=ALL)
+def test_a_damage_is_found_and_its_start_is_said(damage: Damage, broker: Path) -> None:
+    make(damage, broker / "orders-0")
     codes, starts = judged(broker)
-    assert tuple(sorted(codes)) == damage.codes
-    # Without the whole, a partition loads; with it, the directory refuses.
-    start = starts[-1].start if name in ENDING else starts[0].start
+    assert sorted(codes) == damage.get("codes", [])
+    # A directory has a start only if the broker does not.
+    assert ([one.title for one in starts] == ["partition", "log directory"]) == damage.get("ends", False)
+    start, usual = starts[-1].start, "refuses to start, because of " if damage.get("ends") else "loads it"
     assert start is not None
-    assert start.unclean.startswith(damage.unclean)
-    if damage.clean != LOADS or name not in ENDING:
-        assert start.clean.startswith(damage.clean)
+    assert start.unclean.startswith(damage.get("unclean", usual))
+    assert start.clean.startswith(damage.get("clean", usual))
 
 
 def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
@@ -76,7 +76,7 @@ def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
 
 
 def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
-    DAMAGES["a bit of another segment"].make(broker / "orders-0")
+    make(DAMAGES["a bit of another segment"], broker / "orders-0")
     (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")
     _, (partition, *_) = judged(broker)
     assert partition.start is not None
@@ -90,7 +90,7 @@ def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) ->
 
 
 def test_a_gap_is_a_warning_where_the_cleaner_was(broker: Path) -> None:
-    DAMAGES["a segment is missing"].make(broker / "orders-0")
+    make(DAMAGES["a segment is missing"], broker / "orders-0")
     (broker / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 500\n")
     assert set(judged(broker)[0]) == {"segment-gap-compacted"}
 
@@ -118,7 +118,7 @@ def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> No
 @pytest.mark.parametrize("change", [lambda at: at, lambda at: at + 1, lambda at: 1 << 30])
 def test_a_walk_finds_the_misplaced_entry_that_a_look_into_the_segment_finds(broker: Path, change: object) -> None:
     folder = broker / "orders-0"
-    log, index = file_of(folder, 0, ".log").read_bytes(), file_of(folder, 0, ".index")
+    log, index = (folder / f"{0:020d}.log").read_bytes(), folder / f"{0:020d}.index"
     walk = IndexWalk(0, 4096)
     check_with(log, walk)
     entries = bytearray(walk.offset_index)

@@ -6,16 +6,16 @@ Damages with which it starts share one start after a clean shutdown, and one wit
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from conftest import require_tool
-from logs.log_damages import DAMAGES, ENDING, make_logs
+from logs.log_damages import DAMAGES, ENDING, Damage, make, make_logs
 
 from kfuzz.conformance.broker.real import CLEAN_SHUTDOWN, Broker, BrokerFailed
 from kfuzz.logs.checking import Counts, check_directory
-from kfuzz.logs.whole import LOADS, Start
+from kfuzz.logs.whole import LOADS, Start, leaving_starts
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 
@@ -45,7 +45,7 @@ class Prepared:
     def folder(self, name: str) -> Path:
         return self.broker.data / f"{self.topic}-{self.partitions.index(name)}"
 
-    def prepare(self, damages: dict[str, Callable[[Path], object]], *, is_clean: bool) -> dict[str, Start]:
+    def prepare(self, damages: Mapping[str, Damage], *, is_clean: bool) -> dict[str, Start]:
         """Fill all partitions anew, and damage some. Returns the starts that ``check`` gives, by folder."""
         data = self.broker.data
         shutil.rmtree(data)
@@ -58,8 +58,8 @@ class Prepared:
         (data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         if is_clean:
             (data / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":1}')
-        for name, make in damages.items():
-            make(self.folder(name))
+        for name, damage in damages.items():
+            make(damage, self.folder(name))
         return {one.path.name: one.start for one in check_directory(data, Counts(), role="log") if one.start}
 
 
@@ -106,17 +106,9 @@ def made_end(log: Path) -> list[int]:
 
 @pytest.mark.parametrize("is_clean", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_broker_does_with_each_partition_what_check_says(is_clean: bool, prepared: Prepared) -> None:
-    damages = {name: damage.make for name, damage in DAMAGES.items()}
-    last = prepared.folder("a high log start")
-    starts = prepared.prepare(
-        damages
-        | {
-            "a high log start": lambda folder: (folder.parent / CHECKPOINTS[1]).write_text(
-                f"0\n1\n{prepared.topic} {last.name.rpartition('-')[2]} {LOG_START}\n"
-            )
-        },
-        is_clean=is_clean,
-    )
+    number = prepared.partitions.index("a high log start")
+    high = {"write": {f"../{CHECKPOINTS[1]}": f"0\n1\n{prepared.topic} {number} {LOG_START}\n"}}
+    starts = prepared.prepare({**DAMAGES, "a high log start": high}, is_clean=is_clean)
     said = {}
     for name in prepared.partitions:
         start = starts[prepared.folder(name).name]
@@ -136,10 +128,31 @@ def test_a_broker_does_with_each_partition_what_check_says(is_clean: bool, prepa
 @pytest.mark.parametrize("is_clean", [False, True])
 @pytest.mark.parametrize("name", ENDING)
 def test_a_broker_refuses_to_start_where_check_says_so(name: str, is_clean: bool, prepared: Prepared) -> None:
-    starts = prepared.prepare({"none": ENDING[name].make}, is_clean=is_clean)
+    starts = prepared.prepare({"none": ENDING[name]}, is_clean=is_clean)
     whole = starts[prepared.broker.data.name]
     assert whole.clean.startswith("refuses to start, because of ")
     assert whole.unclean.startswith("refuses to start, because of ")
+    with pytest.raises(BrokerFailed):
+        prepared.broker.start()
+    prepared.broker.stop()
+
+
+@pytest.mark.nightly
+def test_a_broker_does_with_folders_that_are_passed_over_what_check_says(prepared: Prepared) -> None:
+    prepared.prepare({}, is_clean=True)
+    own, other = prepared.folder("none"), prepared.folder("no index")
+    stray, future = (own.with_name(f"{one.name}.{'0f' * 16}-{why}") for one, why in ((own, "stray"), (other, "future")))
+    shutil.copytree(own, stray)
+    other.rename(future)
+    assert [act for _, act in leaving_starts([stray, future])] == [
+        "loads it, and leaves it alone",
+        f"puts it in the place of {other.name}, if that is assigned to this directory",
+    ]
+    prepared.broker.start()
+    prepared.broker.stop()
+    assert [stray.is_dir(), future.is_dir(), other.is_dir()] == [True, False, True]
+    shutil.copytree(other, future)
+    assert next(leaving_starts([future]))[1].startswith(f"refuses to start if {other.name}, which is here too")
     with pytest.raises(BrokerFailed):
         prepared.broker.start()
     prepared.broker.stop()
