@@ -22,11 +22,11 @@ SHOWN_MOST = 20
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
 @options.out("the copy", required=True, metavar="FILE|DIR")
-@click.option("--frames", is_flag=True, help="FILE has the bytes that a client sent over one connection.")
+@options.frames
 @click.option("--keep-header-keys", is_flag=True, help="Keep the keys of headers; their values are replaced.")
 @click.option("--seed", help="Replace the same bytes by the same ones in each run. Others can then test their guesses.")
 @options.as_json
-def command(path: str, out: Path, frames: bool, keep_header_keys: bool, seed: str | None, as_json: bool) -> int:
+def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, seed: str | None, as_json: bool) -> int:
     """Copy a segment file, or a capture of frames, without its contents, to attach it to a public report. DIR is a
     folder that `kfuzz proxy --record` made.
 
@@ -72,17 +72,17 @@ def command(path: str, out: Path, frames: bool, keep_header_keys: bool, seed: st
         from kfuzz.annotate.frames import frames_of
 
         data = open_buffer(path)
-        if not frames:
+        if not as_frames:
             require_batches(path, data)
         require_writable(out)
         with open_whole(out) as file:
-            made = (frame for _, frame in redactor.capture(data, None)[0]) if frames else redactor.batches(data)
+            made = (frame for _, frame in redactor.capture(data, None)[0]) if as_frames else redactor.batches(data)
             for piece in made:
                 file.write(piece)
             file.flush()
             # Another program cannot open it yet.
             view = mapped(file, 0, file.tell()) if file.tell() else b""  # type: ignore[arg-type]
-            changes = changed_frames(frames_of(data), frames_of(view)) if frames else changed_batches(data, view)
+            changes = changed_frames(frames_of(data), frames_of(view)) if as_frames else changed_batches(data, view)
             changed = list(islice(changes, SHOWN_MOST))
             require_whole(data)
     if as_json:

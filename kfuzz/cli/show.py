@@ -77,9 +77,7 @@ BYTE = Word("byte", lambda text: _byte(text))
 )
 @options.message
 @options.version()
-@click.option(
-    "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
-)
+@options.frames
 @click.option("--frame", type=click.IntRange(0), metavar="N", help="Open frame N of a connection; the first one is 0.")
 @click.option("--responses", metavar="FILE", help="With --frames: what the broker sent over the same connection.")
 @options.definitions

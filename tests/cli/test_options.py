@@ -10,8 +10,8 @@ import click
 
 from kfuzz.cli.main import cli
 
-# A report can go to a file, a corpus to a URI, and `conform` asks for several roles.
-TWO_FORMS = {"--json", "--out", "--role"}
+# A report can go to a file, a corpus to a URI, `conform` asks for several roles, and `redact` is random without a seed.
+TWO_FORMS = {"--json", "--out", "--role", "--seed"}
 
 
 def options(command: click.Command, name: str = "kfuzz") -> Iterator[tuple[str, click.Option]]:
