@@ -150,6 +150,9 @@ message = click.option(
     metavar="MESSAGE",
     help="The bytes are this message, without a header; needs --version.  [default: record batches]",
 )
+frames = click.option(
+    "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
+)
 version = _varied("--version", type=int, metavar="N", help="Version of the message.")
 definitions = click.option(
     "--definitions",

@@ -11,7 +11,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import echo_json, open_buffer, say
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, open_whole, require_writable, whole_directory
+from kfuzz.files import local_path, open_whole, require_empty, require_writable, whole_directory
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.units import counted
 
@@ -59,12 +59,14 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secre
         redactor.key = sha256(secret.encode()).digest()
     if out.resolve() == local_path(path).resolve():
         raise UsageError(f"{out} is the original, which is only read; name another file with --out")
+    if out.exists() and not out.is_file() and not out.is_dir():
+        raise UsageError(f"{out} is no regular file, and kfuzz reads the copy again; name another file with --out")
     if path != "-" and local_path(path).is_dir():
         from kfuzz.relay.recording import Recording
         from kfuzz.relay.redacting import frames_of_all, redact_recording
 
         recorded = Recording(local_path(path))
-        with whole_directory(out) as folder:
+        with whole_directory(require_empty(out)) as folder:
             redact_recording(recorded, folder, redactor)
             changes = changed_frames(frames_of_all(recorded), frames_of_all(Recording(folder)))
             changed = list(islice(changes, SHOWN_MOST))

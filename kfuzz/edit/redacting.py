@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kfuzz.annotate.frames import LENGTH_BYTES, Frame, frames_of
 from kfuzz.annotate.listing import Listing
 from kfuzz.annotate.messages import field_of
-from kfuzz.annotate.parts import Part
+from kfuzz.annotate.parts import Bounds, Part
 from kfuzz.annotate.records import annotate, codec_number, opened, stream_of
 from kfuzz.edit.tree import has_crc
 from kfuzz.findings import Finding
@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 
 # The bytes that may be a secret; all other fields of a batch are numbers.
 CONTENTS: Final = ("key", "value")
-UNKNOWN: Final = ("rest", "message", "payload", "")
+# Bytes that begin with a record or a message that cannot be read.
+REFUSED: Final = ("rest", "message")
+# More are replaced as a whole, because each takes some hundred bytes of memory.
+RECORDS_MAX: Final = 50_000
+HEADERS_MAX: Final = 10_000
+FEW_HEADERS_MAX: Final = 50
+LARGE_BYTES: Final = 4 << 20
 # The first bytes of control records' keys and values: numbers, and all of a transaction marker. Others may name a host.
 CONTROL_BYTES: Final = 6
 # Texts of messages that come from Kafka or a client's library.
@@ -109,44 +115,44 @@ class Redactor:
 
     def _batch(self, frame: bytes) -> bytes:
         magic, is_right = frame[MAGIC_AT], has_crc(frame)
-        # The codec's byte has the other attributes too.
-        is_control = magic == 2 and bool(frame[CODEC_AT[2]] & CONTROL)
-        parts = list(annotate(frame))
-        inside = [part for part in parts if part.path.startswith("batch[0].payload")]
-        made = self._fields(
-            frame, (part for part in parts if not part.path.startswith("batch[0].payload")), magic, is_control
-        )
         span, stream = stream_of(frame), opened(frame)
+        # Bytes that are in no part stay hidden.
+        outside, inside = bytearray(hidden(frame)), bytearray(b"" if stream is None else hidden(stream.data))
+        is_large = max(len(frame), len(inside)) > LARGE_BYTES
+        bounds = Bounds(records=RECORDS_MAX, headers=FEW_HEADERS_MAX if is_large else HEADERS_MAX)
+        for part in annotate(frame, bounds=bounds):
+            made = inside if part.path.startswith("batch[0].payload") else outside
+            made[part.at : part.at + part.size] = self._part(part, frame)
         if span is None or stream is None:
-            return seal(made, False, is_right)
+            return seal(bytes(outside), False, is_right)
         start, end = span[0], sum(span)
         if stream.ended == "whole":
-            payload = self._fields(stream.data, inside, magic, is_control)
-            if magic < 2:
-                payload = _sealed_messages(stream.data, payload)
+            payload = bytes(inside) if magic == 2 else _sealed_messages(stream.data, bytes(inside))
             packed = compress(CODECS[codec_number(frame)], payload, magic=magic)
             packed += hidden(frame[start + stream.consumed : end])
         else:
             self.whole["a compressed payload that cannot be decompressed"] += 1
             packed = hidden(frame[start:end])
-        before = made[:start] if magic == 2 else made[: start - INT_BYTES] + len(packed).to_bytes(INT_BYTES, "big")
-        return seal(before + packed + made[end:], True, is_right)
+        before = (
+            outside[:start] if magic == 2 else outside[: start - INT_BYTES] + len(packed).to_bytes(INT_BYTES, "big")
+        )
+        return seal(bytes(before + packed + outside[end:]), True, is_right)
 
-    def _fields(self, data: bytes, parts: Iterable[Part], magic: int, is_control: bool) -> bytes:
-        """The bytes of some parts; those in no part are hidden."""
-        made = bytearray(hidden(data))
-        for part in parts:
-            new = part.data
-            if part.field in UNKNOWN:
-                start = MESSAGE_AT[magic & 1]["attributes"] + 1 + 8 * (magic & 1) if magic < 2 else 0
-                new = self._begun(new, magic, start - LOG_OVERHEAD if part.field == "message" else start)
-            elif part.field in CONTENTS and not (
-                self.keeps_header_keys and part.field == "key" and ".headers[" in part.path
-            ):
-                kept = CONTROL_BYTES if is_control else 0
-                new = new[:kept] + self.swap(new[kept:])
-            made[part.at : part.at + part.size] = new
-        return bytes(made)
+    def _part(self, part: Part, frame: bytes) -> bytes:
+        """The new bytes of a part of a batch."""
+        magic = frame[MAGIC_AT]
+        if part.left_out:
+            self.whole["the records or headers after the first ones of a large batch"] += 1
+        if part.left_out or part.field == "payload":
+            return b"x" * part.size
+        if part.field in REFUSED:
+            start = MESSAGE_AT[magic]["attributes"] + 1 + 8 * magic if magic < 2 else 0
+            return self._begun(part.data, magic, start - LOG_OVERHEAD if part.field == "message" else start)
+        if part.field not in CONTENTS or (self.keeps_header_keys and part.field == "key" and ".headers[" in part.path):
+            return part.data
+        # The codec's byte has the other attributes too.
+        kept = CONTROL_BYTES if magic == 2 and frame[CODEC_AT[2]] & CONTROL else 0
+        return part.data[:kept] + self.swap(part.data[kept:])
 
     def _begun(self, data: bytes, magic: int, start: int) -> bytes:
         """The first record of ``data``, as far as its fields can be told apart; all that follows is hidden.
@@ -178,7 +184,7 @@ class Redactor:
             elif magic == 2 and i == 0 and number >= 0:
                 end = min(end, at + number)
             elif i == COUNT_STEP:
-                steps += [-1] * min(2 * max(number, 0), end - at)
+                steps += [-1] * min(2 * max(number, 0), 2 * HEADERS_MAX)
         return bytes(made)
 
     # ---------------------------------------------------------------------------------------------- messages
