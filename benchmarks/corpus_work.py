@@ -1,8 +1,8 @@
 """kfuzz's work on corpora, and what it is compared with: making logs, writing, verifying and replaying them, and their
 records as Arrow batches.
 
-Imports ``measure``, ``mixed``, ``kfuzz_work``, ``kfuzz.records`` and ``kfuzz.corpora``; a peer's library, Spark's data
-source and ``kfuzz.replay`` only in the work that needs them.
+Imports ``measure``, ``mixed``, ``kfuzz_work``, ``kfuzz.records``, ``kfuzz.logs`` and ``kfuzz.corpora``; a peer's
+library, Spark's data source and ``kfuzz.replay`` only in the work that needs them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import log_chunks, synthesiser
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Batches, Legacy, Range, Topic, Values, Workload, load, render
+from kfuzz.logs.comparing import compare
 from kfuzz.records import Codec
 from kfuzz.storage import LocalTarget, as_they_end
 
@@ -94,6 +95,18 @@ def check_corpus(out: Path) -> InProcess:
         return LogCensus(record_count, batch_count, size)
 
     return InProcess(lambda: census().records, census)
+
+
+def diff_corpora(folder: Path, expected: LogCensus) -> InProcess:
+    """``kfuzz diff`` of the equal logs ``a`` and ``b`` in ``folder``; ``expected`` is what both have together."""
+
+    def run() -> int:
+        found = list(compare(folder / "a", folder / "b"))
+        if {one.verdict for one in found} != {"equal"} or 2 * sum(one.batches for one in found) != expected.batches:
+            raise NotTheSameWork(f"the copy differs: {[one.to_json() for one in found]}")
+        return expected.records
+
+    return InProcess(run, lambda: expected._replace(records=run()))
 
 
 # --- the generator in memory ----------------------------------------------------------------------------------------

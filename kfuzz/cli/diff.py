@@ -73,7 +73,7 @@ def command(a: str, b: str, contents: bool, compacted: bool, topics: str, limits
         echo_json({"a": a, "b": b, "equal": not differing, "partitions": made})
     else:
         are = "differs" if differing == 1 else "differ"
-        say(f"{differing} of {counted(len(made), 'partition')} {are}; A is {a}, B is {b}")
+        say(f"{counted(differing, 'partition')} of {len(made)} {are}; A is {a}, B is {b}")
     return 1 if differing or complaints.count else 0
 
 

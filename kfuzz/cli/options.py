@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
-from kfuzz.cli.console import PATH, Word
+from kfuzz.cli.console import PATH, Word, complain
 from kfuzz.client.address import PORT_MAX, Address
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
@@ -23,6 +23,7 @@ from kfuzz.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from kfuzz.records import Limits
+    from kfuzz.schemas import Schemas
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,11 +101,10 @@ vectors = click.option(
 topics = click.option(
     "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
 )
-role = click.option(
+role = _varied(
     "--role",
     type=click.Choice(["consumer", "broker", "log"]),
     default="consumer",
-    show_default=True,
     help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
     "loads a segment (log).",
 )
@@ -128,6 +128,23 @@ records_of = click.option(
     help="Decode keys and values as those of this topic of Kafka's own, such as __consumer_offsets; none decodes "
     "nothing.  [default: by the name of the folder]",
 )
+
+
+def schemas(command: F) -> F:
+    """The options that say where schemas come from. The verb gets ``places`` and ``registry``; see ``schemas_of``."""
+    return _together(
+        click.option(
+            "--schema",
+            "places",
+            multiple=True,
+            metavar="FILE|DIR",
+            help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, a folder of schemas named by "
+            "their ids, a log directory with _schemas-0, or none.  [default: _schemas-0 beside the data]",
+        ),
+        click.option("--registry", metavar="URL", help="Ask this schema registry; a login may be in the URL."),
+    )(command)
+
+
 message = click.option(
     "--message",
     metavar="MESSAGE",
@@ -159,6 +176,22 @@ def internal_topic(path: str, records_of: str | None) -> str | None:
 
         return topic_of_path(path)
     return None if records_of == AS_THEY_ARE else records_of
+
+
+def schemas_of(path: str, places: tuple[str, ...], registry: str | None, *, validate: bool = False) -> Schemas | None:
+    """The schemas for the data at ``path``; None without any."""
+    from kfuzz.logs.schemas import beside, open_schemas
+
+    if AS_THEY_ARE in places:
+        return None
+    if places or registry:
+        return open_schemas(places, registry, checks=validate)
+    try:
+        return None if (found := beside(path)) is None else open_schemas([str(found)], checks=validate)
+    except UsageError as error:
+        # Nobody asked for them.
+        complain(f"keys and values are not decoded: {error}")
+        return None
 
 
 # ------------------------------------------------------------------------------------------------- who is asked

@@ -39,7 +39,7 @@ def command(path: str, out: Path, frames: bool, keep_header_keys: bool, seed: st
     wrong. The records of Kafka's own topics are replaced like all others. The name of the file is yours to choose.
 
     The copy gets its name after its findings were compared with those of the original, for a consumer and for a
-    broker's log. What could not be kept is listed.
+    broker's log. Findings that changed are listed.
 
     Exit code 0: all findings are the same; 1: some are not, and the copy was made; 2: wrong use.
 

@@ -1,10 +1,10 @@
 """Any log directory of Kafka: its segments as Arrow batches, lines, findings and copies.
 
 ``segments`` finds segments, ``slicing`` divides them along their indexes, ``reading`` reads them (docs/dataframes.md).
-``transactions`` says which records were aborted. ``printing``, ``checking`` and ``salvaging`` serve the verbs ``cat``,
-``check`` and ``salvage`` (docs/files.md). ``stored``, ``snapshot`` and ``contents`` know the files beside segments, and
-``index_walk`` rebuilds their indexes. ``producers``, ``internal_topics`` and ``metadata`` serve ``state``. Nothing here
-knows a workload.
+``transactions`` says which records were aborted. ``printing``, ``checking``, ``salvaging`` and ``comparing`` serve the
+verbs ``cat``, ``check``, ``salvage`` and ``diff`` (docs/files.md); ``latest`` has the last value of each key.
+``producers``, ``internal_topics`` and ``metadata`` serve ``state``. ``stored``, ``snapshot`` and ``contents`` know the
+files beside segments, and ``index_walk`` rebuilds their indexes. Nothing here knows a workload.
 
 Names are imported on first use, because only some of the modules need pyarrow.
 """

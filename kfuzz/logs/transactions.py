@@ -110,7 +110,7 @@ class FileAhead(Ahead):
         self.first = self.segment = segment
         self.at = -1
         self.later: deque[Segment] | None = None
-        self.index = _aborted_entries(segment)
+        self.index = aborted_entries(segment)
 
     def restart(self, place: int) -> bool:
         if self.segment is not self.first or self.at >= place:
@@ -149,7 +149,7 @@ class FileAhead(Ahead):
             return False
         self.segment = self.later.popleft()
         self.at = 0
-        self.index = _aborted_entries(self.segment)
+        self.index = aborted_entries(self.segment)
         return True
 
     def indexed(self, producer: int, offset: int) -> bool | None:
@@ -162,7 +162,7 @@ class FileAhead(Ahead):
         return False if (self.index["last_stable_offset"] > offset).any() else None
 
 
-def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
+def aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
     """The entries of the segment's transaction index; None if there is no such file, or if it is damaged."""
     path = segment.path.with_suffix(".txnindex")
     if segment.base_offset is None or not path.is_file():
@@ -264,7 +264,7 @@ def last_stable_offset(segment: Segment) -> int | None:
                     walk.begin(producer.producer_id, producer.current_txn_first_offset)
             start = one.base_offset or 0
             break
-        index = _aborted_entries(one)
+        index = aborted_entries(one)
         if index is not None and len(index):
             start = int(index["last_stable_offset"][-1])
             break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,8 +24,10 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
+from kfuzz.logs.schemas import open_schemas
 from kfuzz.places import opened
 from kfuzz.records import Limits
+from kfuzz.schemas.values import Schemas
 from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, shares, size_of, spark_schema
 from kfuzz.units import parse_size
 
@@ -32,7 +35,10 @@ FORMAT: Final = "kafka-log"
 GENERATED_FORMAT: Final = "kfuzz"
 # Spark refuses a source that takes filters unless this is set.
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-OPTIONS: Final = ("path", "topics", "columns", "mode", "isolation", "split_bytes", "decompressed_bytes")
+OPTIONS: Final = (
+    *("path", "topics", "columns", "mode", "isolation", "split_bytes", "decompressed_bytes"),
+    *("schema", "registry"),
+)
 GENERATED_OPTIONS: Final = ("workload", "size", "rows", "topics", "columns", "isolation", "split_bytes")
 # A task costs about 30 ms, and reading 64 MiB about 150 ms.
 SPLIT_BYTES: Final = 64 << 20
@@ -58,6 +64,8 @@ class Settings:
     isolation: logs.Isolation
     split_bytes: int
     limits: Limits
+    schema: str | None
+    registry: str | None
 
     @staticmethod
     def of(options: MutableMapping[str, str]) -> Settings:
@@ -74,6 +82,8 @@ class Settings:
             isolation,
             size_of(options, "split_bytes", SPLIT_BYTES),
             Limits(size_of(options, "decompressed_bytes", Limits().decompressed_bytes, 1)),
+            options.get("schema"),
+            options.get("registry"),
         )
 
     @contextlib.contextmanager
@@ -127,7 +137,20 @@ class KafkaLogReader(ArrowReader):
     def rows_of(self, part: logs.Slice) -> Iterator[pa.RecordBatch]:
         settings = self.settings
         [part] = _moved([part], lambda path: self.place / path)
-        return logs.read_slice(part, self.wanted, self.selection, isolation=settings.isolation, limits=settings.limits)
+        return logs.read_slice(
+            part,
+            self.wanted,
+            self.selection,
+            isolation=settings.isolation,
+            limits=settings.limits,
+            schemas=_schemas(settings.schema, settings.registry),
+        )
+
+
+@cache
+def _schemas(place: str | None, registry: str | None) -> Schemas | None:
+    """The schemas of a session, which an executor reads once."""
+    return open_schemas([place] if place else [], registry) if place or registry else None
 
 
 # --------------------------------------------------------------------------------------------------- kfuzz

@@ -34,7 +34,7 @@ SET = MixedSet(2)
 WITHOUT_PEERS = {
     **dict.fromkeys(["log-100", "log-1", "log-transactional", "broker-1", "broker-10", "broker-100"], "kfuzz-consumer"),
     **dict.fromkeys(["append", "append-lz4", "convert", "compact", "stream-isolation"], "kfuzz-eager-encode"),
-    **dict.fromkeys(["verify-corpus", "verify-corpus-mixed"], "kfuzz-verdict"),
+    **dict.fromkeys(["verify-corpus", "verify-corpus-mixed", "diff"], "kfuzz-verdict"),
     "replay": "aiokafka-producer",
 }
 

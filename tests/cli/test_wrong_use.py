@@ -107,6 +107,17 @@ salvage nowhere --out dir
 salvage log --out .  => …name another folder with --out
 salvage log --out log
 
+diff log
+diff '' log
+diff log nowhere  => nowhere does not exist…
+diff log garbage
+diff log log --topics 'x*'
+redact log
+redact nowhere --out new  => nowhere does not exist…
+redact log --out log  => log is the original, which is only read; name another file with --out
+redact garbage --out new
+redact dir --out new
+
 explain nonsense  => 'nonsense' is no finding, requirement, flag or error;…
 
 vectors list nothing-like-this

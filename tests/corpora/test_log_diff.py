@@ -162,7 +162,7 @@ def test_what_it_prints_and_its_exit_codes(tmp_path: Path) -> None:
         f"    B: 0x0003 (lz4) (leader epoch -1, batch at byte 0 of {b / 't-0' / ('0' * 20 + '.log')})",
         "  only in A: offsets 3 to 5, 3 records",
         "u-0: only in B",
-        f"2 of 2 partitions differ; A is {a}, B is {b}",
+        f"2 partitions of 2 differ; A is {a}, B is {b}",
     ]
     (a / "t-0" / f"{3:020}.log").unlink()
     assert kfuzz("diff", a, b, "--topics", "t").returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -80,6 +81,26 @@ def make_connection(folder: Path, fetch: dict[str, object], batch: bytes) -> Non
     (folder / "received.bin").write_bytes(received)
 
 
+def make_values(folder: Path) -> None:
+    """A log directory with orders in Avro, one of which has an unknown schema, and the schemas beside them."""
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "created", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    order = b"\x08anna\x04\x04\xd2" + bytes.fromhex("80a0abfef962")
+    made = [(b"anna", b"\0\0\0\0\x2a\x02" + order), (b"ben", None), (b"anna", b"\0\0\0\0\x07\x04" + order)]
+    known = json.dumps({"subject": "orders-value", "version": 1, "id": 42, "schema": schema})
+    for name, rows in (("orders-0", made), ("_schemas-0", [(b'{"keytype":"SCHEMA"}', known.encode())])):
+        (folder / name).mkdir(parents=True)
+        some = [Record(i, FIRST_TIMESTAMP_MS + i, *row, ((b"source", b"web"),)) for i, row in enumerate(rows)]
+        batch = records.encode_batch(RecordBatch(0, len(some) - 1, some))
+        (folder / name / "00000000000000000000.log").write_bytes(batch)
+    (folder / "42.avsc").write_text(schema)
+
+
 def make_samples(folder: Path) -> None:
     """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
     a broker's log directory, a group's committed offset, bodies of messages, and a testee.
@@ -104,6 +125,7 @@ def make_samples(folder: Path) -> None:
         b"\0\3" + messages.encode("OffsetCommitValue", 3, {"offset": 4711, "commitTimestamp": FIRST_TIMESTAMP_MS}),
     )
     (folder / "committed.log").write_bytes(records.encode_batch(RecordBatch(0, 0, [committed])))
+    make_values(folder / "shop")
     fetch = {
         "maxWaitMs": 500,
         "minBytes": 1,

@@ -1,0 +1,107 @@
+"""kfuzz redact: no contents are left, and the findings are those of the original."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from cli_driver import kfuzz
+
+from kfuzz import records
+from kfuzz.annotate.frames import frames_of
+from kfuzz.edit.redacting import Redactor, changed_batches
+from kfuzz.kafka import CODECS
+from kfuzz.records import Record, RecordBatch
+from kfuzz.relay.recording import Recording
+from kfuzz.vectors import find_vector, load_files
+
+# Kafka's own words; the file of a recording has words of kfuzz.
+OF_KAFKA = re.compile(rb"apache-kafka-java|[a-z.]+\.version|kfuzz-conversation|response")
+# The findings of the others are about bytes that a compressor writes, or about a header's key itself.
+KEPT_LEAST = 0.98
+
+
+def contents(data: bytes) -> set[bytes]:
+    """The keys, values, header keys and header values that can be read; none that may be there by chance."""
+    rows = [row for batch in records.read(data).batches if not batch.control for row in batch.records]
+    found = chain(*([row.key, row.value, *chain(*row.headers)] for row in rows))
+    return {one for one in found if one is not None and len(one) >= 4}
+
+
+def written(path: Path, codec: str = "none", **fields: object) -> bytes:
+    rows = [
+        Record(i, i, b"customer-%d" % (i % 3), b"secret value %d" % i, ((b"trace-id", b"\xff\xfe\xfd%d" % i),))
+        for i in range(9)
+    ]
+    data = bytes(records.encode([RecordBatch(0, 8, rows, compression=codec)]))  # type: ignore[arg-type]
+    path.write_bytes(data)
+    return data
+
+
+@pytest.mark.parametrize("part", [pytest.param(slice(None), marks=pytest.mark.full), slice(0, None, 12)])
+def test_no_vector_keeps_contents_and_nearly_all_keep_their_findings(part: slice) -> None:
+    vectors = [one for file in load_files() for one in file.vectors if one.kind == "records" and one.size < 1 << 16]
+    changed = 0
+    for vector in vectors[part]:
+        data = bytes(vector.data)
+        made = b"".join(Redactor(key=b"k").batches(data))
+        changed += any(changed_batches(data, made))
+        assert not [one for one in contents(data) | contents(made) if one in data and one in made], vector.id
+    assert changed <= len(vectors[part]) * (1 - KEPT_LEAST)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_equal_contents_stay_equal_and_the_rest_is_kept(codec: str, tmp_path: Path) -> None:
+    data = written(tmp_path / "in.log", codec)
+    done = kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "out.log", "--seed", "a")
+    assert (done.returncode, done.stderr) == (0, "")
+    made = (tmp_path / "out.log").read_bytes()
+    [before], [after] = records.decode(data), records.decode(made)
+    for one, other in zip(before.records, after.records, strict=True):
+        assert (one.offset, one.timestamp) == (other.offset, other.timestamp)
+        assert [len(side or b"") for side in (one.key, one.value)] == [
+            len(side or b"") for side in (other.key, other.value)
+        ]
+    assert len({row.key for row in after.records}) == 3
+    assert after.compression == codec
+    kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "other.log", "--keep-header-keys")
+    assert records.decode((tmp_path / "other.log").read_bytes())[0].records[0].headers[0][0] == b"trace-id"
+    assert contents((tmp_path / "other.log").read_bytes()).isdisjoint(contents(made))
+
+
+def test_damage_stays_and_what_is_lost_is_said(tmp_path: Path) -> None:
+    data = bytearray(written(tmp_path / "in.log", "gzip"))
+    data[-1] ^= 1
+    (tmp_path / "in.log").write_bytes(data + data[:40])
+    assert kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "out.log").returncode == 0
+    checked = [kfuzz("check", tmp_path / name, "--json").stdout for name in ("in.log", "out.log")]
+    codes = [[one["code"] for one in json.loads(text)[0]["findings"]] for text in checked]
+    assert codes[0] == codes[1] == ["crc-mismatch"]
+    data = bytearray(find_vector("records/v2/headers/key-with-null-character").data)
+    (tmp_path / "in.log").write_bytes(data)
+    lost = kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "out.log", "--json")
+    assert (lost.returncode, len(json.loads(lost.stdout)["changed"])) == (1, 2)
+
+
+def test_a_recording_is_as_before_without_its_names(tmp_path: Path) -> None:
+    vector = next(one for file in load_files() for one in file.vectors if one.kind == "conversation")
+    recorded, folder = Recording.of(vector), tmp_path / "in"
+    folder.mkdir()
+    start = {"format": "kfuzz-conversation/1", "brokers": [{"broker": "db.corp:1", "place": "db.corp:1"}]}
+    names = ("event", "connection", "ms", "at", "size", "broker", "place")
+    lines = [start, *({name: getattr(one, name) for name in names} for one in recorded.events)]
+    (folder / "conversation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sent = bytes(recorded.data(1, "request"))
+    (folder / "1.requests").write_bytes(sent)
+    (folder / "1.responses").write_bytes(recorded.data(1, "response"))
+    done = kfuzz("redact", folder, "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'out'}: the findings are those of the original\n")
+    made = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
+    words = set(re.findall(rb"[A-Za-z][\w.-]{5,}", sent + bytes(recorded.data(1, "response")) + b"db.corp"))
+    assert not [word for word in words if word in made and not OF_KAFKA.fullmatch(word)]
+    assert kfuzz("redact", folder / "1.requests", "--frames", "--out", tmp_path / "sent").returncode == 0
+    kept = [(one.name, one.version, one.correlation_id) for one in frames_of((tmp_path / "sent").read_bytes())]
+    assert kept == [(one.name, one.version, one.correlation_id) for one in frames_of(sent)]
