@@ -156,8 +156,8 @@ def transactions(
     """Show open transactions, what holds the last stable offset back, and how to end a transaction that hangs.
 
     A transaction hangs, as KIP-664 says, if it is open in the log while __transaction_state does not know its producer
-    or has ended it in this partition. Without __transaction_state, it hangs if its last batch is older than
-    --max-timeout.
+    or has ended it in this partition. Without __transaction_state, or with gaps in it, a transaction of an unknown
+    producer hangs if its last batch is older than --max-timeout.
 
     Exit code 0: none hangs; 1: at least one does; 2: wrong use.
 

@@ -129,10 +129,13 @@ class Beside:
         return {one.facts.get("topic_id", ""): topic for topic, one in kinds.items()}
 
 
-def transactional_ids(path: str | Path, notes: Notes) -> dict[int, Value]:
-    """The transactional ids that a log directory knows, by producer id. ``UsageError`` if it has none of the topic."""
+def transactional_ids(path: str | Path, notes: Notes) -> tuple[dict[int, Value], bool]:
+    """The transactional ids that a log directory knows, by producer id; and whether no partition of the topic is
+    missing between those that it has. ``UsageError`` if it has none.
+    """
     found: dict[int, Value] = {}
-    for segments in partitions_of(path, TRANSACTIONS, notes):
+    partitions = partitions_of(path, TRANSACTIONS, notes)
+    for segments in partitions:
         for _, key, value in decoded(TRANSACTIONS, latest(segments, notes).items(), notes):
             value = value or {}
             places = value["transactionPartitions"] or ()
@@ -140,7 +143,7 @@ def transactional_ids(path: str | Path, notes: Notes) -> dict[int, Value]:
                 "state": named("transactionStatus", value["transactionStatus"]),
                 "partitions": [[one["topic"], partition] for one in places for partition in one["partitionIds"]],
             }
-    return found
+    return found, [one[0].partition for one in partitions] == list(range(len(partitions)))
 
 
 # ------------------------------------------------------------------------------------------- groups

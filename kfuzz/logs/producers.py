@@ -137,20 +137,24 @@ def _count(found: Iterable[dict[str, Any]], heads: BatchHeads) -> None:
                 one["since"] = int(heads.values("base_timestamp", np.int64)[mine[0]])
 
 
-def judge(one: dict[str, Any], known: Mapping[int, Mapping[str, Any]] | None, now_ms: int, timeout_ms: int) -> None:
+def judge(
+    one: dict[str, Any], known: tuple[Mapping[int, Mapping[str, Any]], bool] | None, now_ms: int, timeout_ms: int
+) -> None:
     """Add ``transactional_id``, ``hangs`` and ``reason`` to an open transaction, as KIP-664 defines a hanging one.
 
-    ``known`` has what ``__transaction_state`` says of each producer id; None if it is not there: then a transaction
-    hangs if its last batch is older than ``timeout_ms``, the cluster's ``transaction.max.timeout.ms``.
+    ``known`` is the result of ``transactional_ids``; None if there is no ``__transaction_state``. Then, and if it does
+    not know the producer but lacks partitions, a transaction hangs if its last batch is older than ``timeout_ms``, the
+    cluster's ``transaction.max.timeout.ms``.
     """
-    said = (known or {}).get(one["producer_id"], {})
-    if known is None:
-        one["hangs"] = now_ms - one["timestamp"] > timeout_ms
-        age = f"its last batch is {'' if one['hangs'] else 'not '}older than transaction.max.timeout.ms"
-        reason = f"{age}; there is no __transaction_state"
-    elif not said:
-        one["hangs"], reason = True, "__transaction_state does not know the producer"
-    else:
+    ids, is_whole = known or ({}, False)
+    said = ids.get(one["producer_id"], {})
+    if said:
         one["hangs"] = [one["topic"], one["partition"]] not in said["partitions"]
         reason = f"{said['state']} in __transaction_state{', without this partition' if one['hangs'] else ''}"
+    elif is_whole:
+        one["hangs"], reason = True, "__transaction_state does not know the producer"
+    else:
+        one["hangs"] = now_ms - one["timestamp"] > timeout_ms
+        reason = f"its last batch is {'' if one['hangs'] else 'not '}older than transaction.max.timeout.ms; "
+        reason += "partitions of __transaction_state are missing" if known else "there is no __transaction_state"
     one |= {"transactional_id": said.get("transactionalId"), "reason": reason}

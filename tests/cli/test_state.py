@@ -42,7 +42,12 @@ def test_open_transactions_are_listed_and_hanging_ones_with_the_command_that_end
 
 
 def test_without_the_coordinators_log_the_age_decides(data: Path) -> None:
-    (data / "__transaction_state-0").rename(data / "away")
+    (data / "__transaction_state-0").rename(data / "__transaction_state-1")
+    # The coordinator of producer 4 may be in partition 0.
+    found = {one["producer_id"]: one for one in state("transactions", data, "--now", "2023-11-14T22:28:00Z")["open"]}
+    assert [found[producer]["hangs"] for producer in (3, 4, 5)] == [False, False, True]
+    assert found[4]["reason"].endswith("partitions of __transaction_state are missing")
+    (data / "__transaction_state-1").rename(data / "away")
     early, late = (outcome("state", "transactions", data, "--now", f"2023-11-14T22:{at}:00Z") for at in ("28", "29"))
     assert (early[0], late[0]) == (0, 1)
     assert "its last batch is older than transaction.max.timeout.ms; there is no __transaction_state" in late[1]
