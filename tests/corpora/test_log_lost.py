@@ -174,7 +174,9 @@ def test_only_the_batch_with_a_wrong_offset_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_no_kept_record_of_a_random_log_changes_unless_it_is_named(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    pieces, offset, producers = [], 100, {}
+    pieces: list[bytes] = []
+    producers: dict[int, int] = {}
+    offset = 100
     for _ in range(chance.randint(5, 40)):
         producer, count = chance.choice([7, 8, 9]), chance.randint(1, 4)
         if producer in producers and chance.random() < 0.4:
