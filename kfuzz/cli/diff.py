@@ -9,28 +9,41 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, progress, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
+    from kfuzz.client.copying import Live
     from kfuzz.logs.comparing import Compared
     from kfuzz.records import Limits
 
 
 @click.command()
 @click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("b", metavar="[B]", required=False)
 @click.option("--contents", is_flag=True, help="Exit with 0 if the records are equal, even if their batches differ.")
 @click.option(
     "--compacted", is_flag=True, help="Compare the last value of each key, as a reader in read_committed sees it."
 )
 @options.topics
+@options.live
 @options.limits
 @options.as_json
-def command(a: str, b: str, contents: bool, compacted: bool, topics: str, limits: Limits, as_json: bool) -> int:
+def command(
+    a: str,
+    b: str | None,
+    contents: bool,
+    compacted: bool,
+    topics: str,
+    live: Live | None,
+    limits: Limits,
+    as_json: bool,
+) -> int:
     """Compare two logs: replicas, a backup and its source, a corpus and what a broker kept of it.
 
-    A and B are log directories, partition folders or segment files. Of each partition of the same name, the result is
+    A and B are log directories, partition folders or segment files, also in an archive or a store. With --bootstrap, B
+    is the topics of a running cluster. Of each partition of the same name, the result is
     one of: equal (all batches have the same bytes), records are equal (but compressed, divided into batches or written
     under leader epochs in another way), or different, with the first difference and the offsets that only one side has.
     Segments may be divided in any way.
@@ -47,6 +60,7 @@ def command(a: str, b: str, contents: bool, compacted: bool, topics: str, limits
       kfuzz diff broker1/orders-0 broker2/orders-0
       kfuzz diff /var/lib/kafka/data /backup/data --topics orders --contents
       kfuzz diff compacted/users-0 source/users-0 --compacted
+      kfuzz diff backup.tar.gz --bootstrap 127.0.0.1:9092 --topics orders
     """
     try:
         from kfuzz.logs.comparing import compare
@@ -57,23 +71,24 @@ def command(a: str, b: str, contents: bool, compacted: bool, topics: str, limits
     complaints = Complaints()
     made: list[dict[str, Any]] = []
     equal = ("equal", "records are equal, batches differ") if contents or compacted else ("equal",)
-    with progress("diff, MiB", None) as set_done:
-        asked: dict[str, Any] = {"topics": topics, "limits": limits, "pass_over": complaints.skip}
-        found: Iterator[Any] = (compare_latest if compacted else compare)(
-            a, b, on_bytes=lambda done: set_done(done >> 20), **asked
-        )
-        for one in found:
-            made.append(one.to_json())
-            if not as_json:
-                say(*_lines(one))
-    for sentence in filter(None, map(passed_over, (a, b))):
-        complain(sentence)
-    differing = sum(one["verdict"] not in equal for one in made)
-    if as_json:
-        echo_json({"a": a, "b": b, "equal": not differing, "partitions": made})
-    else:
-        are = "differs" if differing == 1 else "differ"
-        say(f"{counted(differing, 'partition')} of {len(made)} {are}; A is {a}, B is {b}")
+    with log_at(a) as from_a, log_at(b, live, topics=topics) as from_b:
+        with progress("diff, MiB", None) as set_done:
+            asked: dict[str, Any] = {"topics": topics, "limits": limits, "pass_over": complaints.skip}
+            found: Iterator[Any] = (compare_latest if compacted else compare)(
+                from_a, from_b, on_bytes=lambda done: set_done(done >> 20), **asked
+            )
+            for one in found:
+                made.append(one.to_json())
+                if not as_json:
+                    say(*_lines(one))
+        for sentence in filter(None, map(passed_over, (from_a, from_b))):
+            complain(sentence)
+        differing = sum(one["verdict"] not in equal for one in made)
+        if as_json:
+            echo_json({"a": from_a, "b": from_b, "equal": not differing, "partitions": made})
+        else:
+            are = "differs" if differing == 1 else "differ"
+            say(f"{counted(differing, 'partition')} of {len(made)} {are}; A is {from_a}, B is {from_b}")
     return 1 if differing or complaints.count else 0
 
 
