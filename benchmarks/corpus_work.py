@@ -29,11 +29,24 @@ from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import log_chunks, synthesiser
-from kfuzz.corpora.storage import LocalTarget, as_they_end
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, Batches, Legacy, Range, Topic, Values, Workload, load, render
+from kfuzz.corpora.workload import (
+    BATCH_BYTES_MAX,
+    MIB,
+    Batches,
+    Legacy,
+    Range,
+    Topic,
+    Transactions,
+    Values,
+    Workload,
+    load,
+    render,
+)
+from kfuzz.logs import checking
 from kfuzz.logs.comparing import compare
 from kfuzz.records import Codec
+from kfuzz.storage import LocalTarget, as_they_end
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MIXED: Final = ROOT / "spark_jobs/workloads/mixed.toml"
@@ -107,6 +120,30 @@ def diff_corpora(folder: Path, expected: LogCensus) -> InProcess:
         return expected.records
 
     return InProcess(run, lambda: expected._replace(records=run()))
+
+
+# --- a log directory as a whole -------------------------------------------------------------------------------------
+
+
+def checked(size: int, batch_records: int, transactional: bool) -> Workload:
+    """A workload of one segment of ``size`` bytes."""
+    transactions = Transactions(share=float(transactional), records=5 * batch_records)
+    topic = Topic(TOPIC, batches=Batches(records=Range(batch_records, batch_records)), transactions=transactions)
+    return Workload(topics=(topic,), size=size, segment_bytes=size)
+
+
+def check_directory(out: Path) -> InProcess:
+    """Judge the corpus in ``out`` as ``kfuzz check DIR`` does."""
+
+    def census() -> LogCensus:
+        counts, size = checking.Counts(), 0
+        for one in checking.check_directory(out, counts, role="log"):
+            if one.findings:
+                raise NotTheSameWork(f"{one.path}: {one.findings[0]}")
+            size += one.size if one.title == checking.SEGMENT_TITLE else 0
+        return LogCensus(counts.records, counts.batches, size)
+
+    return InProcess(lambda: census().records, census)
 
 
 # --- the generator in memory ----------------------------------------------------------------------------------------

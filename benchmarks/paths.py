@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from benchmarks import corpus_work, kfuzz_work, message_work, process_work, proxy_work
+from benchmarks import avro, corpus_work, kfuzz_work, message_work, process_work, proxy_work
 from benchmarks.contestant import ROOT, Job, compare, made
 from benchmarks.corpus_work import GeneratedSet
 from benchmarks.measure import LAP_MS, Census, Contest, Ratio
@@ -215,6 +216,14 @@ def _diff(setup: _Setup) -> _Meeting:
     return _alone(partial(corpus_work.diff_corpora, folder, expected), "kfuzz-verdict", check, expected)
 
 
+def _check(batch_records: int, transactional: bool, setup: _Setup) -> _Meeting:
+    """The cost of judging a whole log directory, indexes included, beside the verdict on its segments."""
+    out = setup.folder() / "corpus"
+    expected = corpus_work.made(out, corpus_work.checked(setup.share(256 * MIB), batch_records, transactional))
+    check = partial(corpus_work.check_corpus, out)
+    return _alone(partial(corpus_work.check_directory, out), "kfuzz-verdict", check, expected)
+
+
 def _replay(setup: _Setup) -> _Meeting:
     """A replay beside a producer that must build the batches first."""
     if setup.run.old is None and all(peer.name != AioKafka.name for peer in setup.peers):
@@ -280,6 +289,18 @@ def _dump(mode: str, log: str, setup: _Setup) -> _Meeting:
     segment, expected = process_work.make_segment(setup.folder(), log, size, mode)
     other = process_work.other_tool(mode, segment, setup.stack)
     return _alone(partial(process_work.dump, mode, segment), process_work.MODES[mode].tool, other, expected, size, 3)
+
+
+def _avro(setup: _Setup) -> _Meeting:
+    """``kfuzz cat`` of Avro values, beside programs with fastavro and with confluent-kafka that print the same JSON."""
+    folder = setup.folder()
+    size = setup.bytes(64 * MIB)
+    expected = process_work.Printed(avro.make(folder, size))
+    cat = [sys.executable, "-m", "kfuzz", "cat", str(folder / "orders-0"), "--schema", str(folder)]
+    jobs: dict[str, Job] = {"kfuzz": partial(process_work.Command, cat)}
+    for name in ("fastavro", "confluent"):
+        jobs[name] = partial(process_work.Command, [sys.executable, "-m", "benchmarks.avro", name, str(folder)])
+    return _Meeting(jobs, [Contest("kfuzz", name, (name,)) for name in ("fastavro", "confluent")], expected, size, 3)
 
 
 # --- the proxy ------------------------------------------------------------------------------------------------------
@@ -375,6 +396,9 @@ RECORD_PATHS: Final[Mapping[str, _Path]] = {
     "verify-corpus": partial(_verify, "uniform"),
     "verify-corpus-mixed": partial(_verify, "mixed"),
     "diff": _diff,
+    "check-directory": partial(_check, 100, False),
+    "check-directory-1": partial(_check, 1, False),
+    "check-directory-transactional": partial(_check, TRANSACTIONAL_BATCH_RECORDS, True),
     "replay": _replay,
 }
 MESSAGE_PATHS: Final[Mapping[str, _Path]] = {
@@ -393,6 +417,7 @@ _PAIR: Final = ["offset", "value"]
 # These write logs to a disk or start processes, and only run if they are named.
 FILE_PATHS: Final[Mapping[str, _Path]] = {
     **{f"{mode}-{log}": partial(_dump, mode, log) for log in process_work.LOGS for mode in process_work.MODES},
+    "cat-avro": _avro,
     "make-uncompressed": partial(_make, GeneratedSet()),
     "make-batches-of-1": partial(_make, GeneratedSet(each=1)),
     "make-magic-1": partial(_make, GeneratedSet(magic=1)),

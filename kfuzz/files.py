@@ -11,9 +11,9 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Final
 
 from kfuzz.errors import NotRegular, UsageError
 
@@ -30,6 +30,16 @@ FILE_KINDS = {
 }
 # At least two letters before the colon: one letter is a Windows drive. One slash, because `Path` drops the second.
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
+
+# The folders of `kfuzz.places`, whose files stand for files elsewhere. Each has a function: it gets the path of such a
+# file, and returns that of a file with its bytes.
+ELSEWHERE: Final[dict[str, Callable[[str], str | Path]]] = {}
+
+
+def _fetched(path: str | Path) -> str | Path:
+    """The file to open for ``path``: another one if it stands for a file elsewhere."""
+    fetch = next((fetch for folder, fetch in [*ELSEWHERE.items()] if str(path).startswith(folder)), None)
+    return path if fetch is None else fetch(str(path))
 
 
 def local_path(place: str | Path) -> Path:
@@ -285,7 +295,7 @@ def _readable(path: str | Path) -> Iterator[BinaryIO]:
         # A device (/dev/zero, a terminal) may have no end.
         if path.is_char_device() or path.is_block_device():
             raise UsageError(f"{path} is a device; name a file, or - for standard input")
-        with path.open("rb") as file:
+        with open(_fetched(path), "rb") as file:
             yield file
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; check the name") from None
@@ -303,7 +313,7 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer. A regular file does not know the flag.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        descriptor = os.open(path, flags)
+        descriptor = os.open(_fetched(path), flags)
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; check the name") from None
     except (OSError, ValueError) as error:

@@ -6,7 +6,9 @@ terminal, :func:`file_name` for the name of a file. Nothing else prints text fro
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from typing import Final
 
 # An error's first lines say what is wrong. The referee holds, groups and prints thousands of them.
@@ -19,6 +21,8 @@ _SUSPECT: Final = re.compile(r"[^\x20-\x7e]")
 _SUSPECT_IN_JSON: Final = re.compile(r"[^\x20-\x7e\n]")
 # How Python keeps the byte 0x80 + n of a file name that is not UTF-8.
 _SURROGATE_OF_BYTE: Final = range(0xDC80, 0xDD00)
+# The folders of `kfuzz.places`, whose files stand for files elsewhere: paths in them, and the names of the real places.
+ELSEWHERE: Final[dict[str, dict[str, str]]] = {}
 
 
 def foreign_text(value: object, *, bytes_max: int = FOREIGN_BYTES_MAX) -> str:
@@ -56,6 +60,7 @@ def printable(text: str) -> str:
     >>> printable("ok\x1b[2J\u202e\udcff")
     'ok\\x1b[2J\\u202e\\xff'
     """
+    text = really(text)
     return text if text.isprintable() else _SUSPECT.sub(_escaped, text)
 
 
@@ -65,7 +70,16 @@ def json_printable(document: str) -> str:
     >>> json_printable('{"key": "a\x9b"}')
     '{"key": "a\\u009b"}'
     """
-    return _SUSPECT_IN_JSON.sub(_escaped_in_json, document)
+    return _SUSPECT_IN_JSON.sub(_escaped_in_json, really(document, lambda name: json.dumps(name)[1:-1]))
+
+
+def really(text: str, escape: Callable[[str], str] = str) -> str:
+    """``text`` with the real names of files that stand for files elsewhere."""
+    for folder, names in [*ELSEWHERE.items()]:
+        if folder in text:
+            for path in sorted(filter(text.__contains__, names), key=len, reverse=True):
+                text = text.replace(path, escape(names[path]))
+    return text
 
 
 def file_name(text: str) -> str:

@@ -24,7 +24,11 @@ from kfuzz.text import printable
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.annotate.records import RecordsOf
+
 BYTES_PER_LINE = 16
+# In a terminal of fewer columns than the first number, a line has fewer bytes.
+NARROW = (120, 8)
 # The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4
 # Limits of a dump, so that its memory does not depend on what a compressed batch holds. A part takes about 500 bytes.
@@ -95,7 +99,7 @@ def dump_entry(
     entry: Entry,
     *,
     limits: Limits = DEFAULT_LIMITS,
-    records_of: str | None = None,
+    records_of: RecordsOf = None,
     parts_max: int = PARTS_MAX,
     records_shown: int | None = None,
     around: int | None = None,
@@ -169,17 +173,22 @@ def outcome_of(name: str, made: Annotation) -> str:
     return f"{outcome}; inside {len(made.records)} fields of records: {inside}"
 
 
-def lines(part: Part, mark: str) -> list[str]:
-    """The dump's lines for one part: offset, bytes, name and value; more bytes follow on lines of their own."""
+def lines(part: Part, mark: str, width: int | None = None) -> list[str]:
+    """The dump's lines for one part: offset, bytes, name and value; more bytes follow on lines of their own.
+
+    ``width`` is that of a terminal.
+    """
     indent = "  " * part.depth
+    step = BYTES_PER_LINE if width is None or width >= NARROW[0] else NARROW[1]
+    column = 3 * step - 1
     if part.left_out:
-        return [f"{part.at:08x}  {'':47}  {indent}… {part.value}{mark}"]
+        return [f"{part.at:08x}  {'':{column}}  {indent}… {part.value}{mark}"]
     name = printable(part.field or part.path)
     shown = part.data[: LONGEST_LINES * BYTES_PER_LINE]
-    pieces = [shown[i : i + BYTES_PER_LINE] for i in range(0, len(shown), BYTES_PER_LINE)] or [b""]
-    out = [f"{part.at:08x}  {pieces[0].hex(' '):47}  {indent}{name}: {printable(part.value)}{mark}"]
+    pieces = [shown[i : i + step] for i in range(0, len(shown), step)] or [b""]
+    out = [f"{part.at:08x}  {pieces[0].hex(' '):{column}}  {indent}{name}: {printable(part.value)}{mark}"]
     for i, piece in enumerate(pieces[1:], start=1):
-        out.append(f"{part.at + i * BYTES_PER_LINE:08x}  {piece.hex(' ')}")
-    if part.size > LONGEST_LINES * BYTES_PER_LINE:
-        out.append(f"{'…':>8}  {part.size - LONGEST_LINES * BYTES_PER_LINE} more bytes")
+        out.append(f"{part.at + i * step:08x}  {piece.hex(' ')}")
+    if part.size > len(shown):
+        out.append(f"{'…':>8}  {part.size - len(shown)} more bytes")
     return out

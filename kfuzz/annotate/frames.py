@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +40,8 @@ FORMATS: Final = (
     (140, "{:>8} {:>12} {:>9}  {:<32} {:>7} {:>12}  {:<24}  {}"),
     (0, "{0:>6} {1:>11} {2:>9}  {3:<21.21} {4:>7} {5:>11}  {7}"),
 )
+# Where the requests of a connection begin, and the responses.
+Starts = tuple[Sequence[int], Sequence[int]]
 # The width of the column with the number of a connection.
 CONNECTION_WIDTH: Final = 6
 
@@ -51,8 +53,8 @@ class Frame:
     ``name`` is that of the message, such as FetchRequest; empty for a frame of an API that no known release has, and
     for one that is cut off. ``definition`` is None if this version of it is not known. ``body_at`` is where the message
     begins. ``findings`` are those of the message and of the record batches inside. ``error`` says why no message could
-    be read. ``is_stray``: it is a response that belongs to no request. ``is_early``: its request was sent before the
-    capture began, which is no error.
+    be read. ``is_stray``: it is a response that belongs to no request. ``is_early``: the capture began after its
+    request, or lacks it, which is no error.
     """
 
     number: int
@@ -95,21 +97,26 @@ class Frame:
         return made | ({"error": self.error} if self.error else {})
 
 
-def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka") -> Iterator[Frame]:
+def frames_of(
+    requests: Buffer, responses: Buffer | None = None, *, profile: Profile = "kafka", starts: Starts | None = None
+) -> Iterator[Frame]:
     """The requests in ``requests``, in order, each with its answer in ``responses``, if there is one.
 
     A response whose correlation id no request has comes last, as a frame without a name. A capture may begin in the
     middle of a conversation: the responses before the first one that answers a captured request are early. Only the
     next ``WAITING_MAX`` responses are in memory; if there are more, and the first of them waits in vain, it comes
     earlier. Raises nothing on bad bytes; where a length is wrong, the last frame has the rest of the bytes.
+
+    ``starts`` says where whole frames begin, for bytes with holes; then every response without a request is early.
     """
     view = memoryview(requests).cast("B")
     given = memoryview(b"" if responses is None else responses).cast("B")
-    answers = _responses(given)
+    asked, answers = _split(view, starts and starts[0]), _responses(given, starts and starts[1])
+    first_answer = None if starts is None else len(given)
     # By correlation id, and by place.
     waiting: dict[int, deque[Frame]] = defaultdict(deque)
     order: dict[int, Frame] = {}
-    first_answer = first_id = None
+    first_id: int | None = None
 
     def taken(answer: Frame) -> Frame:
         """The first that waits with its correlation id does so no more."""
@@ -120,7 +127,7 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
                 del waiting[number]
         return answer
 
-    for frame in _split(view):
+    for frame in asked:
         if not frame.error:
             _read_request(view, frame, profile)
         for answer in itertools.islice(answers, WAITING_MAX - len(order)):
@@ -131,7 +138,8 @@ def frames_of(requests: Buffer, responses: Buffer | None = None, *, profile: Pro
         if found:
             frame.answer = taken(found[0])
             _read_response(given, frame.answer, frame, profile)
-            first_answer = min(frame.answer.at, frame.answer.at if first_answer is None else first_answer)
+            if starts is None:
+                first_answer = min(frame.answer.at, frame.answer.at if first_answer is None else first_answer)
         elif len(order) == WAITING_MAX:
             yield _stray(taken(next(iter(order.values()))), first_answer, first_id)
         if first_id is None:
@@ -160,7 +168,11 @@ def _stray(frame: Frame, first_answer: int | None, first_id: int | None) -> Fram
     return frame
 
 
-def _split(view: memoryview) -> Iterator[Frame]:
+def _split(view: memoryview, starts: Sequence[int] | None) -> Iterator[Frame]:
+    if starts is not None:
+        for number, at in enumerate(starts):
+            yield Frame(number, at, LENGTH_BYTES + _int(view, at, LENGTH_BYTES))
+        return
     at = number = 0
     while at < len(view):
         left = len(view) - at
@@ -174,9 +186,9 @@ def _split(view: memoryview) -> Iterator[Frame]:
         number += 1
 
 
-def _responses(view: memoryview) -> Iterator[Frame]:
+def _responses(view: memoryview, starts: Sequence[int] | None) -> Iterator[Frame]:
     """The frames of responses, with their correlation ids."""
-    for frame in _split(view):
+    for frame in _split(view, starts):
         if not frame.error and frame.size < LENGTH_BYTES + CORRELATION_BYTES:
             frame.error = "the frame is shorter than a response's header"
         elif not frame.error:
@@ -297,7 +309,7 @@ def line_of(frame: Frame, width: int | None = None) -> list[str]:
     number = "-" if frame.correlation_id is None else str(frame.correlation_id)
     answer = f"{frame.answer.size} bytes at byte {frame.answer.at}" if frame.answer else ""
     if frame.is_early:
-        answer = "answers a request before the capture"
+        answer = "answers a request that is not captured"
     version = str(frame.version) if frame.name else "-"
     name = frame.name.removesuffix("Request") or "?"
     lines = [row(FORMATS, width, frame.number, frame.at, frame.size, name, version, number, who, answer)]

@@ -26,6 +26,8 @@ from kfuzz.wire.walk.search import Search
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.wire.walk.policy import Policy
+
 # The lines of a list, each with the columns that a terminal must have for it. Narrow ones have one time, or none.
 WIDTH: Final = 147
 FORMATS: Final = (
@@ -113,10 +115,20 @@ class Listing:
     A batch is judged as :func:`kfuzz.records.check` does for ``profile`` and ``role``. After a refused batch, the
     listing continues where its length leads if a batch is there, and otherwise at the next one with a right CRC. Rules
     about several batches begin again there. Raises ``UsageError`` for an unknown profile or role.
+
+    ``also``, for role ``log`` only, is asked about each batch that is not refused. Then the entries without findings
+    are left out, except those where it stops the walk, and only the sums ``batches``, ``refused`` and ``found`` are
+    right.
     """
 
     def __init__(
-        self, data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+        self,
+        data: Buffer,
+        *,
+        profile: Profile = "kafka",
+        role: Role = "consumer",
+        limits: Limits = DEFAULT_LIMITS,
+        also: Policy | None = None,
     ) -> None:
         self.view = memoryview(data).cast("B")
         self._mapped = data if isinstance(data, mmap.mmap) else None
@@ -130,16 +142,17 @@ class Listing:
         self.found: dict[str, Found] = {}
         # Set by a caller that does not ask for all entries.
         self.is_cut_short = False
-        self._options: dict[str, Any] = {"profile": profile, "role": role, "limits": limits}
+        self._options: dict[str, Any] = {"profile": profile, "role": role, "limits": limits, "also": also}
+        self._is_done = False
         self._search = Search(self.view)
 
     def __iter__(self) -> Iterator[Entry]:
-        at = index = 0
-        while at < len(self.view):
-            for entry in self._run(at, index):
+        at = 0
+        while at < len(self.view) and not self._is_done:
+            for entry in self._run(at, self.batches):
                 self._count(entry)
                 yield entry
-                at, index = entry.at + entry.size, entry.number + 1
+                at = entry.at + entry.size
                 if at - self._released > RELEASED_BYTES:
                     self._released = _released(self._mapped, self._released, at)
 
@@ -159,26 +172,27 @@ class Listing:
             },
         }
 
-    def _run(self, start: int, index: int) -> Iterator[Entry]:
-        """The entries from byte ``start`` on, up to the first one that is refused."""
+    def _run(self, start: int, first: int) -> Iterator[Entry]:
+        """The entries from byte ``start`` on, where batch ``first`` begins, up to the first one that is refused."""
         end = len(self.view)
-        for at, size, *fields, goes_on, found in headers(self.view[start:] if start else self.view, **self._options):
+        data = self.view[start:] if start else self.view
+        for number, at, size, *fields, goes_on, found in headers(data, **self._options):
+            self.batches = index = first + number
             place = start + at
             if goes_on and size and not found:
                 # Nearly all batches: this takes half the time that a call of the class takes.
                 yield tuple.__new__(Entry, ("batch", index, place, size, *fields, ()))
-                index += 1
                 continue
             findings = _moved(found, start, index) if found else ()
             if size and goes_on:
                 yield Entry._make(("batch", index, place, size, *fields, findings))
-                index += 1
                 continue
             if size == 0 and goes_on and place < end:
                 # A broker refuses a Produce request as a whole.
                 yield Entry("unreadable", index, place, end - place, findings=findings)
                 return
             if size == 0 and goes_on:
+                self._is_done = True
                 # A role has a finding about the end of the data.
                 if findings:
                     yield Entry("tail", max(index - 1, 0), place, 0, findings=findings)
@@ -195,7 +209,7 @@ class Listing:
 
     def _count(self, entry: Entry) -> None:
         if entry.kind != "tail":
-            self.batches += 1
+            self.batches = entry.number + 1
         if entry.kind == "batch" and not (entry.findings and entry.is_refused):
             self.records += entry.records
             self.offsets = _widened(self.offsets, entry.base_offset, entry.last_offset)

@@ -6,8 +6,9 @@ The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.listing import codec_name
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from kfuzz.wire.records.message_set import Message
     from kfuzz.wire.records.record_batch import Header, Place, Span
 
+    # One of Kafka's own topics, or a function that makes texts of a key and a value.
+    RecordsOf = str | Callable[[bytes | None, bytes | None], dict[str, str]] | None
+
 # Of a control record, or of a record of Kafka's own topics.
 DECODED_BYTES_MAX: Final = 256 << 10
 TEXT_BYTES_MAX: Final = 64 << 10
@@ -58,15 +62,15 @@ def annotate(
     first: int = 0,
     batches: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    records_of: str | None = None,
+    records_of: RecordsOf = None,
     bounds: Bounds = EVERYTHING,
 ) -> Iterator[Part]:
     """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes.
 
     The first batch begins at byte ``at`` of ``data``, and has the number ``first``. Every path begins with ``under``.
     After ``batches`` batches, one more heading says how many bytes are left. ``records_of`` is one of Kafka's own
-    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded. A part counts everything that
-    ``bounds`` leave out.
+    topics (``kfuzz.kafka.INTERNAL_TOPICS``), whose keys and values are decoded, or a function that decodes them. A part
+    counts everything that ``bounds`` leave out.
     """
     view = memoryview(data).cast("B")
     index = 0
@@ -124,7 +128,7 @@ class _Batch:
     data: bytes | memoryview
     path: str
     limits: Limits
-    records_of: str | None
+    records_of: RecordsOf
     bounds: Bounds
 
     def part(self, field: str, start: int, end: int, text: str, inside: str = "", *, heading: bool = False) -> Part:
@@ -200,7 +204,10 @@ class _Batch:
                 max(span[1], 0) for span in spans
             ) <= DECODED_BYTES_MAX:
                 key, value = (None if size < 0 else bytes(self.data[start : start + size]) for start, size in spans)
-                texts = _control_texts(key, value) if is_control else _internal_texts(self.records_of or "", key, value)
+                decode = (
+                    self.records_of if callable(self.records_of) else partial(_internal_texts, self.records_of or "")
+                )
+                texts = _control_texts(key, value) if is_control else decode(key, value)
             end = yield from self.record(place, f".records[{i}]", texts)
         return end
 

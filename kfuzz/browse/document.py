@@ -24,6 +24,8 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.annotate.records import RecordsOf
+
 # More lines than anybody scrolls through; `kfuzz show` lists all. A row takes about 500 bytes, and so does a finding.
 BATCHES_MAX: Final = 250_000
 PARTS_MAX: Final = 50_000
@@ -161,7 +163,7 @@ class Batches(Document):
         profile: Profile = "kafka",
         role: Role = "consumer",
         limits: Limits = DEFAULT_LIMITS,
-        records_of: str | None = None,
+        records_of: RecordsOf = None,
     ) -> None:
         super().__init__(title, data, limits)
         self.records_of = records_of

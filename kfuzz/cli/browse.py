@@ -9,12 +9,13 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.opening import named, require_consumer
+from kfuzz.cli.opening import log_at, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.kafka import Role
 
 if TYPE_CHECKING:
+    from kfuzz.annotate.records import RecordsOf
     from kfuzz.browse.document import Document
     from kfuzz.records import Limits
 
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 @options.message
 @options.version()
 @options.definitions
-@options.role
+@options.role()
 @options.profile
 @options.limits
 @options.records_of
+@options.schemas
 def command(name: str, place: str, **options: Any) -> None:
     """Browse a file of record batches, a message or a vector in the terminal.
 
@@ -50,7 +52,8 @@ def command(name: str, place: str, **options: Any) -> None:
     """
     if name == "-":
         raise UsageError("kfuzz browse needs standard input for the keys; write the bytes to a file and name that")
-    document = document_of(name, **options)
+    with log_at(name) as path:
+        document = document_of(path, **options)
     try:
         from kfuzz.browse.app import Browser
     except ModuleNotFoundError as error:
@@ -74,6 +77,8 @@ def document_of(
     profile: Profile,
     limits: Limits,
     records_of: str | None,
+    places: tuple[str, ...] = (),
+    registry: str | None = None,
 ) -> Document:
     """The document to browse. ``UsageError`` if the name is that of something else."""
     from kfuzz.browse.document import Batches, Message
@@ -85,13 +90,9 @@ def document_of(
         document: Document = Message(what.title, bytes(data), *chosen, profile=profile)
     else:
         what.require_batches(data)
-        document = Batches(
-            what.title,
-            data,
-            profile=profile,
-            role=role,
-            limits=limits,
-            records_of=options.internal_topic(name, records_of),
-        )
+        decode: RecordsOf = options.internal_topic(name, records_of)
+        if decode is None and (schemas := options.schemas_of(name, places, registry)) is not None:
+            decode = schemas.shown
+        document = Batches(what.title, data, profile=profile, role=role, limits=limits, records_of=decode)
     document.kills = () if what.kept is None else what.kept.deviation.kills
     return document

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,34 +14,49 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import (
     echo_json,
+    json_text,
     open_buffer,
     progress,
     say,
 )
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
 from kfuzz.findings.stored import length_wrong
 from kfuzz.mapped import require_whole
+from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.wire.walk.search import Search
 
 if TYPE_CHECKING:
+    from kfuzz.client.copying import Live
     from kfuzz.logs.checking import Counts
     from kfuzz.records import Limits, Profile, Role
 
 
 @click.command()
-@click.argument("files", metavar="FILE|DIR...", nargs=-1, required=True)
-@options.role
+@click.argument("files", metavar="[FILE|DIR]...", nargs=-1)
+@options.topics
+@options.live
+@options.role(default=None, usual="log for a directory, otherwise consumer")
 @options.profile
 @options.limits
 @options.as_json
-def command(files: tuple[str, ...], role: Role, profile: Profile, limits: Limits, as_json: bool) -> int:
+def command(
+    files: tuple[str, ...],
+    topics: str,
+    live: Live | None,
+    role: Role | None,
+    profile: Profile,
+    limits: Limits,
+    as_json: bool,
+) -> int:
     """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input. Indexes,
     producer snapshots and checkpoints are known by their names, and judged as a broker does that starts.
 
-    Of a directory, all segments, indexes, snapshots and checkpoints are judged, also after damage. For each file that
-    has findings, the first of each code is shown, then a summary by code.
+    Of a directory, all segments, indexes, snapshots and checkpoints are judged, also after damage. In the role log, its
+    default, each partition and the broker's checkpoints are judged as a whole too. The first lines say what a broker
+    does at its next start with each partition that it does not load as it is. Then, for each file that has findings,
+    the first of each code is shown, then a summary by code.
 
     The role says what a file of batches holds. consumer: the records that a fetch returns. broker: the records of one
     partition in a Produce request, under Kafka's default limits; --profile strict adds the documents' rules for
@@ -57,18 +73,26 @@ def command(files: tuple[str, ...], role: Role, profile: Profile, limits: Limits
     Examples:
       kfuzz check 00000000000000000000.log
       kfuzz check 00000000000000000000.index
-      kfuzz check /var/lib/kafka/data --role log
+      kfuzz check /var/lib/kafka/data
       kfuzz check --profile strict *.log
       kfuzz check --role broker --profile strict produced.bin
       kfuzz check --json fetch.bin
     """
-    asked = _Asked(profile, role, limits, as_json)
+    asked = _Asked(profile, role or "consumer", limits, as_json)
     out: list[dict[str, Any]] = []
     fatal = False
-    for name in files:
-        judge = _directory if name != "-" and local_path(name).is_dir() else _file
-        document, is_fatal = judge(name, asked)
-        out.append(document)
+    if topics != "*" and live is None:
+        raise UsageError("--topics needs --bootstrap; name the folders of partitions to judge some of a log directory")
+    for name in (*files, None) if live or not files else files:
+        with log_at(name, live if name is None else None, topics=topics) as place:
+            if place != "-" and Path(place).is_dir():
+                # A copy of a live topic has nothing of the broker's beside its batches.
+                is_copy = name is None
+                document, is_fatal = _directory(place, replace(asked, role=role or ("consumer" if is_copy else "log")))
+            else:
+                document, is_fatal = _file(place, asked)
+            # Here the real names of the files are known.
+            out.append(json.loads(json_text(document)))
         fatal = fatal or is_fatal
     if as_json:
         echo_json(out)
@@ -96,9 +120,10 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge one file and print it. Returns its JSON, and whether it is refused."""
     from kfuzz import records
     from kfuzz.annotate.dump import FINDINGS_MAX
-    from kfuzz.annotate.listing import find_next
+    from kfuzz.annotate.listing import Listing, find_next
     from kfuzz.cli.opening import stored_kind
     from kfuzz.logs.contents import not_batches, require_batches
+    from kfuzz.logs.lost import lost_at
 
     data = open_buffer(name)
     if (kind := stored_kind(name, data)) is not None:
@@ -134,6 +159,14 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     state = "refused after" if reading.fatal else "ok,"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
     asked.say(f"{name}: {state} {counts}{tail}")
+    lost = None
+    if reading.fatal and reading.consumed < len(data) and asked.role != "broker":
+        listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+        lost = lost_at(name, listing, reading.consumed)
+    if lost is not None:
+        asked.say(f"{name}: {lost}")
+    if lost is not None and lost.skip:
+        asked.say(f"to pass over it: {lost.skip}")
     if after is not None and not asked.as_json:
         asked.say(_hidden(name, data, after))
     return {
@@ -146,6 +179,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         "accepted": reading.fatal is None,
         "findings": [finding.to_json() for finding in reading.findings],
         "more_findings": reading.more_findings,
+        "lost": None if lost is None else lost.to_json(),
     }, reading.fatal is not None
 
 
@@ -166,9 +200,12 @@ def _hidden(name: str, data: bytes | mmap.mmap, after: int) -> str:
 def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge the files below a directory. Prints findings and partial tails, then a summary. Returns as `_file` does."""
     from kfuzz.logs.checking import Counts, check_directory
+    from kfuzz.logs.whole import Start, leaving_starts
 
     counts = Counts()
     bad: list[dict[str, Any]] = []
+    starts: list[dict[str, Any]] = []
+    lines: list[str] = []
     with progress("check, MiB", None) as set_done:
         found = check_directory(
             name,
@@ -179,21 +216,38 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
             on_bytes=lambda done, total: set_done(done >> 20),
         )
         for one in found:
+            place = printable(str(one.path))
+            if one.start and not one.start.is_plain:
+                asked.say(f"{place}: {one.start}")
+                starts.append({"path": str(one.path)} | one.start.to_json())
             if one.skipped:
-                asked.say(f"{one.path}: skipped: {one.skipped}")
+                lines.append(f"{place}: skipped: {one.skipped}")
             if one.tail:
-                asked.say(f"{one.path}: a partial tail of {one.tail} bytes")
-            if one.findings or one.skipped or one.tail:
+                lines.append(f"{place}: a partial tail of {one.tail} bytes")
+            if one.findings or one.skipped or one.tail or one.lost:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
-                asked.say(f"{one.path}: {finding.severity}: {finding}{more}")
+                lines.append(f"{place}: {finding.severity}: {finding}{more}")
+            lines += [f"{place}: {lost}" for lost in one.lost]
+            if one.more_lost:
+                lines.append(f"{place}: {counted(one.more_lost, 'more stretch', 'more stretches')} of damage")
+            if one.lost and one.lost[0].skip:
+                lines.append(f"to pass over the first: {one.lost[0].skip}")
+    for folder, act in leaving_starts(sorted(counts.passed) if asked.role == "log" else ()):
+        asked.say(f"{printable(str(folder))}: at its next start, a broker {act}")
+        starts.append({"path": str(folder)} | Start(act, act, None).to_json())
+    # First the answer, then the reasons.
+    for line in lines:
+        asked.say(line)
     if not counts.segments + counts.others:
         raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
     for line in _summary(name, counts):
         asked.say(line)
     asked.unread.extend(counts.unread)
-    return {"directory": name, "accepted": not counts.refused, "files": bad} | counts.to_json(), counts.refused > 0
+    is_fatal = counts.refused + counts.wrong > 0
+    document = {"directory": name, "accepted": not is_fatal, "starts": starts, "files": bad} | counts.to_json()
+    return document, is_fatal
 
 
 def _summary(name: str, counts: Counts) -> Iterator[str]:
@@ -201,7 +255,7 @@ def _summary(name: str, counts: Counts) -> Iterator[str]:
     from kfuzz.logs.stored import left_out
 
     yield (
-        f"{name}: {'refused' if counts.refused else 'ok'}, {len(counts.partitions)} partitions, "
+        f"{name}: {'refused' if counts.refused + counts.wrong else 'ok'}, {len(counts.partitions)} partitions, "
         f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
         f"{counts.size} bytes{f', {counts.skipped} skipped' if counts.skipped else ''}"
     )

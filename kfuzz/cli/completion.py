@@ -48,7 +48,8 @@ def complete_explained(ctx: click.Context, param: click.Parameter, incomplete: s
     """Findings, requirements, flags and error codes."""
     from kfuzz.vectors.explaining import Book
 
-    return _beginning([name for names in Book().tables().values() for name in names], incomplete)
+    names = [name for names in Book().tables().values() for name in names if " " not in name]
+    return _beginning(names, incomplete)
 
 
 def _ids() -> list[str]:

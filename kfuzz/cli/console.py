@@ -10,6 +10,7 @@ import json
 import mmap
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
@@ -32,6 +33,7 @@ __all__ = [
     "Word",
     "complain",
     "echo_json",
+    "fitted",
     "json_line",
     "json_text",
     "keep_going_without_reader",
@@ -49,6 +51,8 @@ __all__ = [
 
 # How many lines are printed between two looks at whether someone still reads them.
 LINES_BETWEEN = 64
+# How a line of JSON begins.
+JSON_STARTS = tuple('{}[]"')
 
 
 def say(*sentences: object, err: bool = False) -> None:
@@ -92,6 +96,7 @@ def page(lines: Iterator[str]) -> None:
     head: list[str] = []
     if sys.stdout.isatty():
         rows = shutil.get_terminal_size().lines - 1
+        lines = (one for line in lines for one in fitted(line, terminal_width()).split("\n"))
         for line in lines:
             head.append(line)
             if len(head) > rows:
@@ -105,6 +110,16 @@ def page(lines: Iterator[str]) -> None:
 def terminal_width() -> int | None:
     """The columns of the terminal that gets standard output; None if it goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(line: str, width: int | None) -> str:
+    """``line`` in lines of at most ``width`` columns, below its last column. JSON and escape sequences stay whole."""
+    if width is None or len(line) <= width or "\x1b" in line or line.lstrip()[:1] in JSON_STARTS:
+        return line
+    column = min(line.rstrip().rfind("  ") + 2, width // 2)
+    wrapper = textwrap.TextWrapper(width, subsequent_indent=" " * column, break_on_hyphens=False)
+    wrapper.replace_whitespace = wrapper.expand_tabs = False
+    return wrapper.fill(line)
 
 
 def write_lines(lines: Iterable[str]) -> None:
@@ -166,6 +181,15 @@ class _Output(io.FileIO):
         return memoryview(data).nbytes
 
 
+class _Terminal(io.TextIOWrapper):
+    """Standard output that is a terminal: no line is wider."""
+
+    def write(self, text: str, /) -> int:
+        width = terminal_width()
+        super().write("\n".join(fitted(line, width) for line in text.split("\n")))
+        return len(text)
+
+
 @contextlib.contextmanager
 def keep_going_without_reader() -> Iterator[None]:
     """Let a verb finish with its own exit code, even if the reader of its output closes the pipe early."""
@@ -176,7 +200,8 @@ def keep_going_without_reader() -> Iterator[None]:
         return
     out.flush()
     raw = _Output(out.fileno(), "w", closefd=False)
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=out.line_buffering)
+    kind = _Terminal if out.isatty() else io.TextIOWrapper
+    sys.stdout = kind(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=out.line_buffering)
     try:
         yield
     finally:

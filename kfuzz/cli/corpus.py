@@ -18,9 +18,9 @@ from kfuzz.corpora.layout import SUCCESS
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.storage import LocalTarget, Target
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
+from kfuzz.storage import LocalTarget, Target
 from kfuzz.units import date, show_size
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, progress, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.units import counted
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 def command(a: str, b: str, contents: bool, compacted: bool, topics: str, limits: Limits, as_json: bool) -> int:
     """Compare two logs: replicas, a backup and its source, a corpus and what a broker kept of it.
 
-    A and B are log directories, partition folders or segment files. Of each partition of the same name, the result is
-    one of: equal (all batches have the same bytes), records are equal (but compressed, divided into batches or written
-    under leader epochs in another way), or different, with the first difference and the offsets that only one side has.
-    Segments may be divided in any way.
+    A and B are log directories, partition folders, segment files, archives of them, or URIs. Of each partition of the
+    same name, the result is one of: equal (all batches have the same bytes), records are equal (but compressed, divided
+    into batches or written under leader epochs in another way), or different, with the first difference and the offsets
+    that only one side has. Segments may be divided in any way.
 
     Records are equal if offset, timestamp, key, value and headers are, and if the same consumers see them.
 
@@ -57,17 +58,17 @@ def command(a: str, b: str, contents: bool, compacted: bool, topics: str, limits
     complaints = Complaints()
     made: list[dict[str, Any]] = []
     equal = ("equal", "records are equal, batches differ") if contents or compacted else ("equal",)
-    with progress("diff, MiB", None) as set_done:
+    with log_at(a) as place, log_at(b) as other, progress("diff, MiB", None) as set_done:
         asked: dict[str, Any] = {"topics": topics, "limits": limits, "pass_over": complaints.skip}
         found: Iterator[Any] = (compare_latest if compacted else compare)(
-            a, b, on_bytes=lambda done: set_done(done >> 20), **asked
+            place, other, on_bytes=lambda done: set_done(done >> 20), **asked
         )
         for one in found:
             made.append(one.to_json())
             if not as_json:
                 say(*_lines(one))
-    for sentence in filter(None, map(passed_over, (a, b))):
-        complain(sentence)
+        for sentence in filter(None, map(passed_over, (place, other))):
+            complain(sentence)
     differing = sum(one["verdict"] not in equal for one in made)
     if as_json:
         echo_json({"a": a, "b": b, "equal": not differing, "partitions": made})

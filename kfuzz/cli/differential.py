@@ -42,7 +42,7 @@ INPUTS = 20_000
     show_default=True,
     help="What the inputs are: record batches, messages, or streams (sequences of batches).",
 )
-@options.role
+@options.role()
 @options.count("; of messages, mutants of each version", usual=f"{INPUTS}; {MUTANTS}")
 @options.seed
 @options.start_timeout

@@ -79,11 +79,7 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
     help="Fuzz a whole client instead, by changing a broker's responses: the name of a testee, or a driver's command.",
     shell_complete=complete_testees,
 )
-@click.option(
-    "--bootstrap",
-    type=Word("host:port", Address.parse),
-    help="A broker on this machine whose topic kfuzz the client of --client reads.  [default: a broker of kfuzz's own]",
-)
+@options.bootstrap(" on this machine, whose topic kfuzz the client of --client reads", usual="a broker of kfuzz's own")
 @click.option(
     "--against-broker",
     "against",

@@ -30,6 +30,7 @@ VERBS = {
     "browse": ("kfuzz.cli.browse", "Browse batches, fields and bytes side by side in the terminal."),
     "cat": ("kfuzz.cli.cat", "Print the records of a segment or a log directory as JSON or a table."),
     "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
+    "state": ("kfuzz.cli.state", "Show the transactions, producers, groups and metadata of a log directory."),
     "salvage": ("kfuzz.cli.salvage", "Copy the sound batches of a damaged log, with new indexes."),
     "diff": ("kfuzz.cli.diff", "Compare two logs: replicas, a backup and its source."),
     "redact": ("kfuzz.cli.redact", "Copy a segment or a capture without its contents, for a public report."),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from kfuzz.cli.console import open_buffer
+from kfuzz.cli.console import complain, open_buffer, progress
 from kfuzz.cli.messages import definition_of, definitions_of
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
+from kfuzz.files import URL, local_path
 from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
+from kfuzz.text import really
 from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.wire.records.framing import next_frame
 
 if TYPE_CHECKING:
+    from kfuzz.client.copying import Live
     from kfuzz.fuzz.kept import KeptInput
     from kfuzz.logs.stored import Kind
     from kfuzz.vectors.model import Vector
@@ -44,7 +49,7 @@ class Named:
     @property
     def title(self) -> str:
         """The name, for a vector with its summary."""
-        return self.name if self.vector is None else f"{self.vector.id}: {self.vector.summary}"
+        return really(self.name) if self.vector is None else f"{self.vector.id}: {self.vector.summary}"
 
     def read(self) -> tuple[bytes | mmap.mmap, tuple[Definition, int] | None]:
         """The bytes that a decoder gets, and the message that they are. The body of a kept input says both."""
@@ -64,6 +69,35 @@ class Named:
 
         if self.vector is None and self.kept is None:
             require_batches(self.name, data)
+
+
+@contextlib.contextmanager
+def log_at(
+    name: str | None, live: Live | None = None, *, topics: str = "*", first: int | datetime | None = None
+) -> Iterator[str]:
+    """The path of the log that the user named: a path, an archive, a URI, or topics with --bootstrap (``live``), from
+    the offset or time ``first`` on. Other names (``-``, ids of vectors) stay as they are.
+
+    The path is good inside the block. Files in it must be opened by functions of ``kfuzz.files``.
+    """
+    from kfuzz.places import PACKED_NAME, opened, stand_in
+
+    if (name is None) == (live is None):
+        raise click.UsageError("name a file, a folder or an archive, or give --bootstrap; one of them")
+    if name is not None:
+        with contextlib.ExitStack() as stack:
+            with progress("open", None, quiet=not (URL.fullmatch(name) or PACKED_NAME.fullmatch(name))):
+                path = name if name == "-" else stack.enter_context(opened(name, on_left_out=complain))
+            # A name of something else stays as it was written.
+            yield name if path == Path(name) else str(path)
+        return
+    assert live is not None
+    with stand_in({}, name=str(live.access.bootstrap)) as folder, opened(folder):
+        with progress("read from the brokers, MiB", None) as set_done:
+            wanted = replace(live, topics=topics, first=first)
+            for sentence in wanted.copy(folder, set_done=lambda done: set_done(done >> 20)):
+                complain(sentence)
+        yield str(folder)
 
 
 def named(name: str, message: str | None, version: int | None, source: str) -> Named:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
-from kfuzz.cli.console import PATH, Word
-from kfuzz.client.address import PORT_MAX
+from kfuzz.cli.console import PATH, Word, complain
+from kfuzz.client.address import PORT_MAX, Address
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
 from kfuzz.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from kfuzz.records import Limits
+    from kfuzz.schemas import Schemas
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,11 +101,10 @@ vectors = click.option(
 topics = click.option(
     "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
 )
-role = click.option(
+role = _varied(
     "--role",
     type=click.Choice(["consumer", "broker", "log"]),
     default="consumer",
-    show_default=True,
     help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
     "loads a segment (log).",
 )
@@ -128,6 +128,23 @@ records_of = click.option(
     help="Decode keys and values as those of this topic of Kafka's own, such as __consumer_offsets; none decodes "
     "nothing.  [default: by the name of the folder]",
 )
+
+
+def schemas(command: F) -> F:
+    """The options that say where schemas come from. The verb gets ``places`` and ``registry``; see ``schemas_of``."""
+    return _together(
+        click.option(
+            "--schema",
+            "places",
+            multiple=True,
+            metavar="FILE|DIR",
+            help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, a folder of schemas named by "
+            "their ids, a log directory with _schemas-0, or none.  [default: _schemas-0 beside the data]",
+        ),
+        click.option("--registry", metavar="URL", help="Ask this schema registry; a login may be in the URL."),
+    )(command)
+
+
 message = click.option(
     "--message",
     metavar="MESSAGE",
@@ -152,6 +169,9 @@ count = _varied("--count", type=COUNT, metavar="N", help="How many inputs{}.")
 seed = click.option(
     "--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the random inputs."
 )
+frames = click.option(
+    "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
+)
 size = _varied("--size", type=SIZE, help='Uncompressed size of the corpus, like "64MiB".')
 
 
@@ -162,6 +182,22 @@ def internal_topic(path: str, records_of: str | None) -> str | None:
 
         return topic_of_path(path)
     return None if records_of == AS_THEY_ARE else records_of
+
+
+def schemas_of(path: str, places: tuple[str, ...], registry: str | None, *, validate: bool = False) -> Schemas | None:
+    """The schemas for the data at ``path``; None without any."""
+    from kfuzz.logs.schemas import beside, open_schemas
+
+    if AS_THEY_ARE in places:
+        return None
+    if places or registry:
+        return open_schemas(places, registry, checks=validate)
+    try:
+        return None if (found := beside(path)) is None else open_schemas([str(found)], checks=validate)
+    except UsageError as error:
+        # Nobody asked for them.
+        complain(f"keys and values are not decoded: {error}")
+        return None
 
 
 # ------------------------------------------------------------------------------------------------- who is asked
@@ -190,6 +226,8 @@ target = _varied(
     shell_complete=complete_targets,
     help="The fuzz target {}; `kfuzz fuzz --targets` lists them.",
 )
+timeout = _varied("--timeout", "timeout_ms", type=TIME_MS, help="How long an answer may take: 10s, 2m.")
+bootstrap = _varied("--bootstrap", type=Word("host:port", Address.parse), help="A broker of the cluster{}.")
 yes = click.option(
     "--yes",
     "open_to_others",
@@ -230,10 +268,35 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
     )(with_security)
 
 
+def live(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a verb that reads logs, also those of a cluster: with ``opening.log_at``, which takes ``live``."""
+
+    @functools.wraps(command)
+    def with_live(*, bootstrap: Any, live_bytes: int, security: Any, timeout_ms: int, **others: Any) -> Any:
+        if bootstrap is None:
+            return command(live=None, **others)
+        from kfuzz.client.address import Access
+        from kfuzz.client.copying import Live
+
+        return command(live=Live(Access(bootstrap, security, timeout_ms=timeout_ms), live_bytes), **others)
+
+    return _together(
+        bootstrap("; its topics are read instead of files, up to the high watermark"),
+        click.option(
+            "--bytes",
+            "live_bytes",
+            type=SIZE,
+            default="1GiB",
+            show_default=True,
+            help="With --bootstrap, the most that is read of each partition.",
+        ),
+        timeout(default="30s"),
+    )(connection(with_live))
+
+
 # ------------------------------------------------------------------------------------------------- how long, how many
 
 
-timeout = _varied("--timeout", "timeout_ms", type=TIME_MS, help="How long an answer may take: 10s, 2m.")
 duration = _varied("--duration", "duration_s", type=TIME, help="End {} after this time: 90s, 5m, 1h.")
 seconds = _varied("--seconds", help="How many seconds to fuzz each target.")
 jobs = _varied("--jobs", type=click.IntRange(1, 1024), help="How many {} at a time.")

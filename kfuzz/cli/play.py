@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import PATH, Word, echo_json, json_line, say
+from kfuzz.cli.console import PATH, echo_json, json_line, say
 from kfuzz.cli.opening import conversation_of
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.errors import UsageError
@@ -29,9 +29,7 @@ TOPIC: Final = re.compile(rb"kfuzz-conversation(-\d+)?")
 
 @click.command()
 @click.argument("name", metavar="DIR|ID", type=PATH)
-@click.option(
-    "--bootstrap", type=Word("host:port", Address.parse), help="A broker of the cluster to play the clients to."
-)
+@options.bootstrap(" to play the clients to")
 @click.option(
     "--listen", type=options.LISTEN, help="Play the brokers to clients that connect here; port 0 is any free one."
 )

@@ -24,9 +24,11 @@ SHOWN_MOST = 20
 @options.out("the copy", required=True, metavar="FILE|DIR")
 @options.frames
 @click.option("--keep-header-keys", is_flag=True, help="Keep the keys of headers; their values are replaced.")
-@click.option("--seed", help="Replace the same bytes by the same ones in each run. Others can then test their guesses.")
+@click.option(
+    "--secret", help="Make the other bytes from this text. Those who know it can test guesses.  [default: random]"
+)
 @options.as_json
-def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, seed: str | None, as_json: bool) -> int:
+def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secret: str | None, as_json: bool) -> int:
     """Copy a segment file, or a capture of frames, without its contents, to attach it to a public report. DIR is a
     folder that `kfuzz proxy --record` made.
 
@@ -53,8 +55,8 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, seed:
     from kfuzz.logs.contents import require_batches
 
     redactor = Redactor(keeps_header_keys=keep_header_keys)
-    if seed is not None:
-        redactor.key = sha256(seed.encode()).digest()
+    if secret is not None:
+        redactor.key = sha256(secret.encode()).digest()
     if out.resolve() == local_path(path).resolve():
         raise UsageError(f"{out} is the original, which is only read; name another file with --out")
     if out.exists() and not out.is_file() and not out.is_dir():

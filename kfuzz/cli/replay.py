@@ -11,7 +11,6 @@ from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Word, echo_json, progress, say
 from kfuzz.replay import (
     ACKS,
-    Address,
     Rate,
     Settings,
     find_parts,
@@ -26,7 +25,7 @@ MB = 1_000_000
 
 @click.command("replay")
 @click.argument("directory", type=PATH)
-@click.option("--bootstrap", type=Word("host:port", Address.parse), required=True, help="A broker of the cluster.")
+@options.bootstrap(required=True)
 @click.option("--rate", type=Word("rate", parse_rate), help="Records or bytes per second: 50000, 20MB/s.")
 @click.option("--speed", type=Word("speed", parse_speed), help="Follow the timestamps of the log: 1x, 10x.")
 @options.duration("the replay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.units import counted
 
@@ -20,16 +22,23 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="FILE|DIR")
 @options.out("the copy", required=True)
 @options.topics
+@options.dry_run
 @options.as_json
-def command(path: str, out: Path, topics: str, as_json: bool) -> int:
+def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> int:
     """Copy every batch that Apache Kafka accepts of a segment file, a partition folder or a log directory.
 
     A batch is kept if a consumer reads it and a broker that loads the segment continues after it. Kept batches are
-    copied byte for byte. The copy has new indexes and leader epochs; a broker makes the rest when it starts. The
-    original is only read.
+    copied byte for byte. The copy has new indexes, leader epochs and producer snapshots, so that a broker loads it
+    without a rebuild. The original is only read.
+
+    A lost marker of a transaction is written again if the original's transaction indexes and snapshots show how the
+    transaction ended. Kept records that were committed, aborted or open, and are not so in the copy, are listed.
 
     Where a batch's length is wrong, the next batch is found by the offset index, or by searching for a batch whose CRC
     is right. Links inside a log directory are skipped, as are pipes and devices.
+
+    --dry-run says all of this and writes nothing there; it needs room for the copy of a partition in the folder for
+    temporary files.
 
     Exit code 0: nothing was lost; 1: something was, and each loss is listed; 2: wrong use.
 
@@ -44,17 +53,24 @@ def command(path: str, out: Path, topics: str, as_json: bool) -> int:
     except ImportError:
         raise UsageError("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     complaints = Complaints()
-    done = salvage(
-        path, out, topics=topics, on_segment=(lambda one: None) if as_json else _print, pass_over=complaints.skip
-    )
-    if as_json:
-        echo_json([_to_json(one) for one in done])
-    else:
-        lost = sum(one.lost_bytes for one in done)
-        kept = sum(one.kept_bytes for one in done)
-        click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes")
-    if sentence := passed_over(path):
-        complain(sentence)
+    with log_at(path) as place:
+        done = salvage(
+            place,
+            out,
+            topics=topics,
+            dry_run=dry_run,
+            on_segment=(lambda one: None) if as_json else _print,
+            pass_over=complaints.skip,
+        )
+        if as_json:
+            echo_json([_to_json(one) for one in done])
+        else:
+            lost = sum(one.lost_bytes for one in done)
+            kept = sum(one.kept_bytes for one in done)
+            nothing = "; nothing was written" if dry_run else ""
+            click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes{nothing}")
+        if sentence := passed_over(place):
+            complain(sentence)
     return 1 if complaints.count or any(one.lost for one in done) else 0
 
 
@@ -63,6 +79,10 @@ def _print(one: Salvaged) -> None:
     say(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}")
     for lost in one.lost:
         say(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
+    for sentence in (*one.gaps, *one.markers, *one.changes):
+        say(f"  {sentence}")
+    if one.gaps and one.gaps[0].skip:
+        say(f"  to pass over the first damage of the original: {one.gaps[0].skip}")
 
 
 def _last(one: Salvaged) -> int | None:
@@ -80,4 +100,10 @@ def _to_json(one: Salvaged) -> dict[str, Any]:
         "first_offset": one.first_offset,
         "last_offset": _last(one),
         "lost": [{"at": lost.at, "size": lost.size, "reason": lost.reason} for lost in one.lost],
+        "lost_offsets": [gap.to_json() for gap in one.gaps],
+        "markers": [
+            {"type": marker.kind.name, "producer_id": marker.producer_id, "offset": marker.offset}
+            for marker in one.markers
+        ],
+        "changes": [asdict(change) for change in one.changes],
     }

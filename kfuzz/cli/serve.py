@@ -18,6 +18,7 @@ from kfuzz.cli import options
 from kfuzz.cli.console import Word, json_line, say, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
+from kfuzz.relay.loop import run
 from kfuzz.serve import Cluster, Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.server import shown_address, stopped_by
@@ -87,7 +88,7 @@ def command(
         topics.put(topic)
     names = {vector: topic.name for vector, topic in suite.items()}
     # The other options have the names of the settings.
-    asyncio.run(_serve(topics, names, Settings(**others), given, as_json))
+    run(_serve(topics, names, Settings(**others), given, as_json))
 
 
 async def _serve(

@@ -17,7 +17,16 @@ import click
 from kfuzz.annotate import frames
 from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines
 from kfuzz.annotate.killing import KillingField, mark
-from kfuzz.annotate.listing import Entry, Listing, heading, is_one_batch, line_of, opened_with_neighbours, summary
+from kfuzz.annotate.listing import (
+    INDENT,
+    Entry,
+    Listing,
+    heading,
+    is_one_batch,
+    line_of,
+    opened_with_neighbours,
+    summary,
+)
 from kfuzz.annotate.marks import marks_of
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id
@@ -30,12 +39,13 @@ from kfuzz.cli.console import (
     terminal_width,
     write_lines,
 )
-from kfuzz.cli.opening import conversation_of, named, require_consumer
+from kfuzz.cli.opening import conversation_of, log_at, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import Role
+from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, lost_at, with_losses
 from kfuzz.records import Limits
 from kfuzz.text import printable
 from kfuzz.units import counted
@@ -44,6 +54,7 @@ from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 if TYPE_CHECKING:
     from kfuzz.fuzz.kept import KeptInput
     from kfuzz.logs.stored import Stored
+    from kfuzz.relay.recording import Recording
     from kfuzz.vectors import Vector
 
 # A dump shows at most this many batches, unless --batches says more.
@@ -51,6 +62,8 @@ DUMPED_BATCHES = 20
 # Of the batch that --finding opens; the records around the finding are shown too.
 RECORDS_BESIDE_FINDING = 3
 FINDINGS_SHOWN = 200
+# Of the connections of a capture, the addresses of so many are named.
+CONNECTIONS_SHOWN = 20
 RECORD = re.compile(r"records\[(\d+)\]")
 # Of the fields that a cause needs, so many are marked and named.
 FIELDS_SHOWN = 8
@@ -81,7 +94,7 @@ BYTE = Word("byte", lambda text: _byte(text))
 @click.option("--frame", type=click.IntRange(0), metavar="N", help="Open frame N of a connection; the first one is 0.")
 @click.option("--responses", metavar="FILE", help="With --frames: what the broker sent over the same connection.")
 @options.definitions
-@options.role
+@options.role()
 @options.profile
 @options.limits
 @click.option(
@@ -151,11 +164,12 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
         if not asked.finding or asked.finding in BATCH_CODES:
             raise click.UsageError("Missing argument 'FILE|ID'")
         name, asked = asked.finding, replace(asked, finding="")
-    out = shown(name, asked, as_json=as_json)
-    if pager and not as_json:
-        page(out)
-    else:
-        write_lines(out)
+    with log_at(name) as place:
+        out = shown(place, asked, as_json=as_json)
+        if pager and not as_json:
+            page(out)
+        else:
+            write_lines(out)
 
 
 @dataclass(frozen=True)
@@ -283,9 +297,21 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         raise UsageError(f"{option} and --frames exclude each other; --frame N opens a frame")
     vector = conversation_of(name)
     if vector is not None or (name != "-" and Path(name).is_dir()):
-        yield from recording(name, vector, asked, as_json)
+        from kfuzz.relay.recording import Recording
+
+        recorded = Recording(Path(name)) if vector is None else Recording.of(vector)
+        if vector is not None and asked.frame is None and not as_json:
+            yield from question_lines(vector)
+        yield from recording(name, recorded, asked, as_json)
         return
+    from kfuzz.logs.contents import is_capture
+
     sent = open_buffer(name)
+    if is_capture(sent):
+        from kfuzz.relay.captures import Capture
+
+        yield from recording(name, Capture(name, sent), asked, as_json)
+        return
     received = None if asked.responses is None else open_buffer(asked.responses)
     found = frames.frames_of(sent, received, profile=asked.profile)
     if asked.frame is not None:
@@ -294,29 +320,29 @@ def connection(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         return
     numbered = ((0, one) for one in found)
     facts = {"source": name, "size": len(sent)}
-    yield from frame_list(f"{printable(name)}: {len(sent)} bytes", numbered, facts, as_json)
+    if not as_json:
+        yield f"{printable(name)}: {len(sent)} bytes"
+    yield from frame_list(numbered, facts, as_json)
 
 
-def recording(name: str, vector: Vector | None, asked: Asked, as_json: bool) -> Iterator[str]:
-    """The lines about the frames of all connections in a folder, or about one of them."""
-    from kfuzz.relay.recording import Recording
-
+def recording(name: str, recorded: Recording, asked: Asked, as_json: bool) -> Iterator[str]:
+    """The lines about the frames of all connections in a folder or a capture, or about one of them."""
     if asked.responses is not None:
-        raise UsageError(f"{name} is a folder that has the responses; leave out --responses")
-    recorded = Recording(Path(name)) if vector is None else Recording.of(vector)
-    if vector is not None and asked.frame is None and not as_json:
-        yield from question_lines(vector)
+        raise UsageError(f"{name} has the responses too; leave out --responses")
     found = recorded.frames(asked.profile)
     if asked.frame is not None:
         number, frame = next((one for one in found if one[1].number == asked.frame and not one[1].is_stray), (0, None))
         sent, received = recorded.data(number, "request"), recorded.data(number, "response")
         yield from opened_frame(name, sent, received, frame, asked, as_json)
         return
-    connections = len({one.connection for one in recorded.events if one.connection})
-    facts = {"source": name, "connections": connections}
-    yield from frame_list(f"{printable(name)}: {counted(connections, 'connection')}", found, facts, as_json)
-    if recorded.flaw and not as_json:
-        yield printable(recorded.flaw)
+    facts = {"source": name, "connections": recorded.connections, "flaw": recorded.flaw}
+    facts |= {"clients": recorded.clients} if recorded.clients else {}
+    if not as_json:
+        yield f"{printable(name)}: {counted(recorded.connections, 'connection')}"
+        yield from (f"connection {i}: {one}" for i, one in enumerate(recorded.clients[:CONNECTIONS_SHOWN], 1))
+    yield from frame_list(found, facts, as_json)
+    if not as_json:
+        yield from map(printable, recorded.flaw.splitlines())
 
 
 def question_lines(vector: Vector) -> Iterator[str]:
@@ -333,9 +359,7 @@ def question_lines(vector: Vector) -> Iterator[str]:
     yield ""
 
 
-def frame_list(
-    title: str, found: Iterable[tuple[int, frames.Frame]], facts: dict[str, Any], as_json: bool
-) -> Iterator[str]:
+def frame_list(found: Iterable[tuple[int, frames.Frame]], facts: dict[str, Any], as_json: bool) -> Iterator[str]:
     """The list of frames, each with the number of its connection, which counts if there are ``connections``."""
     sums = frames.Sums()
     pairs = ((number, frame) for number, one in found for frame in sums.counted([one]))
@@ -344,7 +368,6 @@ def frame_list(
         made = (({"connection": number} if numbered else {}) | one.to_json() for number, one in pairs)
         yield from json_document("frames", made, lambda: facts | asdict(sums))
         return
-    yield title
     yield from frames.table(pairs, terminal_width(), numbered=numbered)
     yield from frames.summary(sums)
 
@@ -400,17 +423,32 @@ def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     columns = terminal_width()
     yield f"{printable(title)}: {len(listing.view)} bytes"
     yield heading(columns)
-    for entry in entries(listing, asked):
-        yield from line_of(entry, columns)
+    first: LostOffsets | None = None
+    for entry in entries(title, listing, asked):
+        if isinstance(entry, LostOffsets):
+            first = first or entry
+            yield f"{INDENT}{entry}"
+        else:
+            yield from line_of(entry, columns)
     yield from summary(listing)
     if listing.is_cut_short:
         yield f"more batches follow; --batches {2 * asked.dumped} shows more of them"
     elif listing.found or listing.refused:
         yield "--finding opens the first of them, --batch N any batch"
+    if first is not None and first.skip:
+        yield f"to pass over the first damage: {printable(first.skip)}"
 
 
-def entries(listing: Listing, asked: Asked) -> Iterator[Entry]:
-    """The entries to show, at most ``--batches``."""
+def entries(title: str, listing: Listing, asked: Asked) -> Iterator[Entry | LostOffsets]:
+    """The entries to show, at most ``--batches``, and the offsets that damage costs in a log."""
+    for one in with_losses(title, some(listing, asked)):
+        # The bytes that follow are not read.
+        if isinstance(one, Entry) or (asked.role != "broker" and not listing.is_cut_short):
+            yield one
+
+
+def some(listing: Listing, asked: Asked) -> Iterator[Entry]:
+    """The entries of a listing, at most ``--batches``."""
     for entry in listing:
         if entry.number == asked.batches:
             listing.is_cut_short = True
@@ -420,8 +458,17 @@ def entries(listing: Listing, asked: Asked) -> Iterator[Entry]:
 
 def listed_json(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     """The lines of a JSON document with all batches."""
-    made = (entry.to_json() for entry in entries(listing, asked))
-    return json_document("batches", made, lambda: {"size": len(listing.view), "source": title} | listing.sums_json())
+    lost: list[dict[str, Any]] = []
+
+    def batches() -> Iterator[dict[str, Any]]:
+        for one in entries(title, listing, asked):
+            if isinstance(one, Entry):
+                yield one.to_json()
+            elif len(lost) < LOSSES_MAX:
+                lost.append(one.to_json())
+
+    facts = {"size": len(listing.view), "source": title, "lost": lost}
+    return json_document("batches", batches(), lambda: facts | listing.sums_json())
 
 
 def json_document(name: str, items: Iterable[Any], rest: Callable[[], dict[str, Any]]) -> Iterator[str]:
@@ -450,8 +497,13 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
         records_shown=asked.records_max or (RECORDS_BESIDE_FINDING if asked.finding is not None else None),
         around=record_of(asked, entry),
     )
+    lost = None
+    if entry.is_refused and asked.role != "broker":
+        again = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+        lost = lost_at(title, again, entry.at)
     if as_json:
-        neighbours = {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
+        neighbours = {"lost": lost.to_json()} if lost else {}
+        neighbours |= {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
         yield from dump_lines({"source": title, "size": len(data)} | neighbours | dump_json(dump), dump)
         return
     columns = terminal_width()
@@ -461,6 +513,8 @@ def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) 
         yield from line_of(before, columns)
     yield ""
     yield from dumped(line_of(entry, columns)[0], dump, asked, None)
+    if lost is not None:
+        yield str(lost)
     yield ""
     if after:
         yield from line_of(after, columns)
@@ -517,7 +571,7 @@ def dumped(title: str, dump: Dump, asked: Asked, kept: KeptInput | None) -> Iter
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)
     for i, part in enumerate(dump.parts):
-        yield from lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else "")
+        yield from lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else "", terminal_width())
     if any(part.heading and part.path.endswith(f"batch[{asked.dumped}]") for part in dump.parts[1:]):
         yield f"… more batches follow; --batches {2 * asked.dumped} shows more of them"
     if dump.is_cut:

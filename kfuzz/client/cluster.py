@@ -270,9 +270,14 @@ class Cluster:
         found = (one["value"] for result in answer["results"] for one in result["configs"] or () if one["name"] == name)
         return next(found, None)
 
-    async def _refresh(self, names: Collection[str]) -> dict[str, int]:
-        """Ask where the partitions of topics are; the number of partitions by topic."""
-        values = {"topics": [{"name": name} for name in names], "allowAutoTopicCreation": False}
+    async def topics(self) -> dict[str, int]:
+        """All topics that the brokers show, and how many partitions they have."""
+        return await self._refresh(None)
+
+    async def _refresh(self, names: Collection[str] | None) -> dict[str, int]:
+        """Ask where the partitions of topics are, or of all topics; the number of partitions by topic."""
+        topics = None if names is None else [{"name": name} for name in names]
+        values = {"topics": topics, "allowAutoTopicCreation": False}
         attempt = 0
         while True:
             try:
@@ -288,7 +293,7 @@ class Cluster:
         found: dict[str, int] = {}
         for topic in answer["topics"]:
             # Nobody has asked for another one, or for one twice.
-            if (name := topic["name"]) not in names or name in found:
+            if (name := topic["name"]) in found or (names is not None and name not in names):
                 continue
             if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.storage import Target, in_parallel
 from kfuzz.corpora.workload import Workload
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target, in_parallel
 
 ROWS: Final = "_rows"
 # A killed process loses the rows of at most this time, so a run that continues writes those segments again.

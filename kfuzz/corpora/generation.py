@@ -24,11 +24,11 @@ from kfuzz.corpora.manifest import Manifest, Row, require_pyarrow, write_manifes
 from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.storage import Listing, Target, as_they_end, in_parallel
 from kfuzz.corpora.verification import verify_segment
 from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.errors import UsageError
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
+from kfuzz.storage import Listing, Target, as_they_end, in_parallel
 from kfuzz.units import show_size
 
 Resume = Literal["no", "sizes", "verify"]

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.storage import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
 from kfuzz.corpora.workload import MIB
 from kfuzz.errors import UsageError
@@ -35,6 +34,7 @@ from kfuzz.files import (
 )
 from kfuzz.logs.broker_topics import topic_configs
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
+from kfuzz.storage import LocalTarget
 from kfuzz.units import date, show_size
 from kfuzz.wire.io.checksum import crc32c
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kfuzz.corpora.hostile import Hostile
 from kfuzz.corpora.manifest import columns_of, open_parquet, plain
 from kfuzz.corpora.plan import Segment
-from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target
 from kfuzz.wire.io.checksum import crc32c
 
 if TYPE_CHECKING:

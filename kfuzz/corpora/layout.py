@@ -12,7 +12,7 @@ from typing import Final
 
 from kfuzz.corpora.fingerprints import fingerprint_lines
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names
-from kfuzz.corpora.storage import Target
+from kfuzz.storage import Target
 
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest"

@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 
 import psutil
 
-from kfuzz.corpora.storage import Target
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target
 
 PREFIX = "_lock-"
 # A driver on another machine is dead if its heart has not beaten for ten times as long as it should.

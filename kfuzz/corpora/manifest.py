@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kfuzz.corpora.storage import Target
 from kfuzz.errors import UsageError
 from kfuzz.logs.snapshot import snapshot_name
+from kfuzz.storage import Target
 
 if TYPE_CHECKING:
     import pyarrow as pa

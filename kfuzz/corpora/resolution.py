@@ -17,7 +17,6 @@ from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
 from kfuzz.corpora.layout import WORKLOAD
 from kfuzz.corpora.plan import Plan, Segment, decided
 from kfuzz.corpora.segment import synthesiser
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import (
     FRESH_PERIOD_BYTES,
     KIB,
@@ -32,6 +31,7 @@ from kfuzz.corpora.workload import (
     parse,
 )
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target
 from kfuzz.units import relative_ms
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 

@@ -16,12 +16,12 @@ from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
 from kfuzz.logs.snapshot import Producer, encode, snapshot_name
 from kfuzz.records.codecs import compress
+from kfuzz.storage import Target
 from kfuzz.wire.io.checksum import crc32c
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
 from kfuzz.corpora.layout import STATISTICS
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, Problem
+from kfuzz.storage import Target
 from kfuzz.units import date
 
 if TYPE_CHECKING:

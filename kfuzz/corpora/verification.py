@@ -24,7 +24,6 @@ from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.storage import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
@@ -33,6 +32,7 @@ from kfuzz.logs import snapshot
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, snapshot_name
 from kfuzz.logs.stored import entry_struct
 from kfuzz.records.read.reader import check_with
+from kfuzz.storage import Listing, Target, in_parallel
 from kfuzz.wire.io.checksum import crc32c
 
 # The columns of a row that the plan fixes, in the order of `Plan.bounds`.

@@ -3,8 +3,9 @@
 ``segments`` finds segments, ``slicing`` divides them along their indexes, ``reading`` reads them (docs/dataframes.md).
 ``transactions`` says which records were aborted. ``printing``, ``checking``, ``salvaging`` and ``comparing`` serve the
 verbs ``cat``, ``check``, ``salvage`` and ``diff`` (docs/files.md); ``latest`` has the last value of each key.
-``stored``, ``snapshot`` and ``contents`` know the files beside segments, and ``index_walk`` rebuilds their indexes.
-Nothing here knows a workload.
+``producers``, ``internal_topics`` and ``metadata`` serve ``state``. ``stored``, ``snapshot`` and ``contents`` know the
+files beside segments, ``whole`` judges them together, and ``index_walk`` rebuilds indexes. Nothing here knows a
+workload.
 
 Names are imported on first use, because only some of the modules need pyarrow.
 """
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kfuzz.logs.reading import COLUMNS, MODES, read, read_slice, schema
     from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, find_segments
     from kfuzz.logs.slicing import ISOLATIONS, Isolation, require_isolation, slices
+    from kfuzz.places import opened
 
 __all__ = [
     "COLUMNS",
@@ -27,6 +29,7 @@ __all__ = [
     "Selection",
     "Slice",
     "find_segments",
+    "opened",
     "read",
     "read_slice",
     "require_isolation",
@@ -35,11 +38,11 @@ __all__ = [
 ]
 
 # The first ones need no pyarrow.
-_MODULES: Final = ("segments", "slicing", "reading")
+_MODULES: Final = ("kfuzz.places", "kfuzz.logs.segments", "kfuzz.logs.slicing", "kfuzz.logs.reading")
 
 
 def __getattr__(name: str) -> Any:
     for module in _MODULES if name in __all__ else ():
-        if hasattr(found := import_module(f"{__name__}.{module}"), name):
+        if hasattr(found := import_module(module), name):
             return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,8 @@ NUMBERS: Final[dict[pa.DataType, type[np.generic]]] = {
     pa.int64(): np.int64,
 }
 
+TEXT: Final = pa.string()
+
 Rows = npt.NDArray[Any]
 
 
@@ -130,16 +132,13 @@ def alike(kind: Any, value: Any, count: int) -> pa.Array[Any]:
     return made.slice(0, count)
 
 
-def texts_of(values: Sequence[bytes | None]) -> pa.Array[Any]:
-    """A column of texts, without the import of pandas; None is null."""
-    ends: Any = np.cumsum([0, *(len(one or b"") for one in values)], dtype=np.int32)
+def texts_of(values: Sequence[bytes | None], kind: pa.DataType = TEXT) -> pa.Array[Any]:
+    """A column of texts or bytes, without the import of pandas; None is null."""
+    present = [one or b"" for one in values]
+    ends: Any = np.cumsum([0, *map(len, present)], dtype=np.int32)
     there: Any = np.packbits(np.array([one is not None for one in values], np.bool_), bitorder="little")
-    buffers: list[pa.Buffer | None] = [
-        pa.py_buffer(there),
-        pa.py_buffer(ends),
-        pa.py_buffer(b"".join(one or b"" for one in values)),
-    ]
-    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+    buffers: list[pa.Buffer | None] = [pa.py_buffer(there), pa.py_buffer(ends), pa.py_buffer(b"".join(present))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
 
 
 def texts(text: str, count: int) -> pa.Array[Any]:

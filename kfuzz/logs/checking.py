@@ -1,5 +1,7 @@
 """Judges the files of a log directory: segments, indexes, snapshots, checkpoints. ``kfuzz check DIR`` prints it.
 
+In role ``log``, it also judges each partition and the directory as a whole (``whole``).
+
 A segment is judged batch by batch, also after damage. Of each code, the first finding of a file is kept, so that the
 memory does not grow with the log. This module needs neither numpy nor pyarrow.
 """
@@ -20,14 +22,16 @@ from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.logs.contents import not_batches
-from kfuzz.logs.stored import LEAVING, Kind, kind_of, left_out
+from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, with_losses
+from kfuzz.logs.stored import LATER, LEAVING, Kind, kind_of, left_out, offset_index
+from kfuzz.logs.whole import Damage, Directory, Judged, Partition, Start, is_partition
 from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
 # A snapshot of a KRaft log holds record batches too.
 SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
-# How many batches are judged between two calls of ``on_bytes``.
+# In roles other than ``log``, how many batches are judged between two calls of ``on_bytes``.
 STEP_BATCHES: Final = 256
 
 
@@ -47,8 +51,10 @@ class Checked:
     """One file. ``title`` says what it is; ``batches`` and ``records`` are those of a segment.
 
     ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``refused``
-    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``skipped`` says why the
-    file was not judged, such as "it is a pipe"; then nothing else is known.
+    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``lost`` has the offsets of
+    each stretch of damage, at most ``LOSSES_MAX``; there are ``more_lost``. ``skipped`` says why the file was not
+    judged, such as "it is a pipe"; then nothing else is known. ``whole``: not its own bytes were judged, but the file,
+    or a folder, beside others. ``start``: what a broker does with the partition or directory.
     """
 
     path: Path
@@ -58,13 +64,27 @@ class Checked:
     records: int = 0
     tail: int = 0
     findings: list[tuple[Finding, int]] = field(default_factory=list)
+    lost: list[LostOffsets] = field(default_factory=list)
+    more_lost: int = 0
     refused: bool = False
     skipped: str = ""
+    whole: bool = False
+    start: Start | None = None
+
+    def lose(self, one: LostOffsets) -> None:
+        """Note the offsets of a stretch of damage."""
+        if len(self.lost) < LOSSES_MAX:
+            self.lost.append(one)
+        else:
+            self.more_lost += 1
 
     def to_json(self) -> dict[str, Any]:
         """The file as a JSON object."""
         if self.skipped:
             return {"file": str(self.path), "skipped": self.skipped}
+        findings = [one.to_json() | {"places": places} for one, places in self.findings]
+        if self.whole:
+            return {"file": str(self.path), "kind": self.title, "accepted": not self.refused, "findings": findings}
         return {
             "file": str(self.path),
             "kind": self.title,
@@ -73,14 +93,16 @@ class Checked:
             "records": self.records,
             "partial_tail": self.tail,
             "accepted": not self.refused,
-            "findings": [one.to_json() | {"places": places} for one, places in self.findings],
+            "findings": findings,
+            "lost": [one.to_json() for one in self.lost],
+            "more_lost": self.more_lost,
         }
 
 
 @dataclass(slots=True)
 class Counts:
     """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end, and
-    ``passed`` the folders that were passed over.
+    ``passed`` the folders that were passed over. ``wrong``: fatal findings about partitions and directories as a whole.
     """
 
     partitions: set[Path] = field(default_factory=set)
@@ -94,6 +116,7 @@ class Counts:
     unread: list[str] = field(default_factory=list)
     codes: dict[str, Code] = field(default_factory=dict)
     passed: list[Path] = field(default_factory=list)
+    wrong: int = 0
 
     def add(self, one: Checked) -> None:
         """Count one file."""
@@ -102,14 +125,15 @@ class Counts:
             return
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
-        self.others += not is_segment
+        self.others += not (is_segment or one.whole)
         # The first metadata of a cluster are in no partition.
         if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
         self.records += one.records
         self.size += one.size
-        self.refused += one.refused
+        self.refused += one.refused and not one.whole
+        self.wrong += one.refused and one.whole
         for finding, places in one.findings:
             known = self.codes.setdefault(finding.code, Code(finding.severity, 0, 0, str(one.path), finding))
             known.places += places
@@ -125,6 +149,7 @@ class Counts:
             "records": self.records,
             "size": self.size,
             "refused_files": self.refused,
+            "wrong_as_a_whole": self.wrong,
             "skipped_files": self.skipped,
             "passed_over": [str(folder) for folder in self.passed],
             "codes": {code: asdict(found) for code, found in sorted(self.codes.items())},
@@ -160,7 +185,8 @@ def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Pa
         raise UsageError(
             f"{directory} has no log segments and no indexes; they are files such as orders-0/00000000000000000000.log"
         )
-    return sorted(found)
+    # The files of a folder follow each other, and what is beside a segment follows the segment.
+    return sorted(found, key=lambda path: (path.parent, path.stem, path.suffix != ".log", path.name))
 
 
 def check_file(
@@ -171,15 +197,20 @@ def check_file(
     role: Role = "consumer",
     limits: Limits = DEFAULT_LIMITS,
     on_bytes: Callable[[int], None] = lambda done: None,
+    partition: Partition | None = None,
 ) -> Checked:
     """Judge a segment, or a file of this ``kind``. ``on_bytes`` gets the bytes that are done, from time to time.
+    ``partition``, for role ``log`` only, learns what is in the file.
 
     Raises ``UsageError`` if the file cannot be read, is no regular file, or becomes shorter meanwhile.
     """
     data = map_regular(path)
     if kind is not None:
-        stored = kind.read(path, data, profile)
+        placed = None if partition is None else partition.misplaced.get(path.name)
+        stored = kind.read(path, data, profile) if placed is None else offset_index(path, data, profile, placed)
         require_whole(data)
+        if partition is not None and not path.name.endswith(LATER):
+            partition.look(path, stored)
         return Checked(
             path,
             stored.title,
@@ -187,19 +218,36 @@ def check_file(
             findings=[(one, 1) for one in stored.findings],
             refused=stored.is_refused,
         )
-    listing = Listing(data, profile=profile, role=role, limits=limits)
+    facts = None if partition is None else partition.facts
+    if partition is not None:
+        partition.begin(path)
+    listing = Listing(data, profile=profile, role=role, limits=limits, also=facts)
     made = Checked(path, SEGMENT_TITLE, len(data))
-    for entry in listing:
-        if entry.number % STEP_BATCHES == 0:
+    damage: Damage | None = None
+    for entry in listing if facts is not None else with_losses(path, listing):
+        if isinstance(entry, LostOffsets):
+            made.lose(entry)
+            continue
+        if facts is not None or entry.number % STEP_BATCHES == 0:
             on_bytes(entry.at)
         if entry.kind == "tail":
             made.tail = entry.size
-    made.batches, made.records, made.refused = listing.batches, listing.records, listing.refused > 0
+        if facts is not None and damage is None and entry.is_refused:
+            damage = Damage(next(one.code for one in entry.findings if one.severity == "fatal"), facts.next_offset)
+    made.batches, made.refused = listing.batches, listing.refused > 0
+    made.records = listing.records if facts is None else facts.records
     made.findings = [(found.finding, found.batches) for found in listing.found.values()]
     require_whole(data)
     if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
         made.findings.append((other, 1))
-        made.tail, made.refused = 0, True
+        made.tail, made.refused, made.lost, made.more_lost = 0, True, [], 0
+    if partition is not None:
+        if listing.found:
+            # The first walk has left out the sound batches, between which the lost offsets are.
+            for one in with_losses(path, Listing(data, profile=profile, role=role, limits=limits)):
+                if isinstance(one, LostOffsets):
+                    made.lose(one)
+        partition.end(path, damage, made.tail > 0)
     return made
 
 
@@ -212,17 +260,20 @@ def check_directory(
     limits: Limits = DEFAULT_LIMITS,
     on_bytes: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Checked]:
-    """Judge the files of :func:`files_of`, one after the other, and add them to ``counts``.
+    """Judge the files of :func:`files_of`, one after the other, and add them to ``counts``. In role ``log``, partitions
+    and directories as a whole follow their files.
 
     ``on_bytes`` gets the bytes that are done and those of all files. Raises ``UsageError`` as :func:`files_of` does. A
     file that is deleted in between, as a running broker does, is left out. A file that cannot be judged is skipped, the
     others are still judged: links, pipes and devices, and files that cannot be read or become shorter meanwhile.
     """
     files = files_of(directory, counts.passed)
-    sizes = [_size(path) for path in files]
-    total, done = sum(sizes), 0
-    for path, size in zip(files, sizes, strict=True):
+    sizes = {path: _size(path) for path in files}
+    total, done = sum(sizes.values()), 0
+    whole = _Whole(Path(directory), profile) if role == "log" else None
+    for path in files:
         on_bytes(done, total)
+        yield from whole.closed(path.parent, counts) if whole else ()
         if os.path.lexists(path):
             before = done
             try:
@@ -233,6 +284,8 @@ def check_directory(
                     role=role,
                     limits=limits,
                     on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
+                    # A snapshot of KRaft's log is no part of that log.
+                    partition=whole.partition if whole and path.suffix != ".checkpoint" else None,
                 )
             except UsageError as error:
                 made = Checked(path, "", 0, skipped=f"it {str(error).removeprefix(f'{path} ')}")
@@ -242,8 +295,64 @@ def check_directory(
             if not made.skipped or os.path.lexists(path):
                 counts.add(made)
                 yield made
-        done += size
+        done += sizes[path]
     on_bytes(total, total)
+    yield from whole.finished(counts) if whole else ()
+
+
+class _Whole:
+    """The partitions and directories of a walk over files, which come folder by folder."""
+
+    def __init__(self, top: Path, profile: Profile) -> None:
+        self.top = top
+        self.profile: Profile = profile
+        self.folder: Path | None = None
+        self.partition: Partition | None = None
+        self.directories: dict[Path, Directory] = {}
+
+    def closed(self, folder: Path, counts: Counts) -> Iterator[Checked]:
+        """Begin with the next folder, and judge the one before."""
+        if folder == self.folder:
+            return
+        if self.partition is not None:
+            yield from _as_checked(self.partition.close(), "partition", counts)
+        self.folder, self.partition = folder, None
+        if not is_partition(folder):
+            self.directory(folder)
+        elif folder == self.top:
+            # The directory around it says something about it, but is not judged.
+            self.partition = Partition(folder, Directory(folder.absolute().parent, self.profile), self.profile)
+        else:
+            self.partition = Partition(folder, self.directory(folder.parent), self.profile)
+
+    def directory(self, path: Path) -> Directory:
+        if path not in self.directories:
+            self.directories[path] = Directory(path, self.profile)
+        return self.directories[path]
+
+    def finished(self, counts: Counts) -> Iterator[Checked]:
+        if self.partition is not None:
+            yield from _as_checked(self.partition.close(), "partition", counts)
+        known = list(self.directories.values())
+        for one in known:
+            yield from _as_checked(one.close(known), "log directory", counts)
+
+
+def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]:
+    """The findings about a partition or directory as a whole: its folder with the start, and other files."""
+    by_path = {judged.path: Checked(judged.path, title, 0, whole=True, start=judged.start)}
+    for path, one in judged.findings:
+        made = by_path.setdefault(path, Checked(path, title, 0, whole=True))
+        before = next((place for place, (known, _) in enumerate(made.findings) if known.code == one.code), None)
+        if before is None:
+            made.findings.append((one, 1))
+        else:
+            made.findings[before] = (made.findings[before][0], made.findings[before][1] + 1)
+        made.refused |= one.severity == "fatal"
+    for made in by_path.values():
+        if made.findings or made.start:
+            counts.add(made)
+            yield made
 
 
 def _size(path: Path) -> int:

@@ -31,7 +31,9 @@ WINDOW_BYTES: Final = 16 << 20
 # Of each side, so many ranges of offsets and places with bad bytes are kept.
 KEPT_MOST: Final = 20
 # The fields of a batch that are compared if its records are equal.
-OF_BATCH: Final = tuple(name for name in BatchHeader._fields[2:] if name not in ("is_readable", "findings"))
+OF_BATCH: Final = tuple(
+    one for one in BatchHeader._fields if one not in ("number", "at", "size", "is_readable", "findings")
+)
 OF_RECORD: Final = ("timestamp", "key", "value", "headers", "attributes")
 # The bytes that are shown before the first one that differs.
 BEFORE_BYTES: Final = 8

@@ -7,6 +7,7 @@ compressed file or an index under another name. This module needs neither numpy 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +23,10 @@ from kfuzz.wire.walk.search import Search
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-CAPTURE: Final = "which kfuzz does not read yet; `kfuzz show --frames` reads the bytes of one connection"
+CAPTURE: Final = "not record batches; `kfuzz show --frames` reads it"
 PACKED: Final = "not record batches; unpack it first"
 OTHER: Final = "not record batches; name a log segment, or the bytes of a fetch"
+GZIP: Final = b"\x1f\x8b"
 # The bytes at the start of a file, what it is, and what to do. None of them could be the offset of a first batch.
 SIGNATURES: Final = (
     (b"\xd4\xc3\xb2\xa1", "a pcap capture", CAPTURE),
@@ -32,7 +34,7 @@ SIGNATURES: Final = (
     (b"\x4d\x3c\xb2\xa1", "a pcap capture", CAPTURE),
     (b"\xa1\xb2\x3c\x4d", "a pcap capture", CAPTURE),
     (b"\n\r\r\n", "a pcapng capture", CAPTURE),
-    (b"\x1f\x8b", "a gzip file", PACKED),
+    (GZIP, "a gzip file", PACKED),
     (b"\x28\xb5\x2f\xfd", "a zstd file", PACKED),
     # A parallel zstd begins with a frame to skip.
     (b"\x50\x2a\x4d\x18", "a zstd file", PACKED),
@@ -60,6 +62,7 @@ SIGNATURES: Final = (
     (b"\x7fELF", "a program (ELF)", OTHER),
     (b"\xca\xfe\xba\xbe", "a Java class", OTHER),
 )
+CAPTURES: Final = tuple(start for start, _, what in SIGNATURES if what is CAPTURE)
 # A damaged offset may begin with so few bytes of a signature by chance; then a sound batch decides.
 SHORT_BYTES: Final = 2
 TAR_AT: Final = 257
@@ -178,3 +181,14 @@ def _text(head: bytes) -> str | None:
         return f"is JSON, {OTHER}"
     # One letter again and again is damage.
     return f"is a text, {OTHER}" if len(text) < WORD_CHARACTERS or len(text.split()) > 1 else None
+
+
+def is_capture(data: Buffer) -> bool:
+    """Whether these are the bytes of a capture of packets, perhaps packed by gzip."""
+    start = bytes(memoryview(data)[:TEXT_BYTES])
+    if start.startswith(GZIP):
+        try:
+            start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, 4)
+        except zlib.error:
+            return False
+    return start.startswith(CAPTURES)

@@ -6,11 +6,14 @@ JSON, in headers eight. A row that takes too much room for that is written in pi
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, int16_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcmp, memcpy
+
+import json
 
 from kfuzz.errors import UsageError
 
@@ -37,6 +40,8 @@ cdef enum:
     NUMBER64
     TRUTH
     TEXT
+    # Text that is JSON already.
+    JSON
     # The bytes of a record's headers.
     HEADERS
     # A call ends after the row with which its lines reach this size.
@@ -75,13 +80,18 @@ cdef uint64_t ONES = 0x0101010101010101ULL
 cdef uint64_t HIGHS = 0x8080808080808080ULL
 
 
+cdef inline bint is_visible(uint64_t word) noexcept nogil:
+    """Whether all of the eight bytes are visible ASCII."""
+    return not ((word | (word - ONES * 0x20) | (word + ONES)) & HIGHS)
+
+
 cdef inline bint is_plain(uint64_t word) noexcept nogil:
-    """Whether none of the eight bytes needs a closer look: all are ASCII, and neither control, quote nor backslash."""
+    """Whether none of the eight bytes needs a closer look: all are visible ASCII, and neither quote nor backslash."""
     cdef uint64_t quotes = word ^ (ONES * 0x22)
     cdef uint64_t slashes = word ^ (ONES * 0x5C)
-    # A byte's high bit is set if it is below the number that was subtracted, or if a neighbour borrowed from it; in the
-    # sum, if it is 0x7f or above.
-    return not ((word | (word - ONES * 0x20) | (word + ONES) | (quotes - ONES) | (slashes - ONES)) & HIGHS)
+    # As there, a byte's high bit is set if it is below the number that was subtracted, or if a neighbour borrowed from
+    # it; in the sum, if it is 0x7f or above.
+    return is_visible(word) and not (((quotes - ONES) | (slashes - ONES)) & HIGHS)
 
 
 cdef inline int64_t multibyte(const uint8_t *p, int64_t n) noexcept nogil:
@@ -151,22 +161,22 @@ cdef inline uint8_t *put_multibyte(uint8_t *out, const uint8_t *p, int64_t size)
 cdef uint8_t *put_text(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
     """The bytes as a JSON text if they are UTF-8, otherwise NULL. Needs room for six bytes each, and for 16 more."""
     out[0] = 0x22
-    out = put_characters(out + 1, p, n)
+    out = put_characters(out + 1, p, n, False)
     if out == NULL:
         return NULL
     out[0] = 0x22
     return out + 1
 
 
-cdef uint8_t *put_characters(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
-    """The same without the quotes around it."""
+cdef uint8_t *put_characters(uint8_t *out, const uint8_t *p, int64_t n, bint is_json) noexcept nogil:
+    """The same without the quotes around it. JSON (``is_json``) keeps its own quotes and escapes."""
     cdef int64_t i = 0
     cdef int64_t size
     cdef uint64_t word
     while i < n:
         if n - i >= 8:
             memcpy(&word, p + i, 8)
-            if is_plain(word):
+            if is_visible(word) if is_json else is_plain(word):
                 memcpy(out, &word, 8)
                 out += 8
                 i += 8
@@ -178,7 +188,7 @@ cdef uint8_t *put_characters(uint8_t *out, const uint8_t *p, int64_t n) noexcept
                 return NULL
             out = put_multibyte(out, p + i, size)
             i += size
-        elif p[i] < 0x20 or p[i] == 0x22 or p[i] == 0x5C or p[i] == 0x7F:
+        elif p[i] < 0x20 or p[i] == 0x7F or not is_json and (p[i] == 0x22 or p[i] == 0x5C):
             out = put_escaped(out, p[i])
             i += 1
         else:
@@ -261,6 +271,68 @@ cdef const uint8_t *take_header(const uint8_t *p, const uint8_t *end, piece_t *k
     return take_piece(p, end, value)
 
 
+def values_of(column not None, bytes name=None):
+    """See ``lines.pyi``."""
+    cdef Bytes entries = Bytes(column)
+    cdef piece_t piece
+    cdef list made = []
+    cdef int64_t row
+    for row in range(len(column)):
+        piece.n = -1
+        if name is None:
+            get_entry(&entries.column, row, &piece)
+        else:
+            has_header(&entries.column, row, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), NULL, -1, &piece)
+        made.append(piece.p[:piece.n] if piece.n >= 0 else None)
+    return made
+
+
+def matching(column not None, bytes wanted, bytes name=None):
+    """See ``lines.pyi``."""
+    cdef Bytes entries = Bytes(column)
+    cdef int64_t rows = len(column)
+    cdef bytearray made = bytearray(rows)
+    cdef uint8_t *out = <uint8_t *> PyByteArray_AS_STRING(made)
+    cdef const char *p = NULL if wanted is None else PyBytes_AS_STRING(wanted)
+    cdef int64_t n = -1 if wanted is None else PyBytes_GET_SIZE(wanted)
+    cdef const char *header = NULL if name is None else PyBytes_AS_STRING(name)
+    cdef int64_t size = 0 if name is None else PyBytes_GET_SIZE(name)
+    cdef piece_t piece
+    cdef int64_t row
+    with nogil:
+        for row in range(rows):
+            if header != NULL:
+                out[row] = has_header(&entries.column, row, header, size, p, n, &piece)
+            else:
+                get_entry(&entries.column, row, &piece)
+                out[row] = piece.n == n and not memcmp(piece.p, p, <size_t> n)
+    return made
+
+
+cdef bint has_header(const column_t *column, int64_t row, const char *name, int64_t size, const char *wanted, int64_t n,
+                     piece_t *value) noexcept nogil:
+    """Whether a row has a header with this name, and with the wanted value unless ``n`` is negative. ``value`` becomes
+    that of the last one.
+    """
+    cdef piece_t raw
+    cdef piece_t key
+    cdef piece_t one
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    cdef bint found = False
+    get_entry(column, row, &raw)
+    p, end = raw.p, raw.p + max(raw.n, 0)
+    while p < end:
+        p = take_header(p, end, &key, &one)
+        if p == NULL:
+            break  # unreachable: the reader has judged the record
+        if key.n == size and not memcmp(key.p, name, <size_t> size) and (
+                n < 0 or one.n == n and not memcmp(one.p, wanted, <size_t> n)):
+            value[0] = one
+            found = True
+    return found
+
+
 @cython.final
 cdef class Lines:
     """See ``lines.pyi``."""
@@ -271,40 +343,26 @@ cdef class Lines:
     cdef list held
     cdef field_t *fields
     cdef int64_t count
-    # The number of leading columns that are written.
-    cdef int64_t shown
-    cdef bytes key
-    cdef const uint8_t *key_bytes
-    cdef int64_t key_size
-    # The index of the column of keys; -1 if all rows are written.
-    cdef int64_t key_at
     cdef uint8_t *buffer
     cdef int64_t capacity
     cdef int64_t large_bytes
 
-    def __cinit__(self, schema, bytes key=None, shown=None, int64_t large_bytes=LARGE_BYTES):
+    def __cinit__(self, schema, int64_t large_bytes=LARGE_BYTES):
         self.large_bytes = large_bytes
         cdef int64_t i
         self.names = []
         self.kinds = []
-        self.key = b"" if key is None else key
-        self.key_bytes = <const uint8_t *> PyBytes_AS_STRING(self.key)
-        self.key_size = PyBytes_GET_SIZE(self.key)
-        self.key_at = -1
         for field in schema:
             kind = KINDS.get(str(field.type))
             if field.name == "headers" and kind == TEXT:
                 kind = HEADERS
+            elif field.name.removesuffix("_json") in ("key", "value") and str(field.type) == "string":
+                kind = JSON
             if kind is None:
                 raise UsageError(f"column {field.name} is {field.type}, which has no form in JSON here")
-            if field.name == "key" and key is not None:
-                self.key_at = len(self.names)
-            self.names.append((',"' if self.names else '{"').encode() + field.name.encode() + b'":')
+            self.names.append((',' if self.names else '{').encode() + json.dumps(field.name).encode() + b":")
             self.kinds.append(kind)
-        if key is not None and self.key_at < 0:
-            raise UsageError("rows are chosen by their key, so column key is needed")
         self.count = len(self.names)
-        self.shown = self.count if shown is None else min(<int64_t> shown, self.count)
         self.fields = <field_t *> PyMem_Malloc(<size_t> (self.count or 1) * sizeof(field_t))
         if self.fields == NULL:
             raise MemoryError
@@ -330,35 +388,18 @@ cdef class Lines:
             if needed < 0:
                 raise ValueError(f"row {row} is not valid Arrow data")
             if needed > self.large_bytes:
-                if self.is_wanted(row):
-                    break
-                row += 1
-                continue
+                break
             self.reserve(at + needed)
             with nogil:
                 # As many rows as the room is enough for.
                 while (row < rows and lines < most and at < CHUNK_BYTES
                        and 0 <= needed <= min(self.capacity - at, self.large_bytes)):
-                    if self.is_wanted(row):
-                        at = self.put_row(self.buffer + at, row) - self.buffer
-                        lines += 1
+                    at = self.put_row(self.buffer + at, row) - self.buffer
+                    lines += 1
                     row += 1
                     needed = self.room_for(row) if row < rows else 0
         self.held = []
         return PyMemoryView_FromMemory(<char *> self.buffer, at, PyBUF_READ), lines, row
-
-    def count_of(self, batch not None, int64_t most=INT64_MAX):
-        cdef int64_t rows = batch.num_rows
-        cdef int64_t row = 0
-        cdef int64_t lines = 0
-        self.begin(batch, 0)
-        if self.key_at < 0:
-            row = lines = min(rows, most)
-        while row < rows and lines < most:
-            lines += self.is_wanted(row)
-            row += 1
-        self.held = []
-        return lines, row
 
     def pieces(self, batch not None, int64_t row, bint is_cut=False):
         cdef field_t *field
@@ -373,12 +414,16 @@ cdef class Lines:
         held, self.held = self.held, []
         if self.room_for(row) < 0:
             raise ValueError(f"row {row} is not valid Arrow data")
-        for i in range(self.shown):
+        for i in range(self.count):
             field = &self.fields[i]
             if field.kind == TEXT:
                 yield field.name[:field.name_bytes]
                 get_entry(&field.texts, row, &piece)
                 yield from self.text_pieces(<uintptr_t> piece.p, piece.n, is_cut)
+            elif field.kind == JSON and not self.is_null(field, row):
+                yield field.name[:field.name_bytes]
+                get_entry(&field.texts, row, &piece)
+                yield from self.text_pieces(<uintptr_t> piece.p, piece.n, False, True)
             elif field.kind == HEADERS and not self.is_null(field, row):
                 yield field.name[:field.name_bytes]
                 yield from self.header_pieces(i, row, is_cut)
@@ -387,31 +432,31 @@ cdef class Lines:
         yield b"}\n"
         del held
 
-    def text_pieces(self, uintptr_t address, int64_t n, bint is_cut):
-        """A key or a value in pieces."""
+    def text_pieces(self, uintptr_t address, int64_t n, bint is_cut, bint is_json=False):
+        """A key or a value in pieces; JSON (``is_json``) is never cut."""
         cdef const uint8_t *p = <const uint8_t *> address
         cdef bint as_text
         cdef int64_t end
         cdef piece_t piece
-        if n <= PIECE_BYTES and not is_cut or n <= CUT_BYTES:
+        if not is_json and (n <= PIECE_BYTES and not is_cut or n <= CUT_BYTES):
             piece.p, piece.n = p, n
             yield self.buffer[:put_piece(self.buffer, &piece) - self.buffer]
             return
         with nogil:
-            as_text = valid_utf8(p, n)
-        yield b'"' if as_text else b'{"hex":"'
+            as_text = is_json or valid_utf8(p, n)
+        yield b"" if is_json else b'"' if as_text else b'{"hex":"'
         while n:
             end = min(n, CUT_BYTES if is_cut else PIECE_BYTES)
             # A character is not divided.
             while as_text and end < n and p[end] >> 6 == 2:
                 end -= 1
             if as_text:
-                yield self.buffer[:put_characters(self.buffer, p, end) - self.buffer]
+                yield self.buffer[:put_characters(self.buffer, p, end, is_json) - self.buffer]
             else:
                 yield self.buffer[:put_digits(self.buffer, p, end) - self.buffer]
             p += end
             n = 0 if is_cut else n - end
-        yield b'"' if as_text else b'"}'
+        yield b"" if is_json else b'"' if as_text else b'"}'
 
     def header_pieces(self, int64_t column, int64_t row, bint is_cut):
         """The headers of a row in pieces."""
@@ -470,7 +515,7 @@ cdef class Lines:
         if column.null_count and rows:
             field.valid = start_of(buffers[0], 0, (first + rows + 7) / 8)
             field.valid_bit = first
-        if field.kind in (TEXT, HEADERS):
+        if field.kind in (TEXT, JSON, HEADERS):
             texts = Bytes(column)
             self.held.append(texts)
             field.texts = texts.column
@@ -494,14 +539,6 @@ cdef class Lines:
         self.capacity = size
         return 0
 
-    cdef bint is_wanted(self, int64_t row) noexcept nogil:
-        cdef piece_t piece
-        if self.key_at < 0:
-            return True
-        if not kfuzz_get_piece(&self.fields[self.key_at].texts, row, &piece):
-            return False
-        return piece.n == self.key_size and not memcmp(piece.p, self.key_bytes, <size_t> piece.n)
-
     cdef int64_t room_for(self, int64_t row) noexcept nogil:
         """The most bytes that the row takes; negative if its bytes are not within the data."""
         cdef const field_t *field
@@ -511,10 +548,10 @@ cdef class Lines:
         for i in range(self.count):
             field = &self.fields[i]
             size += field.name_bytes + NUMBER_BYTES + AROUND
-            if field.kind == TEXT or field.kind == HEADERS:
+            if field.kind == TEXT or field.kind == JSON or field.kind == HEADERS:
                 if not kfuzz_get_piece(&field.texts, row, &piece):
                     return -1
-                size += (BYTES_EACH if field.kind == TEXT else HEADER_BYTES_EACH) * max(piece.n, 0)
+                size += (HEADER_BYTES_EACH if field.kind == HEADERS else BYTES_EACH) * max(piece.n, 0)
         return size
 
     cdef inline bint is_null(self, const field_t *field, int64_t row) noexcept nogil:
@@ -523,7 +560,7 @@ cdef class Lines:
     cdef uint8_t *put_row(self, uint8_t *out, int64_t row) noexcept nogil:
         """Write the row at ``out``, where there is ``room_for`` it. Returns the end."""
         cdef int64_t i
-        for i in range(self.shown):
+        for i in range(self.count):
             out = self.put_field(out, &self.fields[i], row)
         memcpy(out, b"}\n", 2)
         return out + 2
@@ -540,6 +577,9 @@ cdef class Lines:
         if self.is_null(field, row):
             memcpy(out, b"null", 4)
             return out + 4
+        if field.kind == JSON:
+            get_entry(&field.texts, row, &piece)
+            return put_characters(out, piece.p, piece.n, True)
         if field.kind == HEADERS:
             return put_headers(out, field, row)
         if field.kind == TRUTH:

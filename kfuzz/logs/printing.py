@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
 from kfuzz.control import control_json
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX, INTERNAL_TOPICS
+from kfuzz.logs.choosing import Choice, Latest, json_column
 from kfuzz.logs.contents import TIMES_MS
 from kfuzz.logs.lines import Lines
 from kfuzz.logs.reading import FINDING, milliseconds, read_slice, schema
@@ -25,10 +27,15 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.text import json_printable
 from kfuzz.units import utc_text
 
+if TYPE_CHECKING:
+    from kfuzz.schemas.values import Schemas, Side
+
 DEFAULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 # The last records of a partition are looked for in slices of this size, from its end on.
 TAIL_BYTES: Final = 4 << 20
 ALL: Final = (1 << 63) - 1
+# So many records are decoded at a time, by their schemas.
+DECODED_ROWS: Final = 2048
 # So many records are looked at for a key that shows what keys are like.
 KEYS_TRIED: Final = 100
 # Keys of Kafka's own topics are small; those of others may be of any size.
@@ -52,7 +59,9 @@ class Request:
     - ``columns``: some of ``kfuzz.logs.COLUMNS``. None means those of ``DEFAULT_COLUMNS`` that the path gives:
       a file that is in no partition folder has no topic and no partition.
     - ``first``, ``last``: inclusive bounds; a number is an offset, a ``datetime`` with a time zone a timestamp.
-    - ``key``: only records with this key.
+    - ``key``, ``headers`` and ``tombstones`` are those of a :class:`~kfuzz.logs.choosing.Choice`.
+    - ``latest``: of those that the bounds and the isolation select, only the last record of each key of a partition.
+    - ``schemas``: keys and values are JSON, by their schemas.
     - ``most``: at most this many records. ``tail``: the last so many records of each partition.
     - ``records_of``: keys and values are decoded as those of this topic of Kafka's own, one of ``INTERNAL_TOPICS``; an
       empty text decodes nothing. None goes by the names of the partition folders. A key or a value of more than a MiB
@@ -68,6 +77,10 @@ class Request:
     last: int | datetime | None = None
     isolation: Isolation = "read_uncommitted"
     key: bytes | None = None
+    headers: Sequence[tuple[bytes, bytes | None]] = ()
+    tombstones: bool = False
+    latest: bool = False
+    schemas: Schemas | None = None
     most: int | None = None
     tail: int | None = None
     records_of: str | None = None
@@ -92,12 +105,8 @@ def json_lines(
     # Control records are decoded in every topic, by their keys.
     adds_control = wanted.isolation == "log" and wanted.records_of != "" and "control" not in columns
     printer = _Printer(wanted, [*columns, "control"] if adds_control else columns, on_damage)
-    if wanted.tail is None:
-        parts = slices(segments, printer.selection, isolation=wanted.isolation)
-        lines = printer.forwards(parts)
-    else:
-        parts = slices(segments, printer.selection, isolation=wanted.isolation, slice_bytes=TAIL_BYTES)
-        lines = printer.tails(list(parts), wanted.tail)
+    slice_bytes = None if wanted.tail is None else TAIL_BYTES
+    lines = printer.lines(slices(segments, printer.selection, isolation=wanted.isolation, slice_bytes=slice_bytes))
     topics = {segment.topic or topic_of_path(segment.path) for segment in segments}
     records_of = wanted.records_of
     if records_of is None and len(topics) == 1:
@@ -156,8 +165,8 @@ def key_like(wanted: Request) -> str:
     if wanted.key is None:
         return ""
     any_key = replace(wanted, key=None, most=KEYS_TRIED, tail=None, columns=("topic", "key"))
-    for decoded, plain in zip(_keys(any_key), _keys(replace(any_key, records_of="")), strict=False):
-        if isinstance(decoded, dict) and "type" in decoded:
+    for decoded, plain in zip(_keys(any_key), _keys(replace(any_key, records_of="", schemas=None)), strict=False):
+        if decoded != plain:
             example = json.dumps(decoded, ensure_ascii=False)
             return (
                 f"no record has this key; keys are bytes here, such as hex:{(_bytes(plain) or b'').hex()} for {example}"
@@ -195,80 +204,103 @@ class _Printer:
     def __init__(self, wanted: Request, columns: Sequence[str], on_damage: OnDamage | None) -> None:
         self._wanted = wanted
         self._on_damage = on_damage
-        printed = schema(columns)
-        # Rows are chosen by their key even if it is not printed.
-        hidden = ["key"] if wanted.key is not None and "key" not in columns else []
-        read = [*columns, *hidden]
-        self._schema = _with_raw_headers(schema(read, mode="tolerant" if on_damage else "strict"))
-        large = LARGE_IN_TABLE_BYTES if wanted.is_cut else LARGE_BYTES
-        self._lines = Lines(_with_raw_headers(schema(read)), wanted.key, len(printed), large)
-        self._names = read
+        self._columns = columns
+        self._sides = {"key", "value"}.intersection(columns) if wanted.schemas is not None else set[str]()
+        # A header may have the schema's id.
+        read = [*columns, "headers"] if self._sides and "headers" not in columns else columns
+        self._schema = _with_raw_headers(self._of_columns(read))
+        printed = _with_raw_headers(schema(columns))
+        for name in self._sides:
+            printed = printed.set(printed.get_field_index(name), pa.field(name, pa.string()))
+        self._printed = printed
+        self._lines = Lines(printed, LARGE_IN_TABLE_BYTES if wanted.is_cut else LARGE_BYTES)
+        self._choice = Choice(wanted.key, wanted.headers, wanted.tombstones)
         self.selection = _selection(wanted)
 
-    def forwards(self, parts: Iterator[Slice]) -> Iterator[memoryview]:
+    def lines(self, parts: Iterator[Slice]) -> Iterator[memoryview]:
         left = ALL if self._wanted.most is None else min(self._wanted.most, ALL)
-        for part in parts:
-            for rows in self._rows_of(part, self._on_damage):
-                for text, count in self._of_rows(rows, 0, left):
-                    left -= count
-                    yield text
-                if left <= 0:
-                    return
-                del rows
-
-    def tails(self, parts: list[Slice], most: int) -> Iterator[memoryview]:
-        """The last ``most`` lines of each partition: its slices are read from the last one on, until they suffice."""
-        start = 0
-        for i, part in enumerate(parts):
-            is_last = i + 1 == len(parts) or parts[i + 1].segment.path.parent != part.segment.path.parent
-            if is_last:
-                yield from self._tail(parts[start : i + 1], most)
-                start = i + 1
+        for _, group in groupby(parts, lambda part: part.segment.path.parent):
+            partition: Iterable[Slice] = group
+            if self._wanted.latest or self._wanted.tail is not None:
+                partition = list(partition)
+            if self._wanted.latest:
+                columns = self._of_columns(("offset", "key"))
+                found = (rows for part in partition for rows in self._rows_of(part, columns, None, Choice()))
+                self._choice = replace(self._choice, latest=Latest(found))
+            if self._wanted.tail is not None:
+                yield from self._tail(list(partition), self._wanted.tail)
+                continue
+            for part in partition:
+                for rows in self._rows_of(part, self._schema, self._on_damage):
+                    yield from self._of_rows(part, rows.slice(0, left))
+                    left -= min(rows.num_rows, left)
+                    if left <= 0:
+                        return
+                    del rows
 
     def _tail(self, parts: list[Slice], most: int) -> Iterator[memoryview]:
+        """The last ``most`` lines of a partition: its slices are read from the last one on, until they suffice."""
         # Lines may take very much memory, so they are counted first, and made when it is known which ones are wanted.
         start, count = len(parts), 0
+        counted = self._of_columns(("offset",))
         while start and count < most:
             start -= 1
-            for rows in self._rows_of(parts[start], self._on_damage):
-                count += self._lines.count_of(rows)[0]
-                del rows
+            count += sum(rows.num_rows for rows in self._rows_of(parts[start], counted, self._on_damage))
         skipped = max(count - most, 0)
         for part in parts[start:]:
-            for rows in self._rows_of(part, None):
-                lines, row = self._lines.count_of(rows, skipped)
-                skipped -= lines
-                yield from (text for text, _ in self._of_rows(rows, row, ALL))
+            for rows in self._rows_of(part, self._schema, None):
+                if skipped < rows.num_rows:
+                    yield from self._of_rows(part, rows.slice(skipped))
+                skipped -= min(rows.num_rows, skipped)
                 del rows
 
-    def _of_rows(self, rows: pa.RecordBatch, row: int, most: int) -> Iterator[tuple[memoryview, int]]:
-        """Lines from ``row`` on, and how many of them end in each text."""
-        while row < rows.num_rows and most > 0:
-            text, count, after = self._lines.of(rows, row, most)
-            if count:
-                yield text, count
-            elif after < rows.num_rows:
-                # It is large. Its last piece ends with the only line break.
-                pieces = self._lines.pieces(rows, after, self._wanted.is_cut)
-                if self._wanted.is_cut:
-                    pieces = iter((b"".join(pieces),))
-                for piece in pieces:
-                    yield memoryview(piece), int(piece.endswith(b"\n"))
-                after += 1
-                count = 1
-            most -= count
-            row = after
+    def _of_rows(self, part: Slice, rows: pa.RecordBatch) -> Iterator[memoryview]:
+        """The lines of the rows."""
+        topic = self._wanted.records_of or part.segment.topic
+        size = DECODED_ROWS if self._sides else max(rows.num_rows, 1)
+        for start in range(0, rows.num_rows, size):
+            piece = rows.slice(start, size)
+            # The records of Kafka's own topics have no schemas.
+            schemas = None if topic in INTERNAL_TOPICS else self._wanted.schemas
+            arrays = [
+                json_column(schemas, cast("Side", name), piece.column(name), piece.column("headers"))
+                if name in self._sides
+                else piece.column(name)
+                for name in self._columns
+            ]
+            yield from self._of_piece(pa.RecordBatch.from_arrays(arrays, schema=self._printed))
 
-    def _rows_of(self, part: Slice, on_damage: OnDamage | None) -> Iterator[pa.RecordBatch]:
+    def _of_piece(self, rows: pa.RecordBatch) -> Iterator[memoryview]:
+        row = 0
+        while row < rows.num_rows:
+            text, count, row = self._lines.of(rows, row)
+            if count:
+                yield text
+            else:
+                # It is large. Its last piece ends with the only line break.
+                pieces = self._lines.pieces(rows, row, self._wanted.is_cut)
+                for piece in (b"".join(pieces),) if self._wanted.is_cut else pieces:
+                    yield memoryview(piece)
+                row += 1
+
+    def _of_columns(self, columns: Sequence[str]) -> pa.Schema:
+        return schema(columns, mode="tolerant" if self._on_damage else "strict")
+
+    def _rows_of(
+        self, part: Slice, columns: pa.Schema, on_damage: OnDamage | None, choice: Choice | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, without those about damage."""
         wanted = self._wanted
-        found = read_slice(part, self._schema, self.selection, isolation=wanted.isolation, limits=wanted.limits)
+        choice = self._choice if choice is None else choice
+        found = read_slice(
+            part, columns, self.selection, isolation=wanted.isolation, limits=wanted.limits, choice=choice
+        )
         for batch in found:
             if self._on_damage and not batch.column(FINDING).null_count:
                 if on_damage is not None:
                     on_damage(str(batch.column(FINDING)[0]))
                 continue
-            yield batch.select(self._names) if self._on_damage else batch
+            yield batch
             # It keeps a payload in memory, which must not be there while the next one is decompressed.
             del batch
 

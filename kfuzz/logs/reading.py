@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.annotate.listing import next_place
+from kfuzz.annotate.listing import Listing, next_place
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
+from kfuzz.logs.choosing import EVERY, HEADER, JSON, Choice, header_column, json_column
 from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.lost import LostOffsets, with_losses
 from kfuzz.logs.segments import (
     EVERYTHING,
     Segment,
@@ -30,13 +33,17 @@ from kfuzz.logs.segments import (
 from kfuzz.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.logs.transactions import Ahead, FileAhead, aborted_batches
 from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
+from kfuzz.places import opened
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
-from kfuzz.text import foreign_text
+from kfuzz.text import foreign_text, really
 from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.search import Search
+
+if TYPE_CHECKING:
+    from kfuzz.schemas.values import Schemas
 
 Mode = Literal["strict", "tolerant"]
 MODES: Final = ("strict", "tolerant")
@@ -78,13 +85,19 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def schema(columns: Sequence[str] | None = None, *, mode: Mode = "strict") -> pa.Schema:
     """The schema of the batches that :func:`read` gives. ``UsageError`` for an unknown column or mode.
 
+    ``columns`` are some of ``COLUMNS``, which are also the default, ``key_json``, ``value_json``, and ``header.NAME``
+    for the last header of any name.
+
     >>> from kfuzz import logs
     >>> logs.schema(["offset", "key"], mode="tolerant").names
     ['offset', 'key', 'finding']
     """
     if mode not in MODES:
         raise UsageError(f"mode {mode!r} does not exist; take one of {', '.join(MODES)}")
-    fields: list[pa.Field[Any]] = list(schema_of(COLUMNS, columns))
+    extra = dict.fromkeys(JSON, pa.string()) | {
+        name: pa.binary() for name in columns or () if name.startswith(HEADER) and name != HEADER
+    }
+    fields: list[pa.Field[Any]] = list(schema_of(COLUMNS if columns is None else COLUMNS | extra, columns))
     if mode == "tolerant":
         fields.append(pa.field(FINDING, pa.string()))
     return pa.schema(fields)
@@ -113,12 +126,14 @@ def read(
     mode: Mode = "strict",
     isolation: Isolation = "log",
     limits: Limits = DEFAULT_LIMITS,
+    schemas: Schemas | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a log directory, a partition folder or a segment file, as Arrow batches.
+    """The records of a log directory, a partition folder or a segment file, as Arrow batches. It may be in an archive,
+    or at a URI: see :func:`kfuzz.logs.opened`.
 
-    ``columns`` selects some of ``COLUMNS``. Offsets and timestamps are inclusive bounds; a timestamp is a ``datetime``
-    with a time zone, or milliseconds. A batch of records comes from at most a few MiB of one segment. It keeps these
-    bytes mapped for as long as you keep it.
+    ``columns`` selects some of the columns of :func:`schema`; ``schemas`` decode those with JSON. Offsets and
+    timestamps are inclusive bounds; a timestamp is a ``datetime`` with a time zone, or milliseconds. A batch of records
+    comes from at most a few MiB of one segment. It keeps these bytes mapped for as long as you keep it.
 
     In mode ``strict``, bad bytes raise ``RecordsError`` with file, byte and reason. In mode ``tolerant`` the batches
     have a column ``finding``, which is null for a record. For each stretch of bad bytes there is a row with the reason
@@ -151,12 +166,24 @@ def read(
         first_offset, last_offset, milliseconds(min_timestamp, up=True), milliseconds(max_timestamp, up=False)
     )
     require_isolation(isolation)
-    segments = find_segments(path, topics=topics)
-    return (
-        batch
-        for part in slices(segments, selection, isolation=isolation)
-        for batch in read_slice(part, wanted, selection, isolation=isolation, limits=limits)
-    )
+    with contextlib.ExitStack() as stack:
+        segments = find_segments(stack.enter_context(opened(path)), topics=topics)
+        parts = slices(segments, selection, isolation=isolation)
+        return _read(parts, wanted, selection, isolation, limits, schemas, stack.pop_all())
+
+
+def _read(
+    parts: Iterator[Slice],
+    wanted: pa.Schema,
+    selection: Selection,
+    isolation: Isolation,
+    limits: Limits,
+    schemas: Schemas | None,
+    place: contextlib.ExitStack,
+) -> Iterator[pa.RecordBatch]:
+    with place:
+        for part in parts:
+            yield from read_slice(part, wanted, selection, isolation=isolation, limits=limits, schemas=schemas)
 
 
 def milliseconds(moment: int | datetime | None, *, up: bool) -> int | None:
@@ -176,15 +203,17 @@ def read_slice(
     *,
     isolation: Isolation = "log",
     limits: Limits = DEFAULT_LIMITS,
+    choice: Choice = EVERY,
+    schemas: Schemas | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
 
     ``selection`` and ``isolation`` must be those that the slice was made with. Errors are those of :func:`read`. The
     mode is tolerant if ``wanted`` has a column ``finding``. If its column ``headers`` is one of views, that has the
-    bytes of each record's headers.
+    bytes of each record's headers. A ``choice`` by headers needs that, or no such column.
     """
     require_isolation(isolation)
-    rows = RowMaker(part.segment, wanted, selection.below(part.stable_offset), isolation)
+    rows = RowMaker(part.segment, wanted, selection.below(part.stable_offset), isolation, choice, schemas)
     with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 
@@ -210,6 +239,8 @@ class _Reader:
     starts: Starts | None = None
     search: Search | None = None
     whole: Mapped | None = None
+    losses: Iterator[LostOffsets] | None = None
+    lost: LostOffsets | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         at = self.part.start
@@ -271,16 +302,29 @@ class _Reader:
                 self.whole = Mapped(self.file, 0, end)
                 self.search = Search(self.whole)
             after = next_place(self.search, self.whole, bad, size, end)
-        place = str(self.part.segment.path)
+        place, costs = really(str(self.part.segment.path)), self._costs(bad)
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"
             if after < end or end < self.part.segment.size:
                 message = f"the batch is longer than the {after - bad} bytes before the next one"
-            return Finding("file-truncated", "fatal", bad, place, None, message), bad, after
+            return Finding("file-truncated", "fatal", bad, place, None, message + costs), bad, after
+        told = replace(made.finding, message=made.finding.message + costs)
         if "payload" in made.finding.path and made.finding.at < size:
             place = f"{place}, batch at byte {bad}, payload"
-            return replace(made.finding, path=place), bad, after
-        return replace(made.finding, path=place, at=at + made.finding.at), bad, after
+            return replace(told, path=place), bad, after
+        return replace(told, path=place, at=at + made.finding.at), bad, after
+
+    def _costs(self, bad: int) -> str:
+        """The offsets that the damage at byte ``bad`` costs, to follow the reason; empty if only a tail is cut off."""
+        if self.losses is None:
+            listing = Listing(Mapped(self.file, 0, self.part.segment.size), limits=self.limits)
+            both = with_losses(self.part.segment.path, listing)
+            self.losses = (one for one in both if isinstance(one, LostOffsets))
+        while self.lost is None or self.lost.end <= bad:
+            self.lost = next(self.losses, None)
+            if self.lost is None:
+                return ""
+        return f"; {self.lost}" if self.lost.at <= bad else ""
 
 
 # --------------------------------------------------------------------------------------------------- rows
@@ -294,6 +338,8 @@ class RowMaker:
     wanted: pa.Schema
     selection: Selection
     isolation: Isolation
+    choice: Choice = EVERY
+    schemas: Schemas | None = None
 
     @property
     def is_tolerant(self) -> bool:
@@ -359,6 +405,10 @@ class RowMaker:
                 columns.append(table.column("timestamp").view(field.type))
             elif field.name in of_segment:
                 columns.append(alike(field.type, of_segment[field.name], count))
+            elif field.name.startswith(HEADER):
+                columns.append(header_column(field.name.removeprefix(HEADER), table.column("headers")))
+            elif side := JSON.get(field.name):
+                columns.append(json_column(self.schemas, side, table.column(side), table.column("headers")))
             elif field.name == ABORTED:
                 columns.append(heads.flags(aborted))
             else:
@@ -374,7 +424,7 @@ class RowMaker:
                 left_out = left_out | aborted
             if left_out.any():
                 mask = np.repeat(~left_out, heads.counts)
-        for within in _within(table, self.selection):
+        for within in (*_within(table, self.selection), *self.choice.masks(table)):
             mask = within if mask is None else mask & within
         return None if mask is None else np.flatnonzero(mask)
 

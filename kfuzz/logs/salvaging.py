@@ -1,41 +1,66 @@
-"""Copies the sound batches of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
+"""Copies the sound batches of a damaged log, with the files that a broker needs. ``kfuzz salvage`` is the verb.
 
 A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment continues after it. Kept
-bytes are copied as they are.
+bytes are copied as they are. A lost marker would change what kept records mean; :mod:`kfuzz.logs.meaning` writes it
+again if the original's indexes and snapshots show how the transaction ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import IO, Final, cast
+
+import numpy as np
 
 from kfuzz import records
 from kfuzz.annotate.listing import next_place
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, open_regular, open_whole, read_small, write_whole
+from kfuzz.files import local_path, map_regular, open_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
-from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX
+from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
-from kfuzz.logs.segments import Segment, Starts, find_segments, refuse
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
-from kfuzz.logs.stored import last_offset
+from kfuzz.logs.lost import Bounds, LostOffsets
+from kfuzz.logs.meaning import (
+    Aborted,
+    Change,
+    Marker,
+    Original,
+    by_producer,
+    changes,
+    lost_aborts,
+    lost_commits,
+    opened_of,
+)
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, encode, leader_epoch_text, snapshot_name
+from kfuzz.logs.stored import kind_of, last_offset
 from kfuzz.mapped import Mapped, mapped, require_whole
-from kfuzz.records.read.reader import check_with
-from kfuzz.wire.records.framing import next_frame
+from kfuzz.records.read.reader import BatchHeader, check_with, headers
+from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.search import Search
 
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
-NUMBER: Final = re.compile(r"-?\d+")
+# A consumer passes over batches whose offsets are lower than one before. A broker stops only at some of them.
+NOT_INCREASING: Final = "offset-not-increasing"
+OFFSET_CODES: Final = (NOT_INCREASING, "indexed-offset-not-increasing", "offset-outside-segment")
 # Kafka's files beside the segments that are true of the copy too.
 COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
+# Files of a broker beside its partitions. With the second one it believes the indexes of a log; without, it makes them
+# again. The broker's epoch is not known.
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = (".kafka_cleanshutdown", '{"version":0,"brokerEpoch":-1}')
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, "replication-offset-checkpoint", "log-start-offset-checkpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +73,26 @@ class Lost:
 
 
 @dataclass(slots=True)
+class _Kept:
+    """A segment while it is copied to ``target``: the stretches of its bytes that are kept, and new bytes between them,
+    each with its place twice.
+    """
+
+    segment: Segment
+    target: Path
+    made: Salvaged
+    size: int
+    stretches: list[tuple[int, int]]
+    added: list[tuple[int, int, bytes]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Salvaged:
     """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
-    ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none.
+    ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
+    the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
+    ``changes`` are the kept records whose transactions end differently now.
     """
 
     path: Path
@@ -62,6 +103,9 @@ class Salvaged:
     first_offset: int | None = None
     next_offset: int | None = None
     lost: list[Lost] = field(default_factory=list)
+    gaps: list[LostOffsets] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
     @property
     def lost_bytes(self) -> int:
@@ -74,14 +118,18 @@ def salvage(
     out: str | Path,
     *,
     topics: str = "*",
+    dry_run: bool = False,
     on_segment: Callable[[Salvaged], None] = lambda done: None,
     pass_over: Callable[[Path, str], None] = refuse,
 ) -> list[Salvaged]:
     """Copy the sound batches of the log directory, partition folder or segment file ``path`` below ``out``.
 
-    A partition becomes a folder of the same name, with new indexes and leader epochs. A file that is in no partition
-    folder gets indexes if its name is that of a segment. ``on_segment`` is called after each segment. ``pass_over`` is
-    that of :func:`kfuzz.logs.find_segments`.
+    A partition becomes a folder of the same name, with new indexes, leader epochs and producer snapshots, so that a
+    broker loads it without a rebuild. If ``path`` is a broker's directory, the copy has its checkpoints and the mark of
+    a clean shutdown. A file that is in no partition folder gets indexes if its name is that of a segment.
+    ``on_segment`` is called for each segment when its partition is done. ``pass_over`` is that of
+    :func:`kfuzz.logs.find_segments`. ``dry_run`` writes nothing below ``out``; it needs room for a partition in the
+    system's folder for temporary files.
 
     Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
     """
@@ -97,8 +145,18 @@ def salvage(
         if copy.resolve() == segment.path.resolve():
             raise UsageError(f"{copy} is the segment itself; name another folder with --out")
     done: list[Salvaged] = []
+    ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):
-        done += _partition(list(group), on_segment)
+        with tempfile.TemporaryDirectory(prefix="kfuzz-salvage-") if dry_run else contextlib.nullcontext("") as place:
+            parts = [(segment, copy, Path(place) / copy.name if place else copy) for segment, copy in group]
+            made, end = _partition(parts)
+        ends[parts[0][0].topic or "", parts[0][0].partition or 0] = end
+        for one in made:
+            on_segment(one)
+        done += made
+    # The files of another broker, with its other partitions, stay as they are.
+    if not dry_run and (source / META_PROPERTIES).is_file() and not (root / META_PROPERTIES).exists():
+        _broker_files(source, root, ends)
     return done
 
 
@@ -106,63 +164,138 @@ def _folder(segment: Segment) -> str | None:
     return None if segment.topic is None else f"{segment.topic}-{segment.partition}"
 
 
-def _partition(plan: Sequence[tuple[Segment, Path]], on_segment: Callable[[Salvaged], None]) -> Iterator[Salvaged]:
-    """The segments of one partition, in order: a transaction may begin in one and end in another."""
-    open_transactions: list[tuple[int, int]] = []
+def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvaged], int]:
+    """The segments of one partition, in order: a transaction may begin in one and end in another. Each is copied to the
+    last of its paths. Returns the results and the offset after the last one.
+    """
+    parts = [_copy(*one) for one in plan]
+    first, target = plan[0][0], plan[0][2].parent
+    original = Original.of(first)
+    producers, before = dict(original.producers), sorted(opened_of(original.producers.values()).items())
+    gaps = [(number, gap) for number, part in enumerate(parts) for gap in part.made.gaps]
+    aborts = list(lost_aborts(original, gaps))
+    _add(parts, aborts)
+    walks, aborted = _walks(parts, before)
+    if gaps:
+        opened = dict(walks[-1].open_transactions)
+        _add(parts, lost_commits(original, gaps, aborted, opened, {one.offset for one in aborts}))
+        walks, aborted = _walks(parts, before)
     epochs: list[tuple[int, int]] = []
-    source, target = plan[0][0].path.parent, plan[0][1].parent
-    for segment, copy in plan:
-        made, walk = _copy(segment, copy, open_transactions)
-        open_transactions = walk.open_transactions
+    ends = [*(part.segment.base_offset or 0 for part in parts[1:]), walks[-1].next_offset]
+    for part, walk, end in zip(parts, walks, ends, strict=True):
+        part.made.batches, part.made.records = walk.batches, walk.records
+        part.made.markers.sort(key=lambda one: one.offset)
+        if walk.batches:
+            part.made.next_offset = walk.next_offset
+            if gaps:
+                opened = dict(walks[-1].open_transactions)
+                part.made.changes = changes(map_regular(part.target), original, aborted, opened, gaps)
+        if part.segment.base_offset is not None:
+            part.target.with_suffix(".txnindex").unlink(missing_ok=True)
+            indexes = {".index": walk.offset_index, ".timeindex": walk.time_index, ".txnindex": walk.transaction_index}
+            for suffix, content in indexes.items():
+                if content or suffix != ".txnindex":
+                    write_whole(part.target.with_suffix(suffix), content)
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
-        if segment.base_offset is not None:
-            copy.with_suffix(".txnindex").unlink(missing_ok=True)
-            for suffix, content in _indexes(walk):
-                write_whole(copy.with_suffix(suffix), content)
-        on_segment(made)
-        yield made
-    if plan[0][0].topic is not None:
+        later = {fields[0]: Producer(*fields) for fields in walk.producers}
+        producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
+        if first.topic is not None and part in parts[-2:]:
+            # A broker looks for them where its active segment begins, and at the end of the log.
+            write_whole(target / snapshot_name(end - 1), encode(producers.values()))
+    if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
         for name in COPIED:
             # A broker writes what is missing, and nothing good is in a link, a pipe or a large file of this name.
             with contextlib.suppress(UsageError):
-                write_whole(target / name, read_small(source / name, bytes_max=COPIED_BYTES_MAX))
+                write_whole(target / name, read_small(first.path.with_name(name), bytes_max=COPIED_BYTES_MAX))
+    return [part.made for part in parts], walks[-1].next_offset
 
 
-def _indexes(walk: IndexWalk) -> Iterator[tuple[str, bytes]]:
-    yield ".index", walk.offset_index
-    yield ".timeindex", walk.time_index
-    if walk.transaction_index:
-        yield ".txnindex", walk.transaction_index
+def _add(parts: Sequence[_Kept], markers: Iterable[Marker]) -> None:
+    """Write the markers into the copies, if a batch of their producer is kept before them."""
+    wanted: dict[int, list[Marker]] = defaultdict(list)
+    for marker in markers:
+        wanted[marker.producer_id].append(marker)
+    found: dict[Marker, BatchHeader] = {}
+    for part in parts if wanted else ():
+        for head in headers(map_regular(part.target)):
+            found |= {one: head for one in wanted.get(head.producer_id, ()) if head.last_offset < one.offset}
+    for marker, head in found.items():
+        part = parts[marker.segment]
+        part.made.markers.append(marker)
+        part.added.append((marker.gap.at, marker.gap.at, marker.encode(head)))
+    for part in (parts[number] for number in sorted({marker.segment for marker in found})):
+        with part.segment.open() as file:
+            _write(part, mapped(file, 0, part.size))
 
 
-def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]) -> tuple[Salvaged, IndexWalk]:
-    """Copy the sound batches of one segment, and walk over the copy."""
+def _walks(parts: Sequence[_Kept], opened: list[tuple[int, int]]) -> tuple[list[IndexWalk], Aborted]:
+    """Walk over the copies; ``opened`` are the transactions that are open before. Returns the walks, and all aborted
+    transactions.
+    """
+    walks = []
+    for part in parts:
+        walk = IndexWalk(part.segment.base_offset or 0, INDEX_INTERVAL_BYTES, opened)
+        check_with(map_regular(part.target), walk)
+        opened = walk.open_transactions
+        walks.append(walk)
+    return walks, by_producer(np.frombuffer(walk.transaction_index, ABORTED_ENTRY) for walk in walks)
+
+
+def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) -> None:
+    """Write the files of the broker's directory ``source`` that are not about one partition. ``ends`` has the offset at
+    which each copied partition ends.
+    """
+    for name in OFFSET_CHECKPOINTS:
+        rows = ends if name == RECOVERY_POINTS else {}
+        with contextlib.suppress(UsageError):
+            if name != RECOVERY_POINTS and (kind := kind_of(name)):
+                found = kind.read(source / name, map_regular(source / name), "kafka").entries()
+                rows = {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
+        lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in rows.items()]
+        write_whole(root / name, f"0\n{len(lines)}\n" + "".join(lines))
+    with contextlib.suppress(UsageError):
+        write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
+    write_whole(root / CLEAN_SHUTDOWN[0], CLEAN_SHUTDOWN[1])
+
+
+def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
+    """Copy the sound batches of one segment to ``target``."""
     made = Salvaged(segment.path, copy)
     with segment.open() as file:
         size = os.fstat(file.fileno()).st_size
         view = mapped(file, 0, size) if size else memoryview(b"")
-        kept = _sound(segment, file, view, made)
+        part = _Kept(segment, target, made, size, _sound(segment, file, view, made))
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
         # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
         while True:
-            with open_whole(copy) as out:
-                _write(out, view, kept)
-                require_whole(view)
-            walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, open_transactions)
-            refused = _walked(copy, walk)
+            _write(part, view)
+            refused = _refused(target)
             if refused is None:
                 break
             at, finding = refused
-            _leave_out(kept, view, at, finding, made)
+            _leave_out(part, view, at, finding)
+        made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
-    made.batches, made.records = walk.batches, walk.records
-    made.kept_bytes = sum(end - start for start, end in kept)
-    if walk.batches:
-        with open_regular(copy, follow=True) as file:
-            made.first_offset = int.from_bytes(file.read(8), "big", signed=True)
-        made.next_offset = walk.next_offset
-    return made, walk
+    made.kept_bytes = sum(end - start for start, end in part.stretches)
+    if part.stretches:
+        made.first_offset = int.from_bytes(view[part.stretches[0][0] :][:8], "big", signed=True)
+    return part
+
+
+def _gaps(part: _Kept, view: memoryview) -> Iterator[LostOffsets]:
+    """The offsets that are lost between the kept stretches of a segment."""
+    bounds = Bounds(part.segment.path)
+    before: int | None = None
+    at = 0
+    for i, (start, end) in enumerate([*part.stretches, (part.size, part.size)]):
+        if start > at:
+            if i:
+                last = deque(frames(view[part.stretches[i - 1][0] : at]), maxlen=1)[0][0]
+                before = last_offset(view[part.stretches[i - 1][0] + last :])
+            after = next(headers(view[start:end])).base_offset if start < end else None
+            yield bounds.lost(at, start, before, after)
+        at = end
 
 
 def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) -> list[tuple[int, int]]:
@@ -191,62 +324,73 @@ def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) 
     return kept
 
 
-def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:
-    for start, end in kept:
-        for at in range(start, end, STEP_BYTES):
-            try:
-                out.write(view[at : min(at + STEP_BYTES, end)])
-            except OSError:
-                # The system cannot read the pages that a file has lost.
-                require_whole(view)
-                raise
+def _write(part: _Kept, view: memoryview) -> None:
+    with open_whole(part.target) as out:
+        for start, end, added in sorted([*((*one, b"") for one in part.stretches), *part.added]):
+            piece = memoryview(added) if added else view[start:end]
+            for at in range(0, len(piece), STEP_BYTES):
+                try:
+                    out.write(piece[at : at + STEP_BYTES])
+                except OSError:
+                    # The system cannot read the pages that a file has lost.
+                    require_whole(view)
+                    raise
+        require_whole(view)
 
 
-def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
-    """Walk over the copy. Where in it a broker that loads it would stop, and why; None if it loads all."""
+def _refused(copy: Path) -> tuple[int, Finding] | None:
+    """Where in the copy a broker that loads it would stop, or offsets fall, and why; None if it is sound."""
     with open_regular(copy, follow=True) as file:
         size = os.fstat(file.fileno()).st_size
-        if not size:
+        verdict = records.check(mapped(file, 0, size) if size else b"", role="log")
+        falls = next((one for one in verdict.findings if one.code == NOT_INCREASING), None)
+        if verdict.fatal is None and falls is None and verdict.consumed == size:
             return None
-        view = mapped(file, 0, size)
-        verdict = records.check(view, role="log", findings_max=1)
-        if verdict.fatal is not None or verdict.consumed < size:
-            finding = verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
-            return verdict.consumed, finding
-        check_with(view, walk)
-        return None
+        finding = verdict.fatal or falls or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+        return verdict.consumed if finding is not falls else finding.at, finding
 
 
-def _leave_out(kept: list[tuple[int, int]], view: memoryview, at: int, finding: Finding, made: Salvaged) -> None:
-    """Take the batch at byte ``at`` of the copy out of ``kept``, and those that follow it for the same reason."""
-    i = 0
-    while at >= kept[i][1] - kept[i][0]:
-        at -= kept[i][1] - kept[i][0]
-        i += 1
-    start, end = kept[i]
-    first = start + at
-    is_bad = _like(finding, last_offset(view[first:]))
-    reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
-    rest: list[tuple[int, int]] = []
-    for begin, stop in [(first, end), *kept[i + 1 :]]:
-        place = begin
-        while not rest and place < stop and (place == first or is_bad(last_offset(view[place:]))):
-            place += next_frame(view, place)[0]
-        if begin < place:
-            made.lost.append(Lost(begin, place - begin, reason))
-        if place < stop:
-            rest.append((place, stop))
-    kept[i:] = [(start, first), *rest] if start < first else rest
-
-
-def _like(finding: Finding, bad: int) -> Callable[[int], bool]:
-    """Whether a broker stops for the same reason at the next batch, by that batch's last offset; ``bad`` is that of the
-    batch at which it stopped.
+def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None:
+    """Leave out the batch at byte ``at`` of the copy. If its offset is the reason, leave out the fewest batches after
+    which offsets rise.
     """
-    numbers = [int(one) for one in NUMBER.findall(finding.message)]
-    if finding.code == "indexed-offset-not-increasing" and numbers[0] == bad:
-        # It tries to index each batch until one is above the index's last entry. Another number is about times.
-        return lambda offset: offset <= numbers[1]
-    if finding.code == "offset-outside-segment":
-        return lambda offset: not 0 <= offset - numbers[1] <= INT32_MAX
-    return lambda offset: False
+    batches = [(place, place + size) for start, end in part.stretches for place, size, _ in frames(view[:end], start)]
+    sums = list(accumulate(end - start for start, end in batches))
+    number = bisect_left(sums, at + 1)
+    kept = set(range(len(batches))) - {number}
+    if finding.code in OFFSET_CODES:
+        bounds = Bounds(part.segment.path)
+        low = bounds.base or 0
+        high = min(INT64_MAX if bounds.base is None else low + INT32_MAX + 1, bounds.next or INT64_MAX)
+        rising = _rising([last_offset(view[start:]) for start, _ in batches], low, high)
+        kept = rising if len(rising) < len(batches) else kept
+    reason = "its offsets do not fit" if finding.code in OFFSET_CODES else "a broker that loads it stops"
+    reason = f"{reason}: {finding.message} [{finding.code}]"
+    part.stretches.clear()
+    # Of places side by side, the end differs from the sum of sizes by the same number of bytes.
+    for (is_kept, _), group in groupby(range(len(batches)), lambda one: (one in kept, batches[one][1] - sums[one])):
+        places = list(group)
+        start, end = batches[places[0]][0], batches[places[-1]][1]
+        if is_kept:
+            part.stretches.append((start, end))
+        else:
+            part.made.lost.append(Lost(start, end - start, reason))
+
+
+def _rising(offsets: Sequence[int], low: int, high: int) -> set[int]:
+    """The places of the longest list of rising offsets from ``low`` on and below ``high``."""
+    # For each length, the lowest offset at which such a list ends, and its place.
+    ends: list[int] = []
+    places: list[int] = []
+    before: dict[int, int] = {}
+    for i, offset in enumerate(offsets):
+        if low <= offset < high:
+            length = bisect_left(ends, offset)
+            before[i] = places[length - 1] if length else -1
+            ends[length : length + 1], places[length : length + 1] = [offset], [i]
+    found: set[int] = set()
+    i = places[-1] if places else -1
+    while i >= 0:
+        found.add(i)
+        i = before[i]
+    return found

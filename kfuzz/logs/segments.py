@@ -134,7 +134,7 @@ def find_segments(
         if direct := _partition(path, pass_over):
             return _of_topic(direct, path, topics)
         folders = sorted(_folders(path))
-        matching = [folder for topic, _, folder in folders if _matches(topic, topics)]
+        matching = [folder for topic, _, folder in folders if matches(topic, topics)]
         found = [segment for folder in matching for segment in _segments_in(folder, pass_over)]
     except OSError as error:
         raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from None
@@ -169,7 +169,8 @@ def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]
     return segments
 
 
-def _matches(topic: str, topics: str) -> bool:
+def matches(topic: str, topics: str) -> bool:
+    """Whether the glob chooses the topic; one of Kafka's own only if the glob begins as its name does."""
     return fnmatchcase(topic, topics) and (not topic.startswith(INTERNAL) or topics.startswith(INTERNAL))
 
 

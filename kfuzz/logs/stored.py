@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from kfuzz.errors import MessageError, UsageError
 from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
+from kfuzz.logs.log_facts import first_fall
 from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, PREFIX, VERSION
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
@@ -52,12 +53,15 @@ FORMATS: Final = {2: "h", 4: "i", 8: "q"}
 LATER: Final = (".deleted", ".swap", ".cleaned")
 # A partition's folder that a broker deletes, copies to another disk, or does not know: an id and the reason follow its
 # name, which may be cut for that. With the others of a directory, its records would be read twice.
-LEAVING: Final = re.compile(r"((?P<partition>.+-\d{1,10})(\.[0-9a-f]{32})?|.+\.[0-9a-f]{32})-(delete|future|stray)")
+LEAVING: Final = re.compile(
+    r"((?P<partition>.+-\d{1,10})(\.[0-9a-f]{32})?|.+\.[0-9a-f]{32})-(?P<why>delete|future|stray)"
+)
 NAMES_MOST: Final = 5
 BASE_OFFSET: Final = re.compile(r"\d{20}")
 ABORTED_VERSION: Final = 0
 CHECKPOINT_VERSION: Final = 0
 METADATA_VERSION: Final = 0
+METADATA_NAME: Final = "partition.metadata"
 # The columns of a checkpoint, by the file's name.
 EPOCH_COLUMNS: Final = ("epoch", "start_offset")
 OFFSET_COLUMNS: Final = ("topic", "partition", "offset")
@@ -141,7 +145,7 @@ def kind_of(name: str) -> Kind | None:
         base = base.rpartition(".")[0]
     if base in CHECKPOINTS:
         return _checkpoint_kind(base, CHECKPOINTS[base])
-    if base == "partition.metadata":
+    if base == METADATA_NAME:
         return METADATA
     stem, _, suffix = base.rpartition(".")
     return BY_SUFFIX.get(f".{suffix}") if BASE_OFFSET.fullmatch(stem) else None
@@ -208,6 +212,7 @@ class _Index:
 
     def __init__(self, path: Path, data: bytes | mmap.mmap, suffix: str, title: str, profile: Profile) -> None:
         _require_size(path, data, INDEX_BYTES_MAX)
+        self.suffix = suffix
         self.layout = entry_struct(suffix)
         self.columns = tuple(name for name, _ in INDEXES[suffix])
         self.profile = profile
@@ -251,14 +256,21 @@ class _Index:
         """Whether this was found."""
         return any(one.code == code for one in self.made.findings)
 
-    def rising(self, *columns: str) -> None:
-        """Entries in which a column does not rise."""
-        places = [self.columns.index(name) for name in columns]
-        for (_, before), (at, row) in pairwise(self.entries()):
-            for place in places:
-                if row[place] <= before[place]:
-                    self.find("index-not-rising", at, self.columns[place], row[place], before[place])
-                    return
+    def rising(self, *columns: str, may_repeat: bool = False) -> None:
+        """Find the first entry in which one of the columns does not rise."""
+        falls = []
+        for place, (name, width) in enumerate(INDEXES[self.suffix]):
+            if name in columns:
+                at = struct.calcsize(self.layout.format[: place + 1])
+                falls.append((first_fall(self.whole, self.layout.size, at, width, may_repeat), place))
+        if found := min((one for one in falls if one[0] > 0), default=None):
+            (_, before), (at, row) = islice(self.entries(), found[0] - 1, found[0] + 1)
+            self.find("index-not-rising", at, self.columns[found[1]], row[found[1]], before[found[1]])
+
+    @property
+    def whole(self) -> memoryview:
+        """The bytes of the entries."""
+        return memoryview(self.data)[: self.end]
 
     def last(self) -> tuple[int, tuple[Any, ...]] | None:
         if not self.end:
@@ -287,8 +299,8 @@ def _require_size(path: Path, data: bytes | mmap.mmap, bytes_max: int) -> None:
 
 def _piece(data: bytes | mmap.mmap, start: int, end: int) -> bytes:
     piece = data[start:end]
-    if isinstance(data, mmap.mmap):
-        # Without this, an index that has been read would stay in memory as a whole.
+    if isinstance(data, mmap.mmap) and len(data) > PIECE_BYTES:
+        # Without this, a large index that has been read would stay in memory as a whole.
         first = start - start % mmap.PAGESIZE
         data.madvise(mmap.MADV_DONTNEED, first, end - first)
     return piece
@@ -303,15 +315,22 @@ def _filled(data: bytes | mmap.mmap) -> int:
     return 0
 
 
-def _offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored:
+def offset_entries(path: Path, data: bytes | mmap.mmap) -> memoryview:
+    """The entries of an offset index."""
+    return _Index(path, data, ".index", "", "kafka").whole
+
+
+def offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile, misplaced: int | None = None) -> Stored:
+    """Judge an offset index. ``misplaced``: what a walk found (``LogFacts.misplaced``); None looks into the segment."""
     index = _Index(path, data, ".index", "offset index", profile)
     if (last := index.last()) and last[1][0] < index.base:
         index.find("index-last-offset-low", last[0], "offset", last[1][0], index.base)
     index.rising("offset", "position")
-    if (log := index.segment()) is not None:
-        for at, (offset, position) in index.entries():
-            if last_offset_at(log, position) != offset:
-                index.find("index-entry-misplaced", at, "position", offset, position)
+    log = index.segment() if misplaced is None else None
+    for number, (at, (offset, position)) in enumerate(index.entries() if log is not None or misplaced != -1 else ()):
+        if number == misplaced or (log is not None and last_offset_at(log, position) != offset):
+            index.find("index-entry-misplaced", at, "position", offset, position)
+            break
     return index.made
 
 
@@ -324,17 +343,15 @@ def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored
         if last[1][1] < index.base:
             index.find("index-last-offset-low", last[0], "offset", last[1][1], index.base)
     index.rising("timestamp")
-    before = -1
-    for at, (_, offset) in index.entries() if not index.has("index-not-rising") else ():
-        if offset < before:
-            index.find("index-not-rising", at, "offset", offset, before)
-            break
-        before = offset
-    if index.made.count and (log := index.segment()) is not None:
-        end = _last_offset(index.path, log)
-        for at, (_, offset) in index.entries():
+    index.rising("offset", may_repeat=True)
+    if last and (log := index.segment()) is not None:
+        end = last_offset_of(index.path, log)
+        # Of offsets that do not fall, the last one is the highest.
+        is_high = end is not None and (last[1][1] > end or index.has("index-not-rising"))
+        for at, (_, offset) in index.entries() if is_high else ():
             if end is not None and offset > end:
                 index.find("index-entry-beyond-log", at, "offset", offset, end)
+                break
     return index.made
 
 
@@ -364,7 +381,7 @@ def last_offset_at(log: memoryview, position: int) -> int | None:
     return last_offset(log[position:])
 
 
-def _last_offset(path: Path, log: memoryview) -> int | None:
+def last_offset_of(path: Path, log: memoryview) -> int | None:
     """The last offset of a segment. Its offset index, if it is right, says where its last batches are."""
     data = _beside(path, ".index")
     start = 0
@@ -501,7 +518,7 @@ def _is_topic_id(text: str) -> bool:
 
 METADATA: Final = Kind("partition metadata", _metadata)
 BY_SUFFIX: Final = {
-    ".index": Kind("offset index", _offset_index),
+    ".index": Kind("offset index", offset_index),
     ".timeindex": Kind("time index", _time_index),
     ".txnindex": Kind("transaction index", _transaction_index),
     ".snapshot": Kind("producer snapshot", _snapshot),

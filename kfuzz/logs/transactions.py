@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
-from kfuzz.logs.snapshot import decode
+from kfuzz.logs.snapshot import Producer, decode
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
@@ -111,7 +110,7 @@ class FileAhead(Ahead):
         self.first = self.segment = segment
         self.at = -1
         self.later: deque[Segment] | None = None
-        self.index = _aborted_entries(segment)
+        self.index = aborted_entries(segment)
 
     def restart(self, place: int) -> bool:
         if self.segment is not self.first or self.at >= place:
@@ -150,7 +149,7 @@ class FileAhead(Ahead):
             return False
         self.segment = self.later.popleft()
         self.at = 0
-        self.index = _aborted_entries(self.segment)
+        self.index = aborted_entries(self.segment)
         return True
 
     def indexed(self, producer: int, offset: int) -> bool | None:
@@ -163,7 +162,7 @@ class FileAhead(Ahead):
         return False if (self.index["last_stable_offset"] > offset).any() else None
 
 
-def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
+def aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
     """The entries of the segment's transaction index; None if there is no such file, or if it is damaged."""
     path = segment.path.with_suffix(".txnindex")
     if segment.base_offset is None or not path.is_file():
@@ -259,12 +258,13 @@ def last_stable_offset(segment: Segment) -> int | None:
     walk = TransactionWalk()
     start = 0
     for one in reversed(partition):
-        if (opened_at := _snapshot(one.path.with_suffix(".snapshot"))) is not None:
-            for producer, offset in opened_at.items():
-                walk.begin(producer, offset)
+        if (producers := snapshot_of(one)) is not None:
+            for producer in producers:
+                if producer.current_txn_first_offset >= 0:
+                    walk.begin(producer.producer_id, producer.current_txn_first_offset)
             start = one.base_offset or 0
             break
-        index = _aborted_entries(one)
+        index = aborted_entries(one)
         if index is not None and len(index):
             start = int(index["last_stable_offset"][-1])
             break
@@ -281,12 +281,9 @@ def last_stable_offset(segment: Segment) -> int | None:
     return walk.first_open
 
 
-def _snapshot(path: Path) -> dict[int, int] | None:
-    """The open transactions of a producer snapshot: producer and first offset. None if it is missing or damaged."""
+def snapshot_of(segment: Segment) -> list[Producer] | None:
+    """The producers in the snapshot where the segment begins. None if it is missing or damaged."""
     try:
-        found = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
+        return decode(read_small(segment.path.with_suffix(".snapshot"), bytes_max=SNAPSHOT_BYTES_MAX))
     except UsageError:
         return None
-    if found is None:
-        return None
-    return {one.producer_id: one.current_txn_first_offset for one in found if one.current_txn_first_offset >= 0}

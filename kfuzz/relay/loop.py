@@ -6,6 +6,7 @@ In a small exchange, this queue takes as long as receiving and sending.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import selectors
@@ -18,6 +19,8 @@ from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+# The parts of a connection refer to each other, with its buffers. `kfuzz` itself lets a million new objects come first.
+NEW_OBJECTS_MAX: Final = 10_000
 HAS_EPOLL: Final = hasattr(select, "epoll")
 if HAS_EPOLL:
     WRITE: Final = select.EPOLLOUT
@@ -32,7 +35,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def runner() -> asyncio.Runner:
-    """A runner of such a loop."""
+    """A runner of such a loop. It lets Python search for unreachable cycles as often as a server needs."""
+    gc.set_threshold(min(gc.get_threshold()[0], NEW_OBJECTS_MAX))
     return asyncio.Runner(loop_factory=_Loop if HAS_EPOLL else None)
 
 

@@ -249,12 +249,16 @@ class Recording:
 
     - ``events``: in the order in which they were
     - ``places``: where the proxy listened for the first brokers
+    - ``clients``: the addresses of connections, where they are known
     - ``flaw``: a sentence if the recording did not end as it should
     """
+
+    clients: Sequence[str] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._data: dict[tuple[int, Direction], bytes | mmap.mmap] = {}
+        self._starts: dict[int, frames.Starts] = {}
         self.events: list[Event] = []
         self.places: list[str] = []
         with open_regular(folder / CONVERSATION) as file:
@@ -286,7 +290,7 @@ class Recording:
     def of(cls, vector: Vector) -> Recording:
         """The frames of a golden conversation."""
         made = cls.__new__(cls)
-        made.folder, made.flaw, made.events, made.places = Path(vector.id), "", [], []
+        made.folder, made.flaw, made.events, made.places, made._starts = Path(vector.id), "", [], [], {}
         data: defaultdict[tuple[int, Direction], bytes] = defaultdict(bytes)
         opened = set[int]()
         for one in vector.options.get(FRAMES, ()):
@@ -306,6 +310,11 @@ class Recording:
         made.events += [Event("close", one, 0) for one in sorted(opened)]
         made._data = dict(data)
         return made
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return len({one.connection for one in self.events if one.connection})
 
     def data(self, connection: int, direction: Direction) -> bytes | mmap.mmap:
         """The bytes of one direction of a connection."""
@@ -334,17 +343,20 @@ class Recording:
         """
         readers: dict[int, Iterator[frames.Frame]] = {}
         numbers = itertools.count()
-        for one in self.events:
-            if one.event == "request":
-                if one.connection not in readers:
-                    both = (self.data(one.connection, "request"), self.data(one.connection, "response"))
-                    readers[one.connection] = frames.frames_of(*both, profile=profile)
-                for frame in readers[one.connection]:
-                    frame.number = next(numbers)
-                    yield one.connection, frame
-                    if not frame.is_stray:
-                        break
+        for one in self._order():
+            if one not in readers:
+                both = self.data(one, "request"), self.data(one, "response")
+                readers[one] = frames.frames_of(*both, profile=profile, starts=self._starts.get(one))
+            for frame in readers[one]:
+                frame.number = next(numbers)
+                yield one, frame
+                if not frame.is_stray:
+                    break
         for connection, reader in readers.items():
             for frame in reader:
                 frame.number = next(numbers)
                 yield connection, frame
+
+    def _order(self) -> Iterator[int]:
+        """The connection of each request, in the order of the requests."""
+        return (one.connection for one in self.events if one.event == "request")

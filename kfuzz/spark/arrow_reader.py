@@ -59,6 +59,7 @@ TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
     pa.bool_(): BooleanType(),
+    pa.binary(): BinaryType(),
     pa.binary_view(): BinaryType(),
 }
 

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from kfuzz.conformance.judge.causes import Deviation
 from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import parse, render
 from kfuzz.errors import UsageError
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run, start_programs_as_usual
+from kfuzz.storage import Target
 
 # The deviations are in JSON.
 RESULTS = columns_of(segment_id=int, path=str, batches=int, hostile=int, unsupported=int, deviations=str)

@@ -20,10 +20,10 @@ from kfuzz.corpora.locks import Lock
 from kfuzz.corpora.manifest import Manifest, Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run
+from kfuzz.storage import Target
 
 Write = Callable[..., Row]
 COUNTS = columns_of(segments=int, bytes=int)

@@ -23,7 +23,6 @@ from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load
 from kfuzz.display import progress
@@ -31,6 +30,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.spark.progress import Job, Watch, job_progress
+from kfuzz.storage import Target
 from kfuzz.text import printable
 from kfuzz.units import parse_size
 

@@ -6,8 +6,11 @@ task per share; a task reads with ``kfuzz.logs`` or ``kfuzz.corpora.generated``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -21,7 +24,10 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
+from kfuzz.logs.schemas import open_schemas
+from kfuzz.places import opened
 from kfuzz.records import Limits
+from kfuzz.schemas.values import Schemas
 from kfuzz.spark.arrow_reader import ArrowReader, names_of, require_known, shares, size_of, spark_schema
 from kfuzz.units import parse_size
 
@@ -29,7 +35,10 @@ FORMAT: Final = "kafka-log"
 GENERATED_FORMAT: Final = "kfuzz"
 # Spark refuses a source that takes filters unless this is set.
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-OPTIONS: Final = ("path", "topics", "columns", "mode", "isolation", "split_bytes", "decompressed_bytes")
+OPTIONS: Final = (
+    *("path", "topics", "columns", "mode", "isolation", "split_bytes", "decompressed_bytes"),
+    *("schema", "registry"),
+)
 GENERATED_OPTIONS: Final = ("workload", "size", "rows", "topics", "columns", "isolation", "split_bytes")
 # A task costs about 30 ms, and reading 64 MiB about 150 ms.
 SPLIT_BYTES: Final = 64 << 20
@@ -55,6 +64,8 @@ class Settings:
     isolation: logs.Isolation
     split_bytes: int
     limits: Limits
+    schema: str | None
+    registry: str | None
 
     @staticmethod
     def of(options: MutableMapping[str, str]) -> Settings:
@@ -71,15 +82,24 @@ class Settings:
             isolation,
             size_of(options, "split_bytes", SPLIT_BYTES),
             Limits(size_of(options, "decompressed_bytes", Limits().decompressed_bytes, 1)),
+            options.get("schema"),
+            options.get("registry"),
         )
 
-    def segments(self) -> list[logs.Segment]:
-        """All segments of the chosen topics."""
-        return logs.find_segments(self.path, topics=self.topics)
+    @contextlib.contextmanager
+    def segments(self) -> Iterator[tuple[Path, list[logs.Segment]]]:
+        """The path of the log on this machine, inside the block, and all segments of the chosen topics."""
+        with opened(self.path) as place:
+            yield place, logs.find_segments(place, topics=self.topics)
+
+
+def _moved(parts: Iterable[logs.Slice], move: Callable[[Path], Path]) -> Iterator[logs.Slice]:
+    for part in parts:
+        yield replace(part, segment=replace(part.segment, path=move(part.segment.path)))
 
 
 class KafkaLogSource(DataSource):
-    """A Kafka log directory, a partition folder or a segment file."""
+    """A Kafka log directory, a partition folder or a segment file; also in an archive, or at a URI."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,8 +108,8 @@ class KafkaLogSource(DataSource):
     def schema(self) -> StructType:
         # Spark asks for it at ``load``, so a wrong option or path is reported there.
         settings = Settings.of(self.options)
-        settings.segments()
-        return spark_schema(settings.wanted)
+        with settings.segments():
+            return spark_schema(settings.wanted)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         return KafkaLogReader(Settings.of(self.options), schema)
@@ -103,14 +123,34 @@ class KafkaLogReader(ArrowReader):
         self.settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
-        chosen = [one for one in self.settings.segments() if self.chooses(one.topic, one.partition)]
         most = self.settings.split_bytes
-        parts = logs.slices(chosen, self.selection, slice_bytes=most, isolation=self.settings.isolation)
-        return shares(parts, lambda part: part.end - part.start, most)
+        with self.settings.segments() as (place, found):
+            chosen = [one for one in found if self.chooses(one.topic, one.partition)]
+            parts = logs.slices(chosen, self.selection, slice_bytes=most, isolation=self.settings.isolation)
+            # An executor has another path for a log that is elsewhere.
+            return shares(_moved(parts, lambda path: path.relative_to(place)), lambda part: part.end - part.start, most)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with opened(self.settings.path) as self.place:
+            yield from super().read(partition)
 
     def rows_of(self, part: logs.Slice) -> Iterator[pa.RecordBatch]:
         settings = self.settings
-        return logs.read_slice(part, self.wanted, self.selection, isolation=settings.isolation, limits=settings.limits)
+        [part] = _moved([part], lambda path: self.place / path)
+        return logs.read_slice(
+            part,
+            self.wanted,
+            self.selection,
+            isolation=settings.isolation,
+            limits=settings.limits,
+            schemas=_schemas(settings.schema, settings.registry),
+        )
+
+
+@cache
+def _schemas(place: str | None, registry: str | None) -> Schemas | None:
+    """The schemas of a session, which an executor reads once."""
+    return open_schemas([place] if place else [], registry) if place or registry else None
 
 
 # --------------------------------------------------------------------------------------------------- kfuzz

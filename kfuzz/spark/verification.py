@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from kfuzz.corpora.layout import MANIFEST
 from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run
+from kfuzz.storage import Target
 
 PROBLEMS = columns_of(segment_id=int, path=str, at=int, code=str, message=str)
 

@@ -1,4 +1,4 @@
-"""Explains a name of this project in one page: a finding, a requirement, a flag, or an error code of Kafka's.
+"""Explains in one page: a finding, a requirement, a flag, an error code of Kafka's, or a line of a log.
 
 All of it is looked up: in the tables of findings, requirements and flags, and in the vectors' cells, which hold what
 Apache Kafka itself answered.
@@ -22,6 +22,7 @@ from kfuzz.kafka import BROKER_RELEASE, LATEST, ROLES
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors.coverage import Coverage, expectations, measure
+from kfuzz.vectors.log_lines import known_lines, lines_in
 from kfuzz.vectors.model import Flag, Vector, default_root, load_files
 
 # A page counts more vectors than this, unless all are asked for.
@@ -34,6 +35,7 @@ Kind = Literal[
     "requirement",
     "flag",
     "error of a broker",
+    "line of a log",
 ]
 
 
@@ -90,6 +92,13 @@ def page(one: Explanation, vectors_shown: int | None = VECTORS_SHOWN) -> Iterato
             yield Line(f"… and {rest} more; `kfuzz explain {one.name} --all` shows them")
 
 
+def explain_line(line: str) -> Iterator[Explanation]:
+    """The pages of a line of a broker's or a client's log; none if it is not known."""
+    for one in lines_in(line):
+        facts = {"look at": one.look, "command": one.command_for(line), "written by": one.said_by, "thread": one.thread}
+        yield Explanation(one.name, "line of a log", (one.means,), tuple(facts.items()))
+
+
 def _article(kind: str) -> str:
     return "an" if kind[0] in "aeiou" else "a"
 
@@ -113,15 +122,21 @@ class Book:
             "requirements": list(self._coverage.requirements),
             "flags": sorted(self._flags),
             "errors of a broker": list(ERROR_NAMES.values()),
+            "lines of a log": [one.name for one in known_lines()],
         }
 
     def explain(self, name: str) -> list[Explanation]:
         """All that ``name`` stands for; some findings of messages have the name of a finding of records.
 
-        ``name`` is a finding's code, a requirement's id, a flag, or the name or number of an error. Small and capital
-        letters are the same. Raises ``UsageError`` for an unknown name, with the nearest known one.
+        ``name`` is a finding's code, a requirement's id, a flag, the name or number of an error, or a line of a log.
+        Small and capital letters are the same, but not in lines. Raises ``UsageError`` for an unknown name, with the
+        nearest known one.
         """
-        found = list(self._look_up(name.casefold()))
+        found = list(self._look_up(name.casefold())) or list(explain_line(name))
+        if not found and any(map(str.isspace, name)):
+            raise UsageError(
+                "kfuzz does not know this line of a log; without a line, `kfuzz explain` lists those it knows"
+            )
         if not found:
             known = {one.casefold(): one for names in self.tables().values() for one in names}
             near = difflib.get_close_matches(name.casefold(), known, n=1)

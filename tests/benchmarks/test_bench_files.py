@@ -16,7 +16,8 @@ from benchmarks.process_work import LOGS, MODES, Command, Printed, dump, make_se
 
 DUMPS = [f"{mode}-{log}" for log in LOGS for mode in MODES]
 PROXIES = [path for path in FILE_PATHS if path.startswith("proxy-")]
-IN_MEMORY = [path for path in FILE_PATHS if path not in (*DUMPS, *PROXIES)]
+AVRO = "cat-avro"
+IN_MEMORY = [path for path in FILE_PATHS if path not in (*DUMPS, *PROXIES, AVRO)]
 
 
 def measured(place: Path, paths: list[str]) -> None:
@@ -41,6 +42,12 @@ def test_a_corpus_is_made_in_memory_and_on_the_disk(tmp_path: Path, capsys: pyte
 def test_the_proxy_is_measured_beside_others(tmp_path: Path) -> None:
     require_tool("socat", "apt-get install socat")
     measured(tmp_path, PROXIES)
+
+
+@pytest.mark.full
+def test_avro_is_printed_beside_programs_with_other_libraries(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka.schema_registry.avro", reason="needs confluent-kafka[avro,schemaregistry]")
+    measured(tmp_path, [AVRO])
 
 
 @pytest.mark.nightly

@@ -35,6 +35,7 @@ WITHOUT_PEERS = {
     **dict.fromkeys(["log-100", "log-1", "log-transactional", "broker-1", "broker-10", "broker-100"], "kfuzz-consumer"),
     **dict.fromkeys(["append", "append-lz4", "convert", "compact", "stream-isolation"], "kfuzz-eager-encode"),
     **dict.fromkeys(["verify-corpus", "verify-corpus-mixed", "diff"], "kfuzz-verdict"),
+    **{f"check-directory{kind}": "kfuzz-verdict" for kind in ("", "-1", "-transactional")},
     "replay": "aiokafka-producer",
 }
 

@@ -132,7 +132,7 @@ def test_one_batch_has_no_list() -> None:
     assert "Batches" in browse(Batches("a.log", SEGMENT)).screen
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (147, 40), (200, 50)])
 def test_all_of_it_has_room_in_a_narrow_terminal(size: tuple[int, int]) -> None:
     screen = browse(Batches("a.log", SEGMENT), size=size).screen
     for text in ("Batches", "Fields", "Bytes", "0 to 2", "base_offset: 0", "00000010  "):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -207,3 +208,108 @@ def test_folders_that_a_broker_leaves_are_passed_over_and_named(log: Path, suffi
         done = kfuzz(verb, root)
         assert done.returncode == 2
         assert f"passed over {left.name}: " in done.stderr
+
+
+# ------------------------------------------------------------------------------------------------- choosing
+
+
+def offsets(log: Path, *arguments: str) -> list[int]:
+    shown = kfuzz("cat", log, *arguments, "--columns", "offset")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    return [json.loads(line)["offset"] for line in shown.stdout.splitlines()]
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> Path:
+    """Keys a, b, c and none; the last value of b is null. Two records have a header twice."""
+    rows = [(b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4"), (b"b", None), (b"c", b"6")]
+    headers = [(), ((b"h", b"x"),), ((b"h", b"x"), (b"h", b"y")), ((b"h", None), (b"i", b"")), (), ((b"hh", b"x"),)]
+    made = [Record(i, 1_700_000_000_000 + i * 1000, *row, headers[i]) for i, row in enumerate(rows)]
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    # A key's records are in two batches.
+    path.write_bytes(records.encode([RecordBatch(0, 2, made[:3]), RecordBatch(3, 5, made[3:])]))
+    return path
+
+
+def test_records_are_chosen_by_headers_and_null_values(chosen: Path) -> None:
+    assert offsets(chosen, "--header", "h") == [1, 2, 3]
+    assert offsets(chosen, "--header", "h=x") == [1, 2]
+    assert offsets(chosen, "--header", "h=x", "--header", "h=hex:79") == [2]
+    assert offsets(chosen, "--header", "i=") == [3]
+    assert offsets(chosen, "--tombstones") == [4]
+    assert offsets(chosen, "--key", "a", "--header", "h") == [3]
+    shown = kfuzz("cat", chosen, "--columns", "header.h,header.i", "--records", "4").stdout
+    assert [tuple(json.loads(line).values()) for line in shown.splitlines()] == [
+        (None, None),
+        ("x", None),
+        ("y", None),
+        (None, ""),
+    ]
+
+
+def test_the_latest_record_of_each_key_is_that_within_the_bounds(chosen: Path) -> None:
+    assert offsets(chosen, "--latest") == [3, 5]
+    assert offsets(chosen, "--latest", "--tombstones") == [4]
+    assert offsets(chosen, "--latest", "--to", "3") == [1, 3]
+    assert offsets(chosen, "--latest", "--key", "b", "--to", "3") == [1]
+    # It is chosen first: the last record of c has no such header.
+    assert offsets(chosen, "--latest", "--header", "h") == [3]
+    assert offsets(chosen, "--latest", "--tail", "1") == [5]
+    assert offsets(chosen.parent.parent, "--latest", "--records", "1") == [3]
+
+
+def test_the_latest_records_are_found_past_damage(chosen: Path) -> None:
+    good = chosen.read_bytes()
+    chosen.write_bytes(good[:-1] + b"\0" + good)
+    assert kfuzz("cat", chosen, "--latest").returncode == 1
+    shown = kfuzz("cat", chosen, "--latest", "--keep-going", "--columns", "offset")
+    assert [json.loads(line)["offset"] for line in shown.stdout.splitlines()] == [3, 5]
+    assert shown.stderr.count("crc-mismatch") == 1
+
+
+def test_times_without_a_zone_are_utc_in_a_pipe_and_local_on_a_terminal(chosen: Path) -> None:
+    assert offsets(chosen, "--from", "2023-11-14T22:13:23", "--to", "2023-11-14T22:13:24") == [3, 4]
+    assert offsets(chosen, "--from", "2023-11-14T23:13:25+01:00") == [5]
+    code = "import sys, pty; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    command = [sys.executable, "-m", "kfuzz", "cat", str(chosen), "--from", "2023-11-15T07:13:25", "--table"]
+    for more, zone in (
+        ((), "2023-11-15T07:13:25.000+09:00"),
+        (("--utc", "--from", "2023-11-14T22:13:25"), "22:13:25.000Z"),
+    ):
+        shown = subprocess.run(
+            [sys.executable, "-c", code, *command, *more],
+            env={**os.environ, "TZ": "Asia/Tokyo", "COLUMNS": "200"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        assert zone in shown
+        assert ("times without a zone are local: 2023-11-15 07:13:25+09:00" in shown) == (not more)
+
+
+# ------------------------------------------------------------------------------------------------- schemas
+
+
+def test_values_have_the_schemas_beside_them_and_what_is_not_decoded_is_counted(chosen: Path) -> None:
+    key, schema = b'{"keytype":"SCHEMA"}', b'{"subject":"o","version":1,"id":7,"schema":"\\"string\\""}'
+    framed = b"\0\0\0\0\7"
+    made = [Record(0, 1, b"k", framed + b"\4ho"), Record(1, 1, framed + b"\4k\x1b", b"v"), Record(2, 1, b"k", framed)]
+    chosen.write_bytes(records.encode([RecordBatch(0, 2, made)]))
+    topic = chosen.parent.parent / "_schemas-0"
+    topic.mkdir()
+    (topic / chosen.name).write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1, key, schema)])]))
+    shown = kfuzz("cat", chosen, "--columns", "key,value")
+    first, second, third = shown.stdout.splitlines()
+    assert (first, second) == ('{"key":"k","value":"ho"}', '{"key":"k\\u001b","value":"v"}')
+    assert json.loads(third)["value"]["hex"] == framed.hex()
+    assert shown.returncode == 1
+    assert "1 key or value cannot be decoded; the first: schema 7: the value does not fit" in shown.stderr
+    # Only printed records count.
+    assert kfuzz("cat", chosen, "--records", "2").returncode == 0
+    assert kfuzz("cat", chosen, "--tail", "1").stderr == shown.stderr
+    assert json.loads(kfuzz("cat", chosen, "--schema", "none", "--tail", "1").stdout)["value"] == framed.decode()
+    assert kfuzz("cat", chosen, "--table", "--columns", "value").stdout.splitlines()[1] == "ho"
+    assert 'such as hex:0000000007046b1b for "k\\u001b"' in kfuzz("cat", chosen, "--key", "nobody").stderr

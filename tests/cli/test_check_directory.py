@@ -52,12 +52,20 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     index.write_bytes(index.read_bytes() + b"x")
     done = kfuzz("check", logs)
     assert done.returncode == 1
-    lines = done.stdout.splitlines()
+    start, *lines = done.stdout.splitlines()
+    assert start == (
+        f"{logs / 'orders-0'}: at a start without a clean shutdown, a broker truncates it to offset 0, then deletes "
+        f"the segment after {segment.name}; after a clean shutdown, it loads it"
+    )
     assert lines[0].startswith(f"{segment}: fatal: batch[0].crc at byte 17: the stored CRC is")
     assert lines[0].endswith("[crc-mismatch] (3 such places in this file)")
-    assert lines[1].startswith(f"{index}: fatal: size at byte {index.stat().st_size - 1}: the file has ")
-    assert lines[2].startswith(f"{logs}: refused, 2 partitions, 4 segments, ")
-    assert lines[3:] == [
+    assert lines[1] == f"{segment}: offsets 0 to 99 are lost; go on at 100"
+    assert lines[3].startswith(f"{segment}: offsets ")
+    assert lines[4].startswith("to pass over the first: kafka-consumer-groups.sh ")
+    assert lines[4].endswith(" --topic orders:0 --reset-offsets --to-offset 100 --execute")
+    assert lines[5].startswith(f"{index}: fatal: size at byte {index.stat().st_size - 1}: the file has ")
+    assert lines[6].startswith(f"{logs}: refused, 2 partitions, 4 segments, ")
+    assert lines[7:] == [
         "2 of the files cannot be read as a whole",
         f"  fatal crc-mismatch: 3 places in 1 file, first in {segment}",
         f"  fatal index-size-uneven: 1 place in 1 file, first in {index}",
@@ -65,8 +73,12 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     (document,) = json.loads(kfuzz("check", logs, "--json").stdout)
     assert document["codes"]["crc-mismatch"]["places"] == 3
     assert [Path(one["file"]) for one in document["files"]] == [segment, index]
+    assert document["files"][0]["lost"][0]["first_lost"] == 0
     assert document["accepted"] is False
     assert (document["segments"], document["refused_files"]) == (4, 2)
+    assert [(one["path"], one["after_clean_shutdown"]) for one in document["starts"]] == [
+        (str(logs / "orders-0"), "loads it")
+    ]
     # The partition alone, and the file alone.
     assert kfuzz("check", logs / "orders-1").returncode == 1
     assert kfuzz("check", logs / "orders-1" / f"{FIRST}.log").returncode == 0
@@ -79,9 +91,24 @@ def test_a_partial_tail_is_named_with_its_segment_and_its_size(logs: Path) -> No
     segment.write_bytes(data + data[:100])
     assert kfuzz("check", segment).stdout.endswith(", then a partial tail of 100 bytes\n")
     done = kfuzz("check", logs)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{segment}: a partial tail of 100 bytes")
+    assert done.returncode == 0
+    start, line, *_ = done.stdout.splitlines()
+    assert "a broker cuts off the partial batch at the end of " in start
+    assert line == f"{segment}: a partial tail of 100 bytes"
     (document,) = json.loads(kfuzz("check", logs, "--json").stdout)
     assert [(one["file"], one["partial_tail"]) for one in document["files"]] == [(str(segment), 100)]
+
+
+def test_folders_that_are_passed_over_have_a_start_too(logs: Path) -> None:
+    for why in ("delete", "future", "stray"):
+        shutil.copytree(logs / "orders-0", logs / f"orders-0.{'0f' * 16}-{why}")
+    lines = [line.partition(": ")[2] for line in kfuzz("check", logs).stdout.splitlines()]
+    assert lines[:3] == [
+        "at its next start, a broker deletes it",
+        "at its next start, a broker refuses to start if orders-0, which is here too, is assigned to this directory",
+        "at its next start, a broker loads it, and leaves it alone",
+    ]
+    assert not kfuzz("check", logs, "--role", "consumer").stdout.startswith(f"{logs}/orders-0.")
 
 
 def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:

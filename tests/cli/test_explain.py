@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 
+import click
 import pytest
 from cli_driver import kfuzz
 
 from kfuzz.broker_errors import ERROR_MEANINGS, ERROR_NAMES
+from kfuzz.cli.main import cli
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.vectors.coverage import WITHOUT_VECTOR
 from kfuzz.vectors.explaining import Book
+from kfuzz.vectors.log_lines import LogLine, known_lines, lines_in
 from kfuzz.vectors.model import find_vector
 
 BOOK = Book()
 explain = BOOK.explain
+WITHOUT_VECTORS = ("requirement", "finding of stored files", "line of a log")
 NAMES = {title: names for title, names in BOOK.tables().items() if title != "errors of a broker"}
 
 
@@ -25,8 +31,8 @@ def test_every_name_is_explained_with_its_vectors(title: str) -> None:
         for one in explain(name):
             assert one.name == name
             assert one.what or one.flags
-            # Some requirements are checked by the behaviour of a broker, not by vectors. Vectors are no files.
-            assert one.vectors or name in WITHOUT_VECTOR or one.kind in ("requirement", "finding of stored files")
+            # Some requirements are checked by the behaviour of a broker, not by vectors. Vectors are no files, no logs.
+            assert one.vectors or name in WITHOUT_VECTOR or one.kind in WITHOUT_VECTORS
 
 
 def test_every_meaning_belongs_to_an_error() -> None:
@@ -79,3 +85,45 @@ def test_without_a_name_all_names_are_listed() -> None:
 def test_an_unknown_name_gets_the_nearest_one() -> None:
     with pytest.raises(UsageError, match="did you mean crc-mismatch"):
         explain("crc-mismatched")
+
+
+@pytest.mark.parametrize("line", known_lines(), ids=lambda line: line.name)
+def test_a_line_is_known_by_its_words_only_and_its_command_can_be_run(line: LogLine) -> None:
+    assert list(lines_in(line.example)) == list(lines_in(line.name)) == [line]
+    assert line.thread.startswith(("https://github.com/", "https://issues.apache.org/jira/browse/KAFKA-"))
+    _, verb, *words = shlex.split(line.command_for(f"{line.example} offset 5, byte offset 7"))
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    command.make_context(verb, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (
+            "/data/a-0/00000000000000000009.log at byte offset 4021.",
+            "show /data/a-0/00000000000000000009.log --at 4021",
+        ),
+        ("orders-0", "show SEGMENT.log --at BYTE"),
+        ("/data/a-0/00000000000000000009.timeindex", "show /data/a-0/00000000000000000009.log --at BYTE"),
+        ("[Log partition=a.b-3, dir=/data] at byte offset 1", "show /data/a.b-3/SEGMENT.log --at 1"),
+        ("/data/\x1b]0;a-0/0.log", "show '/data/\\x1b/SEGMENT.log' --at BYTE"),
+    ],
+)
+def test_places_of_a_line_are_in_its_command(words: str, command: str) -> None:
+    [one] = explain(f"WARN Found invalid messages in log segment {words}")
+    assert dict(one.facts)["command"] == f"kfuzz {command}"
+
+
+def test_a_log_is_a_list_of_its_known_lines(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    examples = [line.example for line in known_lines()[:2]]
+    log.write_text("\n".join(["INFO started", *examples, "x" * 200_000, *examples[:1], ""]))
+    out = kfuzz("explain", "--log", log).stdout.splitlines()
+    assert out[0] == f"{log}: 5 lines, 2 known messages"
+    assert out[1].split() == ["2", "from", "line", "2:", *known_lines()[0].name.split()]
+    assert out[2].split() == shlex.split(known_lines()[0].command_for(examples[0]))
+    told = json.loads(kfuzz("explain", "--log", "-", "--json", stdin=log.read_bytes()).stdout)
+    assert [(one["count"], one["first"]) for one in told["known"]] == [(2, 2), (1, 3)]
+    unknown = kfuzz("explain", "INFO nothing happened")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)

@@ -10,8 +10,9 @@ import click
 
 from kfuzz.cli.main import cli
 
-# A report can go to a file, a corpus to a URI, `conform` asks for several roles, and `redact` is random without a seed.
-TWO_FORMS = {"--json", "--out", "--role", "--seed"}
+# A report can go to a file, a corpus to a URI, and `conform` asks for several roles. `show` opens the batch at a byte,
+# `state` shows metadata at an offset.
+TWO_FORMS = {"--at", "--json", "--out", "--role", "--schema"}
 
 
 def options(command: click.Command, name: str = "kfuzz") -> Iterator[tuple[str, click.Option]]:

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import CorruptRecordException
 from conftest import require_tool
+from corpora.test_corpus_broker import LOADED, LOG_LEVELS
 from corpora.test_corpus_logs_broker import consume
 
 from kfuzz import logs
@@ -27,9 +30,11 @@ from kfuzz.annotate.frames import frames_of
 from kfuzz.annotate.listing import Listing
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.logs.checking import Counts, check_directory
+from kfuzz.logs.lost import lost_at
 from kfuzz.logs.printing import Request, json_lines
 from kfuzz.logs.salvaging import salvage
 from kfuzz.logs.stored import kind_of
+from kfuzz.wire.io.layout import CONTROL
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 
@@ -58,6 +63,7 @@ class Written:
     broker: Broker
     topic: str
     said: tuple[bytes, bytes]
+    committed: list[tuple[int, bytes | None, bytes | None]]
 
     def dump(self, path: Path, *options: str) -> list[str]:
         """The lines that Kafka's DumpLogSegments prints about a file."""
@@ -114,12 +120,13 @@ async def work(port: int, topic: str) -> None:
 def written() -> Iterator[Written]:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    with Broker(SETTINGS) as broker:
+    with Broker(SETTINGS, log_levels=LOG_LEVELS) as broker:
         topic = broker.create_topic(1, {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"})
         asyncio.run(work(broker.port, topic))
         said = asyncio.run(recorded(broker.port))
+        committed, _ = asyncio.run(consume(broker.port, topic))
         broker.stop()
-        yield Written(broker, topic, said)
+        yield Written(broker, topic, said, committed)
 
 
 @pytest.mark.parametrize("topic", DECODERS)
@@ -315,3 +322,76 @@ def test_a_salvaged_log_is_loaded_and_served_by_a_broker(written: Written, tmp_p
         assert kept.read_bytes() == (tmp_path / "rescued" / source.name / segment.name).read_bytes()
     finally:
         broker.stop()
+
+
+def flipped(segment: Path, *places: int) -> None:
+    data = bytearray(segment.read_bytes())
+    for place in places:
+        data[place] ^= 1
+    segment.write_bytes(data)
+
+
+def test_a_broker_loads_a_salvaged_directory_as_it_is_and_every_transaction_ends_as_before(
+    written: Written, tmp_path: Path
+) -> None:
+    broker, name = written.broker, f"{written.topic}-0"
+    damaged = Path(shutil.copytree(broker.data, tmp_path / "damaged"))
+    segment = damaged / name / f"{0:020d}.log"
+    listed = list(Listing(segment.read_bytes()))
+    markers = [entry for entry in listed if entry.attributes & CONTROL]
+    assert len(markers) == 2
+    flipped(segment, listed[5].at + 100, *(entry.at + 70 for entry in markers))
+    made = next(one for one in salvage(damaged, tmp_path / "out") if one.path == segment)
+    assert [(one.offset, one.is_abort) for one in made.markers] == [
+        (one.base_offset, one is markers[1]) for one in markers
+    ]
+    assert made.changes == []
+    index = f"{name}/{segment.stem}.txnindex"
+    assert (tmp_path / "out" / index).read_bytes() == (broker.data / index).read_bytes()
+    before = Path(shutil.copytree(broker.data, tmp_path / "before"))
+    shutil.rmtree(broker.data / name)
+    shutil.copytree(tmp_path / "out", broker.data, dirs_exist_ok=True)
+    try:
+        broker.start()
+        said = [line for line in broker.log.decode().splitlines() if re.search(rf"[=/]{name}\b", line)]
+        assert [line for line in said if not any(re.search(one, line) for one in LOADED)] == []
+        assert len(said) == len(LOADED)
+        found, _ = asyncio.run(consume(broker.port, written.topic))
+        lost = range(listed[5].base_offset, listed[5].last_offset + 1)
+        assert found == [row for row in written.committed if row[0] not in lost]
+    finally:
+        broker.stop()
+        shutil.rmtree(broker.data)
+        shutil.move(before, broker.data)
+
+
+async def read_as(group: str, port: int, topic: str) -> int:
+    """The first offset that a consumer of this group reads."""
+    server = f"127.0.0.1:{port}"
+    async with AIOKafkaConsumer(topic, bootstrap_servers=server, group_id=group) as consumer:
+        return int((await asyncio.wait_for(consumer.getone(), PATIENCE_S)).offset)
+
+
+def test_a_group_passes_over_damage_with_the_command_that_names_the_next_offset(written: Written) -> None:
+    broker = written.broker
+    segment = broker.data / f"{written.topic}-0" / f"{0:020d}.log"
+    # The group has read up to offset 17.
+    entry = next(one for one in Listing(segment.read_bytes()) if one.base_offset <= 17 <= one.last_offset)
+    flipped(segment, entry.at + 100)
+    lost = lost_at(segment, Listing(segment.read_bytes()), entry.at)
+    assert lost
+    assert (lost.first, lost.next) == (entry.base_offset, entry.last_offset + 1)
+    broker.start()
+    try:
+        with pytest.raises(CorruptRecordException):
+            asyncio.run(read_as("readers", broker.port, written.topic))
+        command = (lost.skip or "").replace("HOST:PORT", f"127.0.0.1:{broker.port}").replace("GROUP", "readers")
+        tool, *words = shlex.split(command)
+        assert tool == "kafka-consumer-groups.sh"
+        argv = broker.tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *words)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert asyncio.run(read_as("readers", broker.port, written.topic)) == lost.next
+    finally:
+        broker.stop()
+        flipped(segment, entry.at + 100)

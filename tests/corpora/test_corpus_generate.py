@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from made_corpora import ABORTING, digests
 
+from kfuzz import storage as targets
 from kfuzz.corpora import generation
-from kfuzz.corpora import storage as targets
 from kfuzz.corpora.generation import generate, prepare, publish
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.plan import Plan

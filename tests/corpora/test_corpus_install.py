@@ -23,10 +23,10 @@ from kfuzz import messages, records
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_script, topic_settings
-from kfuzz.corpora.storage import LocalTarget
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import KIB, Batches, Range, Timestamps, Topic, Transactions, Values, Workload
 from kfuzz.errors import UsageError
+from kfuzz.storage import LocalTarget
 
 TOPICS = (
     Topic("pay.s-1", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0)),

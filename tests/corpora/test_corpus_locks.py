@@ -19,10 +19,10 @@ from kfuzz.corpora import locks
 from kfuzz.corpora.generation import claimed, generate, prepare
 from kfuzz.corpora.locks import Owner, owned
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Topic, Workload, load
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target
 
 __all__ = ["s3"]
 

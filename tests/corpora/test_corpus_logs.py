@@ -371,7 +371,7 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
         (lambda: logs.read(corpus, columns=["colour"]), "column 'colour' does not exist; take some of topic, "),
         (lambda: logs.read(corpus, columns=["key", "key"]), "column 'key' is named twice"),
         (lambda: logs.read(corpus, mode="lax"), "mode 'lax' does not exist; take one of strict, tolerant"),  # type: ignore[arg-type]
-        (lambda: logs.read("s3a://bucket/log"), "is on s3a:, which kfuzz cannot read"),
+        (lambda: logs.read("nothing://bucket/log"), "has the scheme nothing:, which fsspec does not know"),
         (lambda: list(logs.read(tmp_path / "bad")), "log is a directory, which kfuzz does not open"),
     ):
         with pytest.raises(UsageError, match=told) as caught:

@@ -20,10 +20,10 @@ from kfuzz.corpora.finished import KeptRows, RowWriter, directory_of
 from kfuzz.corpora.generation import generate, prepare
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Topic, Workload
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target
 
 __all__ = ["s3"]
 

@@ -19,7 +19,6 @@ from kfuzz.corpora.distributions import different_keys, drawn, hot_keys, moments
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.statistics import FALSE_ALARM, Check, check_statistics, examine
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.verification import Corpus, verify
 from kfuzz.corpora.workload import (
     KIB,
@@ -37,6 +36,7 @@ from kfuzz.corpora.workload import (
     load,
 )
 from kfuzz.records import columns
+from kfuzz.storage import Target
 
 WORKLOADS = Path(__file__).parents[2] / "spark_jobs" / "workloads"
 # The distance between a key's share and what the check allows must be small, so these corpora are larger than others.

@@ -14,14 +14,14 @@ from made_corpora import ABORTING
 from s3_server import s3
 from test_corpus_resume import digests
 
-from kfuzz.corpora import storage as targets
+from kfuzz import storage as targets
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.storage import RemoteTarget, Target
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, MIB, Topic, Workload
 from kfuzz.errors import UsageError
+from kfuzz.storage import RemoteTarget, Target
 
 __all__ = ["s3"]
 
@@ -182,7 +182,7 @@ def test_segments_that_the_driver_does_not_see_are_named_on_every_target(place: 
 
 MEASURE = """
 import sys, tracemalloc
-from kfuzz.corpora.storage import Target
+from kfuzz.storage import Target
 target = Target.of(sys.argv[1])
 target.write("warm", bytes(100))
 chunk = bytes(1 << 20)

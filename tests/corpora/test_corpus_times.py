@@ -19,7 +19,6 @@ from kfuzz.corpora.clock import DAY_MS, clock_of
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import (
     KIB,
     MIB,
@@ -36,6 +35,7 @@ from kfuzz.corpora.workload import (
     parse,
 )
 from kfuzz.errors import UsageError
+from kfuzz.storage import Target
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_772_366_400_000

@@ -12,7 +12,6 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs import salvaging
-from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.salvaging import Salvaged, salvage
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import find_vector
@@ -131,14 +130,14 @@ def test_many_batches_at_which_a_broker_stops_take_few_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: list[int]
 ) -> None:
     path = written(tmp_path / "t-0", *(batch(offset, b"v" * 60) for offset in offsets))
-    walked = salvaging._walked
+    refused = salvaging._refused
     rounds: list[Path] = []
 
-    def counted(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
+    def counted(copy: Path) -> tuple[int, Finding] | None:
         rounds.append(copy)
-        return walked(copy, walk)
+        return refused(copy)
 
-    monkeypatch.setattr(salvaging, "_walked", counted)
+    monkeypatch.setattr(salvaging, "_refused", counted)
     made = only(path.parent, tmp_path / "out")
     assert len(rounds) < 10
     kept = records.check(made.copy.read_bytes(), role="log")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
 from typing import Final
 
 from docs.pages import ROOT
+from made_state import make_broker
+from relay.capturing import ACK, SYN, Wire, pcap
 
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
@@ -76,11 +80,42 @@ def make_connection(folder: Path, fetch: dict[str, object], batch: bytes) -> Non
         received += struct.pack(">i", len(answer)) + answer
     (folder / "sent.bin").write_bytes(sent)
     (folder / "received.bin").write_bytes(received)
+    # The same in packets; the second half of the last answer is lost, and another request comes.
+    wire = Wire()
+    packets = [wire.packet(1, 0, flags=SYN), wire.packet(1, 1, flags=SYN | ACK), wire.packet(1, 0, sent)]
+    packets.append(wire.packet(1, 1, received[:100]))
+    wire.packet(1, 1, received[100:])
+    (folder / "capture.pcap").write_bytes(pcap([*packets, wire.packet(1, 0, sent[:22])]))
+    (folder / "server.log").write_text(
+        "INFO Loading logs from log dirs (kafka.log.LogManager)\n"
+        "WARN Found invalid messages in log segment /data/orders-0/00000000000000000000.log at byte offset 119.\n"
+        "INFO Logs loading complete in 12 ms. (kafka.log.LogManager)\n"
+    )
+
+
+def make_values(folder: Path) -> None:
+    """A log directory with orders in Avro, one of which has an unknown schema, and the schemas beside them."""
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "created", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    order = b"\x08anna\x04\x04\xd2" + bytes.fromhex("80a0abfef962")
+    made = [(b"anna", b"\0\0\0\0\x2a\x02" + order), (b"ben", None), (b"anna", b"\0\0\0\0\x07\x04" + order)]
+    known = json.dumps({"subject": "orders-value", "version": 1, "id": 42, "schema": schema})
+    for name, rows in (("orders-0", made), ("_schemas-0", [(b'{"keytype":"SCHEMA"}', known.encode())])):
+        (folder / name).mkdir(parents=True)
+        some = [Record(i, FIRST_TIMESTAMP_MS + i, *row, ((b"source", b"web"),)) for i, row in enumerate(rows)]
+        batch = records.encode_batch(RecordBatch(0, len(some) - 1, some))
+        (folder / name / "00000000000000000000.log").write_bytes(batch)
+    (folder / "42.avsc").write_text(schema)
 
 
 def make_samples(folder: Path) -> None:
     """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
-    a group's committed offset, bodies of messages, and a testee.
+    a broker's log directory, a group's committed offset, bodies of messages, and a testee.
     """
     good = segment()
     (folder / "good.log").write_bytes(b"".join(good))
@@ -93,6 +128,8 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    make_broker(folder / "broker")
+    shutil.make_archive(str(folder / "backup"), "gztar", folder, "data")
     committed = Record(
         0,
         FIRST_TIMESTAMP_MS,
@@ -100,6 +137,7 @@ def make_samples(folder: Path) -> None:
         b"\0\3" + messages.encode("OffsetCommitValue", 3, {"offset": 4711, "commitTimestamp": FIRST_TIMESTAMP_MS}),
     )
     (folder / "committed.log").write_bytes(records.encode_batch(RecordBatch(0, 0, [committed])))
+    make_values(folder / "shop")
     fetch = {
         "maxWaitMs": 500,
         "minBytes": 1,

@@ -56,7 +56,7 @@ def test_no_vector_keeps_contents_and_nearly_all_keep_their_findings(part: slice
 @pytest.mark.parametrize("codec", CODECS)
 def test_equal_contents_stay_equal_and_the_rest_is_kept(codec: str, tmp_path: Path) -> None:
     data = written(tmp_path / "in.log", codec)
-    done = kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "out.log", "--seed", "a")
+    done = kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "out.log", "--secret", "a")
     assert (done.returncode, done.stderr) == (0, "")
     made = (tmp_path / "out.log").read_bytes()
     [before], [after] = records.decode(data), records.decode(made)

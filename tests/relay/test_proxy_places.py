@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 
 import pytest
-from relay.proxied import asking, codes, in_loop
+from relay.proxied import asking, codes, in_loop, through
+from serve.asking import Client
 
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
@@ -60,3 +62,21 @@ async def test_a_broker_that_cannot_be_reached_is_said_in_the_systems_words() ->
         assert await client.is_closed_after(b"")
         [remark] = proxy.watch.remarks.values()
         assert remark.first == "127.0.0.1:9: it cannot be reached: Connection refused"
+
+
+def test_ended_connections_are_freed_although_kfuzz_searches_for_cycles_seldom() -> None:
+    left = []
+
+    async def many(_: Client, proxy: Proxy) -> None:
+        for _ in range(300):
+            async with asking(proxy) as client:
+                await client.ask("ApiVersions", 0, {})
+        left.extend(one for one in gc.get_objects() if type(one).__module__.startswith("kfuzz.relay."))
+
+    usual = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    try:
+        through(scenario=many)
+    finally:
+        gc.set_threshold(*usual)
+    assert len(left) < 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,6 +72,16 @@ def test_shares_are_cut_inside_segments_and_hold_small_segments_together(corpus:
         made = reader(corpus, split_bytes=str(size))
         assert fits(len(made.partitions()))
         assert read(made) == expected
+
+
+def test_an_executor_opens_an_archive_itself(corpus: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "backup"), "gztar", corpus)
+    made = reader(Path(archive), split_bytes=str(64 * KIB))
+    shares = made.partitions()
+    # As Spark sends them; nothing of the driver's copy is left.
+    again: KafkaLogReader = pickle.loads(pickle.dumps(made))
+    rows = rows_of(batch for share in pickle.loads(pickle.dumps(shares)) for batch in again.read(share))
+    assert rows == plain(corpus)
 
 
 @pytest.mark.parametrize(

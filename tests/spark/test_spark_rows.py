@@ -23,7 +23,7 @@ import pyarrow as pa
 from kfuzz.corpora import generation
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.finished import KeptRows
-from kfuzz.corpora.storage import Target
+from kfuzz.storage import Target
 from kfuzz.corpora.workload import Topic, Workload, render
 from kfuzz.spark import generation as on_spark, verification
 
@@ -46,7 +46,7 @@ CHECKS = """
 import sys
 import pyarrow as pa
 from kfuzz.corpora.resolution import held
-from kfuzz.corpora.storage import Target
+from kfuzz.storage import Target
 from kfuzz.corpora.workload import render
 from kfuzz.spark import verification
 

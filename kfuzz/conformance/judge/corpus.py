@@ -23,9 +23,9 @@ from kfuzz.conformance.protocol.testees import own
 from kfuzz.corpora.hostile import hostile_vector, moved_expectation
 from kfuzz.corpora.labels import labels_of
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.storage import Target
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import KfuzzError
+from kfuzz.storage import Target
 from kfuzz.text import printable
 from kfuzz.units import counted
 from kfuzz.wire.io.layout import HEADER_AT

@@ -12,8 +12,9 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.wire.walk.policy import Choice, Policy
 
 class BatchHeader(NamedTuple):
-    """A batch's header, with its place, whether the reading continues after it, and its findings."""
+    """A batch's header, with its number and place, whether the reading continues after it, and its findings."""
 
+    number: int
     at: int
     size: int
     magic: int
@@ -59,7 +60,12 @@ def batches(
     topic: Topic = DEFAULT_TOPIC,
 ) -> Iterator[RecordBatch]: ...
 def headers(
-    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    also: Policy | None = None,
 ) -> Iterator[BatchHeader]: ...
 def readings(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Reading, int, int]]: ...
 def chosen(data: Buffer, choice: Choice) -> Generator[RecordBatch, None, RecordBatch | None]: ...

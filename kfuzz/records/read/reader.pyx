@@ -30,7 +30,7 @@ from kfuzz.wire.walk.segment import SegmentRules
 __all__ = ["batches", "check", "check_with", "chosen", "decode", "headers", "iterate", "read", "readings"]
 
 BatchHeader = namedtuple("BatchHeader", (
-    "at", "size", "magic", "record_count", "base_offset", "last_offset", "base_timestamp", "max_timestamp",
+    "number", "at", "size", "magic", "record_count", "base_offset", "last_offset", "base_timestamp", "max_timestamp",
     "attributes", "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "is_readable", "findings",
 ))
 
@@ -114,8 +114,8 @@ cdef ProduceRules rules_of(topic):
     return rules_like(pair[1])
 
 
-cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint objects):
-    """A pass that has not begun. Raises ``UsageError`` for a wrong profile, role or topic."""
+cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint objects, Policy also=None):
+    """A pass that has not begun. Raises ``UsageError`` for a wrong profile, role or topic. ``also``: of role log."""
     cdef Policy policy = None
     if role is CONSUMER and profile is KAFKA and topic is TOPIC:
         return reader_with(None, into, data, KAFKA, CONSUMER, limits, objects)
@@ -126,7 +126,7 @@ cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint obj
     elif topic is not DEFAULT_TOPIC:
         raise UsageError(f"role {role!r} does not use a topic; take role 'broker', or leave topic out")
     elif role == "log":
-        policy = SegmentRules(INDEX_INTERVAL_BYTES)
+        policy = SegmentRules(INDEX_INTERVAL_BYTES, also)
     return reader_with(policy, into, data, profile, role, limits, objects)
 
 
@@ -267,7 +267,7 @@ def readings(data, *, limits=DEFAULT_LIMITS):
     reader.raise_fatal()
 
 
-def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
+def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS, Policy also=None):
     """Yield the header of each batch in ``data``, with its place and its findings.
 
     Each is a :class:`BatchHeader`. Records are judged as :func:`check` does, with the same loop; no objects are made of
@@ -276,13 +276,16 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
     A refused batch is the last one; its size is -1 if its frame is refused. Otherwise the last tuple has the size 0: it
     is the end of the data, or a batch that is cut off there, and then the reading ends. Raises ``UsageError``
     as :func:`check` does.
+
+    ``also``, for role ``log`` only, is asked about each batch that is not refused. Only the batches with findings are
+    yielded then, and those at which it stops the walk.
     """
-    cdef Reader reader = reader_of(None, data, profile, role, limits, DEFAULT_TOPIC, False)
+    cdef Reader reader = reader_of(None, data, profile, role, limits, DEFAULT_TOPIC, False, also)
     cdef Scan scan = reader.scan
     cdef list findings
     cdef int stop
     cdef bint is_readable
-    scan.each = True
+    scan.each = also is None
     while True:
         stop = scan.next_stop()
         # Only callers that know the whole file say whether batches follow a cut.
@@ -292,7 +295,9 @@ def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
             findings = reader.verdict.findings
             reader.verdict.findings = []
         if scan.size == 0:
-            yield BatchHeader(scan.at, 0, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, not scan.is_cut, findings)
+            yield BatchHeader(
+                scan.batch_count, scan.at, 0, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, not scan.is_cut, findings,
+            )
             return
         yield header_at(scan, is_readable, findings)
         if not is_readable:
@@ -305,10 +310,10 @@ cdef object header_at(Scan scan, bint is_readable, list findings):
     cdef int64_t base
     cdef const uint8_t *p = scan.base + scan.at
     if scan.size < 0:
-        return BatchHeader(scan.at, -1, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, False, findings)
+        return BatchHeader(scan.batch_count, scan.at, -1, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, False, findings)
     if scan.magic == LAST_MAGIC:
         return BatchHeader(
-            scan.at, scan.size, scan.magic, scan.found, scan.h.base_offset,
+            scan.batch_count, scan.at, scan.size, scan.magic, scan.found, scan.h.base_offset,
             <int64_t> (<uint64_t> scan.h.base_offset + <uint64_t> scan.h.last_offset_delta),
             scan.h.base_timestamp, scan.h.max_timestamp, attributes, scan.h.producer_id, scan.h.producer_epoch,
             scan.h.base_sequence, scan.h.partition_leader_epoch, is_readable, findings,
@@ -317,13 +322,13 @@ cdef object header_at(Scan scan, bint is_readable, list findings):
         # A refused message was not read as a whole.
         base = <int64_t> load64(p)
         return BatchHeader(
-            scan.at, scan.size, scan.magic, 0, base, base, -1, -1, p[MESSAGE_AT_ATTRIBUTES], -1, -1, -1, -1, False,
-            findings,
+            scan.batch_count, scan.at, scan.size, scan.magic, 0, base, base, -1, -1, p[MESSAGE_AT_ATTRIBUTES], -1, -1,
+            -1, -1, False, findings,
         )
     # The offset of a wrapper is that of its last message.
     base = scan.first_offset if scan.is_opened else scan.message.offset
     return BatchHeader(
-        scan.at, scan.size, scan.magic, scan.found, base, scan.message.offset, scan.message.timestamp,
+        scan.batch_count, scan.at, scan.size, scan.magic, scan.found, base, scan.message.offset, scan.message.timestamp,
         scan.message.timestamp, scan.message.attributes & 0xff, -1, -1, -1, -1, True, findings,
     )
 

@@ -3,6 +3,8 @@ from kfuzz.wire.walk.policy import Policy
 class SegmentRules(Policy):
     """The rules of a broker that reads a log segment when it starts after a crash. ``Scan`` calls them.
 
+    ``also`` is asked about each batch that the rules accept; the scan stops where it returns False.
+
     The offset of the first batch counts as the segment's base offset. ``index_interval_bytes``: the distance between
     index entries, in bytes.
 
@@ -11,7 +13,7 @@ class SegmentRules(Policy):
     (``LogSegment.read``).
     """
 
-    def __init__(self, index_interval_bytes: int) -> None: ...
+    def __init__(self, index_interval_bytes: int, also: Policy | None = None) -> None: ...
     @property
     def wants_start(self) -> bool:
         """Whether a broker opens the wrapper at which the scan stopped, to find its first offset."""

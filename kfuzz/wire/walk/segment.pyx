@@ -64,6 +64,8 @@ cdef lookup_t lookup_of(int64_t target) noexcept nogil:
 @cython.final
 cdef class SegmentRules(Policy):
     cdef int64_t index_interval_bytes
+    # Is asked about each batch that these rules accept.
+    cdef Policy also
     cdef bint begun
     cdef int64_t base_offset
     cdef int64_t last_offset
@@ -92,8 +94,9 @@ cdef class SegmentRules(Policy):
         self.leader_epoch = -1
         self.timed = self.max_timestamp = self.offset_of_max_timestamp = -1
 
-    def __init__(self, int64_t index_interval_bytes):
+    def __init__(self, int64_t index_interval_bytes, Policy also=None):
         self.index_interval_bytes = index_interval_bytes
+        self.also = also
 
     def __dealloc__(self):
         free_map(&self.began)
@@ -108,7 +111,17 @@ cdef class SegmentRules(Policy):
         length = <int32_t> load32(p + AT_BATCH_LENGTH)
         return SMALLEST_MESSAGE <= length and length > left - LOG_OVERHEAD
 
+    cdef bint data(self, const uint8_t *p, int64_t n, report_t *report) noexcept nogil:
+        return self.also is None or self.also.data(p, n, report)
+
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
+        cdef bint goes_on = self.judge(b, report)
+        if goes_on and self.also is not None:
+            goes_on = self.also.batch(b, report)
+            self.no_memory |= self.also.no_memory
+        return goes_on
+
+    cdef bint judge(self, const batch_t *b, report_t *report) noexcept nogil:
         if not self.begun:
             self.begun = True
             # The base offset is the file's name, which cannot be negative.

@@ -1,7 +1,7 @@
-"""Where a corpus is stored: a directory, or a place on any file system that fsspec knows (``s3://``, ``gs://``, …).
+"""Where a corpus or a log is stored: a directory, or a place that fsspec knows (``s3://``, ``gs://``, …).
 
-Everything that touches the files of a corpus goes through a :class:`Target`. Names are relative to the corpus, with
-``/`` between their parts. A file gets its name only when it is whole:
+Everything that touches the files of a corpus goes through a :class:`Target`, as does `kfuzz.places`. Names are relative
+to the place, with ``/`` between their parts. A file gets its name only when it is whole:
 
 * A directory: temporary name, fsync, rename, fsync of the directory.
 * An object store: a put, in parts for large files. Nothing is visible before the put is complete.
@@ -63,6 +63,8 @@ PIECE_BYTES = 1 << 20
 COPY_BYTES = 4 << 20
 # The most that is read of a file which is small in every corpus: the largest are the indexes of large segments.
 READ_BYTES_MAX = 256 << 20
+# How long a file system may take for an answer, or for the next piece of a file.
+ANSWER_S_MAX = 60
 # Listings wait for the network or the disk, so many run at a time, on any number of cores.
 LISTERS = 16
 
@@ -472,7 +474,7 @@ class RemoteTarget(Target):
         path = self.path(directory)
         with self.explained("read", directory):
             try:
-                entries = self._fs.ls(path, detail=True)
+                entries = _within(self._fs.ls, path, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 entries = []
         for entry in entries:
@@ -496,17 +498,19 @@ class RemoteTarget(Target):
     @contextlib.contextmanager
     def view(self, name: str) -> Iterator[memoryview | None]:
         with tempfile.TemporaryFile(prefix="kfuzz-") as copy:
-            if not self._copy(name, copy):
+            if not self.copy(name, copy):
                 yield None
                 return
             with _mapped(cast(BinaryIO, copy)) as view:
                 yield view
 
-    def _copy(self, name: str, copy: Any) -> bool:
+    def copy(self, name: str, copy: Any) -> bool:
+        """Write the content of a file into the open file ``copy``; False if it is missing."""
         with self.explained("read", name):
             try:
-                with self._fs.open(self.path(name), "rb", block_size=COPY_BYTES, cache_type="none") as file:
-                    while piece := file.read(COPY_BYTES):
+                path = self.path(name)
+                with _within(self._fs.open, path, "rb", block_size=COPY_BYTES, cache_type="none") as file:
+                    while piece := _within(file.read, COPY_BYTES):
                         try:
                             copy.write(piece)
                         except OSError as error:
@@ -582,6 +586,8 @@ class RemoteTarget(Target):
             raise
         except Exception as error:
             done = {"read": "read", "write": "written", "remove": "removed"}[deed]
+            if isinstance(error, TimeoutError):
+                error = TimeoutError(f"no answer within {ANSWER_S_MAX} s")
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UsageError(
                 f"{self._uri}{'/' if name else ''}{name} cannot be {done}: {reason[:300]}; check the address, the "
@@ -668,6 +674,20 @@ class _RemoteStage(Stage):
         for temporary in self._temporary:
             with contextlib.suppress(Exception):
                 self._fs.rm_file(temporary)
+
+
+def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
+    """The result of ``ask``; ``TimeoutError`` if it takes too long. Then its thread is left to itself."""
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask(*what, **how))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer.result(ANSWER_S_MAX)
 
 
 def _file_system(uri: str) -> tuple[Any, str]:

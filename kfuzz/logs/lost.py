@@ -1,0 +1,188 @@
+"""The offsets that damage in a segment costs its readers, and how a consumer group passes over them.
+
+A damaged batch may name any offset, so offsets are taken from what is sound around it: the batches before and after it,
+the names of its segment and of the next one, and at the end of a log the files beside it. This module needs neither
+numpy nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.annotate.listing import Entry, Listing
+from kfuzz.errors import UsageError
+from kfuzz.files import map_regular
+from kfuzz.kafka import INT32_MAX, INT64_MAX
+from kfuzz.logs.stored import BASE_OFFSET, kind_of
+
+# Of more stretches of damage in a file, a report has the first ones.
+LOSSES_MAX: Final = 100
+# The column of the last offset in an entry of each index.
+INDEXED: Final = {".index": 0, ".timeindex": 1, ".txnindex": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class LostOffsets:
+    """The offsets of the damage from byte ``at`` up to byte ``end`` of a segment: from ``first`` to ``last``; there are
+    none if ``last`` is lower.
+
+    ``next`` is the first offset that can be read again; None if nothing follows in the log. Then ``last`` is None, and
+    ``seen`` is the highest offset that is known to have been there, or None. ``first`` is None if it is not known.
+    ``partition`` is the topic and the number as Kafka's tools take them, such as ``orders:0``; empty if not known.
+    """
+
+    at: int
+    end: int
+    partition: str
+    first: int | None
+    last: int | None
+    next: int | None
+    seen: int | None = None
+
+    def __str__(self) -> str:
+        if self.last is None:
+            start = "offsets that are not known" if self.first is None else f"the offsets from {self.first} on"
+            least = "" if self.seen is None else f", at least to {self.seen}"
+            return f"{start} are lost{least}; nothing follows them"
+        if self.first is None:
+            return f"offsets up to {self.last} are lost; go on at {self.next}"
+        if self.first >= self.last:
+            what = "no offset" if self.first > self.last else f"offset {self.last}"
+            return f"{what} is lost; go on at {self.next}"
+        return f"offsets {self.first} to {self.last} are lost; go on at {self.next}"
+
+    @property
+    def skip(self) -> str | None:
+        """The command with which a consumer group passes over the damage; None if the partition is not known."""
+        if not self.partition:
+            return None
+        to = "--to-latest" if self.next is None else f"--to-offset {self.next}"
+        return (
+            "kafka-consumer-groups.sh --bootstrap-server HOST:PORT --group GROUP "
+            f"--topic {shlex.quote(self.partition)} --reset-offsets {to} --execute"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The offsets as a JSON object; what is not known is null."""
+        return {
+            "at": self.at,
+            "size": self.end - self.at,
+            "first_lost": self.first,
+            "last_lost": self.last,
+            "at_least_to": self.seen,
+            "next_readable": self.next,
+            "skip": self.skip,
+        }
+
+
+class Bounds:
+    """The offsets that the segment file ``path`` may have, by its name and the name of the next segment."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.base = _number(self.path.name, ".log")
+
+    @cached_property
+    def partition(self) -> str:
+        """The topic and the number, such as ``orders:0``; empty if the file is not named as a segment is."""
+        topic, dash, number = self.path.absolute().parent.name.rpartition("-")
+        is_known = self.base is not None and dash and number.isascii() and number.isdigit()
+        return f"{topic}:{int(number)}" if is_known else ""
+
+    @cached_property
+    def next(self) -> int | None:
+        """The base offset of the next segment; None if there is none."""
+        return min((one for one in self.beside(".log") if self.base is not None and one > self.base), default=None)
+
+    def hold(self, entry: Entry) -> bool:
+        """Whether the batch may be in this segment."""
+        return entry.base_offset >= (self.base or 0) and (self.next is None or entry.last_offset < self.next)
+
+    def lost(self, at: int, end: int, before: int | None, after: int | None) -> LostOffsets:
+        """The offsets of the damage from byte ``at`` to ``end``. The sound batch before it ends with the offset
+        ``before``, the one after it begins with ``after``. None: there is no such batch in the segment.
+        """
+        if before is None and self.base is not None:
+            before = self.base - 1
+        first = None if before is None else before + 1
+        after = self.next if after is None else after
+        if after is None:
+            return LostOffsets(at, end, self.partition, first, None, None, self._seen(before))
+        return LostOffsets(at, end, self.partition, first, after - 1, after)
+
+    def _seen(self, before: int | None) -> int | None:
+        """The highest offset after ``before`` that the files beside the last segment of a log have."""
+        if self.base is None or before is None:
+            return None
+        # A snapshot has the first offset that it does not cover in its name.
+        found = [one - 1 for one in self.beside(".snapshot")]
+        for suffix, column in INDEXED.items():
+            path = self.path.with_suffix(suffix)
+            kind = kind_of(path.name)
+            try:
+                made = None if kind is None else kind.read(path, map_regular(path), "kafka")
+            except UsageError:
+                continue
+            if made is not None and not any(one.code == "index-not-rising" for one in made.findings):
+                found += [row[column] for _, row in deque(made.entries(), maxlen=1)]
+        return max((one for one in found if before < one <= self.base + INT32_MAX), default=None)
+
+    def beside(self, suffix: str) -> Iterator[int]:
+        """The offsets in the names of the files with this suffix in the segment's folder."""
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.path.parent)
+        return (number for name in names if (number := _number(name, suffix)) is not None)
+
+
+def _number(name: str, suffix: str) -> int | None:
+    stem, dot, last = name.partition(".")
+    number = int(stem) if dot + last == suffix and BASE_OFFSET.fullmatch(stem) else INT64_MAX + 1
+    return number if number <= INT64_MAX else None
+
+
+def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | LostOffsets]:
+    """The ``entries`` of a listing of the segment ``path``; after each stretch of damage, the offsets that it costs.
+
+    Damages side by side are one stretch. A batch whose offsets do not fit between those around it is damage too: a
+    consumer that reads it passes over the batches that follow.
+    """
+    bounds = Bounds(path)
+    # The last offsets of the two batches before, and where the last one ends.
+    earlier = before = None if bounds.base is None else bounds.base - 1
+    begin = at = end = 0
+    is_damaged = is_misplaced = False
+    for entry in entries:
+        is_refused = bool(entry.findings) and entry.is_refused
+        base, end = entry.base_offset, entry.at + entry.size
+        fits = before is None or base > before
+        # If the one before has too high an offset, this one fits after its forerunner.
+        fits_earlier = fits or earlier is None or base > earlier
+        is_sound = entry.kind == "batch" and not is_refused
+        if is_sound and fits_earlier and (not is_damaged or bounds.hold(entry)):
+            if is_damaged or is_misplaced or not fits:
+                lost = bounds.lost(at if fits else begin, entry.at, before if fits else earlier, base)
+                if is_damaged or (lost.first or 0) < base:
+                    yield lost
+            begin, at = at if fits else begin, end
+            earlier, before = before if fits else earlier, entry.last_offset
+            is_damaged = is_misplaced = False
+        else:
+            is_damaged, is_misplaced = is_damaged or is_refused, True
+        yield entry
+    if is_damaged:
+        yield bounds.lost(at, end, before, None)
+
+
+def lost_at(path: str | Path, listing: Listing, at: int) -> LostOffsets | None:
+    """The offsets that the damage at byte ``at`` of the segment ``path`` costs; None if there is none."""
+    both = with_losses(path, listing)
+    return next((one for one in both if isinstance(one, LostOffsets) and one.at <= at < max(one.end, one.at + 1)), None)

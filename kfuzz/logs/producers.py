@@ -1,0 +1,156 @@
+"""The producers of a partition and their open transactions, from its log. ``kfuzz state`` prints it.
+
+As a broker does at its start, the walk begins at the newest producer snapshot at the start of a segment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from kfuzz.kafka import INDEX_INTERVAL_BYTES
+from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries
+from kfuzz.logs.snapshot import Producer
+from kfuzz.logs.stored import last_offset_of
+from kfuzz.logs.transactions import last_stable_offset, snapshot_of
+from kfuzz.mapped import mapped, require_whole
+from kfuzz.records.read.reader import check_with
+from kfuzz.wire.records.framing import frames
+
+# So many headers of batches are in memory at a time.
+HEADS: Final = 1 << 17
+FIRST: Final = "current_txn_first_offset"
+
+
+class Notes(Counter[str]):
+    """Sentences about what could not be used, and how often each is true."""
+
+    def skip(self, path: Path, what: str) -> None:
+        """A file is skipped, and what it is; for ``find_segments``."""
+        self[f"{path} is skipped: it is {what}"] += 1
+
+    def sentences(self) -> list[str]:
+        """Each sentence once, with its count."""
+        return [one if count == 1 else f"{one} ({count} times)" for one, count in self.items()]
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """The producers of a partition where its log ends.
+
+    ``aborted`` has the transactions that were aborted after the place where the walk began, with the fields of an entry
+    of a transaction index. ``differ`` names the transaction indexes that do not have the entries of their segments.
+    """
+
+    producers: dict[int, Producer] = field(default_factory=dict)
+    aborted: list[dict[str, int]] = field(default_factory=list)
+    differ: list[str] = field(default_factory=list)
+
+    def to_json(self, segment: Segment) -> list[dict[str, Any]]:
+        """The producers as JSON objects, in the order of their ids. ``segment`` is one of the partition."""
+        place = {"topic": segment.topic, "partition": segment.partition}
+        return [place | asdict(one) for _, one in sorted(self.producers.items())]
+
+
+def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool = False) -> PartitionState:
+    """The producers of a partition, of which these are all segments. ``whole``: read the log from its first segment on.
+
+    ``UsageError`` if a file cannot be read. After bad bytes the rest of their segment is not read; ``notes`` says so.
+    """
+    made, start = PartitionState(), 0
+    for at in (0,) if whole else reversed(range(len(partition))):
+        if (found := snapshot_of(partition[at])) is not None:
+            made.producers, start = {one.producer_id: one for one in found}, at
+            break
+    for segment in partition[start:]:
+        began = [(one.producer_id, one.current_txn_first_offset) for one in made.producers.values()]
+        walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, [one for one in began if one[1] >= 0])
+        if segment.size:
+            with segment.open() as file:
+                view = mapped(file, 0, segment.size)
+                consumed = check_with(view, walk).consumed
+                require_whole(view)
+            if consumed < segment.size:
+                notes[f"{segment.path} is damaged or cut at byte {consumed}; what follows in it is not known"] += 1
+        for fields in walk.producers:
+            one = Producer(*fields)
+            known = made.producers.get(one.producer_id)
+            made.producers[one.producer_id] = known.followed_by(one) if known else one
+        rows = np.frombuffer(walk.transaction_index, ABORTED_ENTRY).tolist()
+        made.aborted += [dict(zip(ABORTED_ENTRY.names or (), row, strict=True)) for row in rows]
+        path = segment.path.with_suffix(".txnindex")
+        if entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
+            made.differ.append(str(path))
+    return made
+
+
+def end_offset(partition: Sequence[Segment]) -> int:
+    """The offset after the last batch of a partition, of which these are all segments."""
+    for segment in reversed(partition):
+        if segment.size:
+            with segment.open() as file:
+                last = last_offset_of(segment.path, view := mapped(file, 0, segment.size))
+                require_whole(view)
+            if last is not None:
+                return last + 1
+    return partition[0].base_offset or 0
+
+
+def open_transactions(partition: Sequence[Segment], notes: Notes) -> list[dict[str, Any]]:
+    """The producers of a partition with an open transaction, oldest first, as JSON objects.
+
+    ``records`` counts those of the transaction, ``since`` is the time of the first one (ms); None if it is not there.
+    """
+    if last_stable_offset(partition[0]) is None:
+        return []
+    found = [one for one in partition_state(partition, notes).to_json(partition[0]) if one[FIRST] >= 0]
+    found = [{"first_offset": one.pop(FIRST), "records": 0, "since": None} | one for one in found]
+    found.sort(key=lambda one: one["first_offset"])
+    for segment in partition:
+        if found and segment.size and (segment.next_offset is None or segment.next_offset > found[0]["first_offset"]):
+            with segment.open() as file:
+                at = Starts(segment, file).before(found[0]["first_offset"])
+                view = mapped(file, at, segment.size)
+                places = (place for place, _, _ in frames(view))
+                while chunk := list(islice(places, HEADS)):
+                    _count(found, BatchHeads(view, chunk, at))
+                require_whole(view)
+    return found
+
+
+def _count(found: Iterable[dict[str, Any]], heads: BatchHeads) -> None:
+    producer_id, base_offset = heads.values("producer_id", np.int64), heads.values("base_offset", np.int64)
+    is_data = ~heads.values("control", np.bool_)
+    for one in found:
+        mine = np.flatnonzero(is_data & (producer_id == one["producer_id"]) & (base_offset >= one["first_offset"]))
+        if len(mine):
+            one["records"] += int(heads.values("record_count", np.int64)[mine].sum())
+            if one["since"] is None:
+                one["since"] = int(heads.values("base_timestamp", np.int64)[mine[0]])
+
+
+def judge(one: dict[str, Any], known: Mapping[int, Mapping[str, Any]] | None, now_ms: int, timeout_ms: int) -> None:
+    """Add ``transactional_id``, ``hangs`` and ``reason`` to an open transaction, as KIP-664 defines a hanging one.
+
+    ``known`` has what ``__transaction_state`` says of each producer id; None if it is not there: then a transaction
+    hangs if its last batch is older than ``timeout_ms``, the cluster's ``transaction.max.timeout.ms``.
+    """
+    said = (known or {}).get(one["producer_id"], {})
+    if known is None:
+        one["hangs"] = now_ms - one["timestamp"] > timeout_ms
+        age = f"its last batch is {'' if one['hangs'] else 'not '}older than transaction.max.timeout.ms"
+        reason = f"{age}; there is no __transaction_state"
+    elif not said:
+        one["hangs"], reason = True, "__transaction_state does not know the producer"
+    else:
+        one["hangs"] = [one["topic"], one["partition"]] not in said["partitions"]
+        reason = f"{said['state']} in __transaction_state{', without this partition' if one['hangs'] else ''}"
+    one |= {"transactional_id": said.get("transactionalId"), "reason": reason}

@@ -1,0 +1,485 @@
+"""Judges logs as a whole: the files of a partition against each other, and the checkpoints of a broker's directory
+against its partitions. It says what a broker does with each partition at its next start.
+
+The facts come from the walk that judges each segment, so no byte of a segment is read twice. Mirrors what
+``LogManager.loadLogs``, ``LogLoader.load`` and ``ProducerStateManager`` look at. This module needs neither numpy nor
+pyarrow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.errors import UsageError
+from kfuzz.files import map_regular, read_small
+from kfuzz.findings import Finding, Profile
+from kfuzz.findings.stored import stored_finding
+from kfuzz.kafka import INT64_MAX
+from kfuzz.logs.log_facts import LogFacts
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, decode
+from kfuzz.logs.stored import (
+    CHECKPOINTS,
+    LEAVING,
+    METADATA_NAME,
+    OTHER_BYTES_MAX,
+    Stored,
+    entry_struct,
+    kind_of,
+    offset_entries,
+)
+from kfuzz.text import printable
+from kfuzz.units import counted
+
+# A walk stops after so many bytes, to show how far it is and to give memory back.
+STEP_BYTES: Final = 16 << 20
+FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
+NAMED: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+META: Final = "meta.properties"
+META_BYTES_MAX: Final = 1 << 16
+META_NEEDED: Final = ("cluster.id", "node.id")
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START: Final = "log-start-offset-checkpoint"
+CLEANER: Final = "cleaner-offset-checkpoint"
+# KRaft's own log has no line in the checkpoints.
+KRAFT: Final = "__cluster_metadata"
+# Folders in a log directory that are not logs.
+OTHER_FOLDERS: Final = ("remote-log-index-cache",)
+# A broker that meets one of these in a segment that it recovers ends. It truncates at all others that are fatal.
+ENDING: Final = (
+    "end-marker-invalid",
+    "indexed-offset-not-increasing",
+    "leader-epoch-offset-negative",
+    "offset-outside-segment",
+    "transaction-not-ended",
+    "wrapper-start-unknown",
+)
+# The findings about a directory with which a broker does not start.
+REFUSED: Final = ("folder-unknown", "meta-properties-differ", "meta-properties-incomplete", "meta-properties-missing")
+LOADS: Final = "loads it"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The actions of a broker at its next start: after a clean shutdown, and without one. ``was_clean``: which is next;
+    None if the directory does not say it.
+    """
+
+    clean: str
+    unclean: str
+    was_clean: bool | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it loads what is there, and changes nothing."""
+        return self.clean == self.unclean == LOADS
+
+    def __str__(self) -> str:
+        if self.clean == self.unclean:
+            return f"at its next start, a broker {self.clean}"
+        if self.was_clean:
+            return f"at its next start, a broker {self.clean}; without a clean shutdown, it {self.unclean}"
+        first = "at its next start" if self.was_clean is False else "at a start without a clean shutdown"
+        return f"{first}, a broker {self.unclean}; after a clean shutdown, it {self.clean}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The sentences as a JSON object."""
+        return {"after_clean_shutdown": self.clean, "otherwise": self.unclean, "was_clean": self.was_clean}
+
+
+@dataclass(slots=True)
+class Damage:
+    """The first fatal finding of a segment, and the offset up to which the segment can be read."""
+
+    code: str
+    offset: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    name: str
+    base: int
+    first: int
+    first_last: int
+    end: int
+    damage: Damage | None
+    has_tail: bool
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the name says a higher offset than the first batch has."""
+        return self.first >= 0 and self.first_last < self.base
+
+
+@dataclass(slots=True)
+class Judged:
+    """The findings about a partition or a directory as a whole, by the file or folder that each is about."""
+
+    path: Path
+    profile: Profile
+    findings: list[tuple[Path, Finding]] = field(default_factory=list)
+    start: Start | None = None
+
+    def find(self, path: Path, code: str, found: int = 0, allowed: int = 0, detail: str = "") -> None:
+        """Add a finding about ``path``."""
+        one = stored_finding(code, "file", 0, self.profile, found=found, allowed=allowed, detail=detail)
+        self.findings.append((path, one))
+
+
+def _names(path: Path) -> set[str]:
+    """The names in a folder; none if it cannot be read, or was just deleted."""
+    try:
+        return set(os.listdir(path))
+    except OSError:
+        return set()
+
+
+def is_partition(path: Path) -> bool:
+    """Whether a folder has files of a partition."""
+    return any(NAMED.fullmatch(name) or name in (METADATA_NAME, LEADER_EPOCH_CHECKPOINT) for name in _names(path))
+
+
+class Directory:
+    """A broker's log directory: what it says about its partitions. ``path`` may also be any folder with partitions."""
+
+    def __init__(self, path: Path, profile: Profile) -> None:
+        self.path = path
+        self.judged = Judged(path, profile)
+        self.names = _names(path)
+        self.meta = self._meta() if META in self.names else {}
+        self.points = {name: self._points(path / name) for name in CHECKPOINTS if name in self.names}
+        self.is_brokers = bool(self.points or {META, CLEAN_SHUTDOWN} & self.names)
+        self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
+        self.ends: dict[tuple[str, int], int] = {}
+        self.topic_ids: dict[str, tuple[str, Path]] = {}
+        self.refusing: list[str] = []
+
+    def _points(self, path: Path) -> dict[tuple[str, int], int]:
+        try:
+            kind = kind_of(path.name)
+            stored = kind.read(path, map_regular(path), "kafka") if kind else None
+        except UsageError:
+            return {}
+        # A broker takes a file that it cannot read for an empty one.
+        if stored is None or stored.is_refused:
+            return {}
+        return {(topic, partition): offset for _, (topic, partition, offset) in stored.entries()}
+
+    def _meta(self) -> dict[str, str]:
+        try:
+            text = read_small(self.path / META, bytes_max=META_BYTES_MAX).decode("utf-8", "replace")
+        except UsageError:
+            return {}
+        lines = (line.strip().partition("=") for line in text.splitlines() if not line.startswith("#"))
+        return {name.strip(): value.strip() for name, _, value in lines if name}
+
+    def point(self, name: str, partition: tuple[str, int] | None) -> int:
+        """A partition's offset in a checkpoint; 0 if there is none, as a broker takes it."""
+        return self.points.get(name, {}).get(partition, 0) if partition else 0
+
+    def close(self, others: list[Directory]) -> Judged:
+        """Judge the directory when all its partitions are closed, and other directories of the same broker."""
+        find, path = self.judged.find, self.path
+        if self.is_brokers:
+            self._close_meta(others)
+            for name in sorted(self.names):
+                is_known = name in OTHER_FOLDERS or FOLDER.fullmatch(name) or LEAVING.fullmatch(name)
+                if not is_known and (path / name).is_dir():
+                    find(path / name, "folder-unknown")
+        for name, rows in self.points.items():
+            for partition, offset in rows.items():
+                called = printable("-".join(map(str, partition)))
+                end = self.ends.get(partition)
+                if end is None:
+                    find(path / name, "checkpoint-partition-missing", detail=called)
+                elif offset > end:
+                    code = "log-start-beyond-log" if name == LOG_START else "checkpoint-offset-beyond-log"
+                    find(path / name, code, offset, end, called)
+        self.refusing += [
+            f"because of {printable(str(place))}" for place, one in self.judged.findings if one.code in REFUSED
+        ]
+        if self.refusing:
+            more = f" and {counted(len(self.refusing) - 1, 'more reason')}" if len(self.refusing) > 1 else ""
+            sentence = f"refuses to start, {self.refusing[0]}{more}"
+            self.judged.start = Start(sentence, sentence, self.was_clean)
+        return self.judged
+
+    def _close_meta(self, others: list[Directory]) -> None:
+        path = self.path / META
+        if META not in self.names:
+            self.judged.find(path, "meta-properties-missing")
+            return
+        if missing := [name for name in META_NEEDED if not self.meta.get(name)]:
+            self.judged.find(path, "meta-properties-incomplete", detail=" and ".join(missing))
+        for other in others:
+            if not other.meta or other.path >= self.path:
+                continue
+            is_other = {name: self.meta.get(name) != other.meta.get(name) for name in (*META_NEEDED, "directory.id")}
+            says = {
+                name: printable(f"{name} {self.meta.get(name)}; {other.path / META} has {other.meta.get(name)}")
+                for name in is_other
+            }
+            if is_other["node.id"]:
+                self.judged.find(path, "meta-properties-other-node", detail=says["node.id"])
+            elif is_other["cluster.id"]:
+                self.judged.find(path, "meta-properties-differ", detail=says["cluster.id"])
+            if self.meta.get("directory.id") and not is_other["directory.id"]:
+                self.judged.find(path, "meta-properties-differ", detail=says["directory.id"])
+
+
+class Partition:
+    """A partition's folder while its files are judged: first each segment, in order, and the files beside it."""
+
+    def __init__(self, path: Path, directory: Directory, profile: Profile) -> None:
+        self.path = path
+        self.directory = directory
+        self.judged = Judged(path, profile)
+        self.facts = LogFacts(STEP_BYTES)
+        self.names = _names(path)
+        found = [match.groups() for name in self.names if (match := NAMED.fullmatch(name))]
+        self.stems = {suffix: sorted(int(stem) for stem, one in found if one == suffix) for _, suffix in found}
+        self.bases = self.stems.get(".log", [])
+        match = FOLDER.fullmatch(path.absolute().name)
+        self.partition = (match["topic"], int(match["partition"])) if match else None
+        # KRaft loads its log itself: always as after a crash, and never as a stray one.
+        self.is_krafts = match is not None and match["topic"] == KRAFT
+        self.segments: list[_Segment] = []
+        # Whether the segments so far are sound, and have every offset from the first to the last one.
+        self.is_joined = True
+        # None if the file is refused.
+        self.epochs: list[tuple[int, int]] | None = []
+        self.topic_id = ""
+        # Segments that a broker recovers because an index is missing or refused, and why it refuses to start at all.
+        self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
+        self.refusals: list[str] = []
+        # By the name of an offset index: its first wrong entry, or -1.
+        self.misplaced: dict[str, int] = {}
+
+    # -- while its files are judged
+
+    def begin(self, path: Path) -> None:
+        """The segment at ``path`` is judged next."""
+        self._compare_snapshot(int(path.stem))
+        entries: bytes | memoryview = b""
+        index = path.with_suffix(".index")
+        if index.name in self.names:
+            with contextlib.suppress(UsageError):
+                entries = offset_entries(index, map_regular(index))
+        self.facts.begin_segment(min(int(path.stem), INT64_MAX), entries)
+
+    def end(self, path: Path, damage: Damage | None, has_tail: bool) -> None:
+        """The segment at ``path`` was judged."""
+        facts = self.facts
+        first, last = facts.first_offset, facts.first_last_offset
+        base = min(int(path.stem), INT64_MAX)
+        self.is_joined &= damage is None and not facts.is_cleaned and base == (base if first < 0 else first)
+        self.is_joined &= not self.segments or self.segments[-1].end == base
+        self.segments.append(_Segment(path.name, base, first, last, facts.next_offset, damage, has_tail))
+        if damage is None:
+            self.misplaced[f"{path.stem}.index"] = facts.misplaced
+        self._compare_aborted(path.with_suffix(".txnindex"))
+        if int(path.stem) == self.bases[-1] and facts.next_offset != base:
+            self._compare_snapshot(facts.next_offset)
+
+    def look(self, path: Path, stored: Stored) -> None:
+        """A file beside the segments was judged."""
+        if path.name == METADATA_NAME:
+            self.topic_id = stored.facts.get("topic_id", "")
+        elif path.name == LEADER_EPOCH_CHECKPOINT:
+            self.epochs = None if stored.is_refused else [row for _, row in stored.entries()]
+        if stored.is_refused and (path.name in (METADATA_NAME, LEADER_EPOCH_CHECKPOINT)):
+            self.refusals.append(f"because of {printable(str(path))}")
+        if not (match := NAMED.fullmatch(path.name)):
+            return
+        base, suffix = int(match[1]), match[2]
+        if suffix != ".snapshot" and base not in self.bases:
+            self.judged.find(path, "segment-missing", base)
+        elif suffix == ".txnindex" and stored.is_refused:
+            self.rebuilt.add(base)
+        elif suffix == ".index" and not stored.count and stored.room and base != self.bases[-1]:
+            self.judged.find(path, "index-of-zeros", stored.size)
+
+    def _compare_snapshot(self, offset: int) -> None:
+        """Compare the snapshot at ``offset`` with the state of the producers after the segments so far."""
+        path = self.path / f"{offset:020d}.snapshot"
+        if path.name not in self.names or not self.segments or not self.is_joined or self.segments[-1].end != offset:
+            return
+        try:
+            found = decode(read_small(path, bytes_max=OTHER_BYTES_MAX))
+        except UsageError:
+            return
+        start = self.segments[0].first
+        log = {fields[0]: Producer(*fields) for fields in self.facts.producers}
+        for one in found or ():
+            mine = log.pop(one.producer_id, None)
+            # The log does not show the time before it begins.
+            if one.last_offset >= start and (mine is None or _state(one, start) != _state(mine, start)):
+                has = "nothing" if mine is None else _state_text(_state(mine, start))
+                says = _state_text(_state(one, start))
+                self.judged.find(path, "snapshot-mismatch", one.producer_id, detail=f"{says}; the log gives {has}")
+                return
+        # A broker forgets producers after a time, but not those with an open transaction.
+        for mine in log.values() if found is not None else ():
+            if mine.current_txn_first_offset >= 0:
+                detail = f"nothing; the log gives {_state_text(_state(mine, start))}"
+                self.judged.find(path, "snapshot-mismatch", mine.producer_id, detail=detail)
+                return
+
+    def _compare_aborted(self, path: Path) -> None:
+        """Compare a transaction index with the aborted transactions that the walk over its segment found."""
+        layout = entry_struct(".txnindex")
+        try:
+            data = bytes(map_regular(path)) if path.name in self.names else b""
+        except UsageError:
+            return
+        walked = self.facts.transaction_index
+        if data == walked or not self.is_joined:
+            return
+        whole = data[: len(data) // layout.size * layout.size]
+        log, found = ({row[1:4] for row in layout.iter_unpack(one)} for one in (walked, whole))
+        start = self.segments[0].first
+        for code, rows in (("aborted-missing", log - found), ("aborted-unknown", found - log)):
+            for producer, first, last in sorted(rows, key=lambda row: row[2]):
+                if first >= start:
+                    self.judged.find(path, code, producer, last, f"{first} to {last}")
+                    break
+
+    # -- when all are judged
+
+    def close(self) -> Judged:
+        """Judge the partition as a whole."""
+        find, directory, segments = self.judged.find, self.directory, self.segments
+        cleaned = self.facts.is_cleaned or self.partition in directory.points.get(CLEANER, {})
+        for one in segments:
+            if one.is_above:
+                find(self.path / one.name, "segment-name-high", one.base, one.first_last)
+        for before, one in pairwise(segments):
+            start = min(one.base, one.first) if one.first >= 0 else one.base
+            if start < before.end:
+                find(self.path / one.name, "segments-overlap", start, before.end)
+            elif start > before.end and not before.damage:
+                code = "segment-gap-compacted" if cleaned else "segment-gap"
+                find(self.path / one.name, code, detail=f"{before.end} to {one.base - 1}")
+        self._close_epochs()
+        end = segments[-1].end if segments else 0
+        for offset in self.stems.get(".snapshot", []):
+            if segments and offset not in self.bases and not self.bases[-1] < offset <= end:
+                find(self.path / f"{offset:020d}.snapshot", "segment-missing", offset)
+        is_named = METADATA_NAME in self.names or not self.partition
+        if not is_named and not self.is_krafts and (directory.is_brokers or directory.topic_ids):
+            find(self.path / METADATA_NAME, "partition-metadata-missing")
+        if self.partition and self.topic_id:
+            known, place = directory.topic_ids.setdefault(self.partition[0], (self.topic_id, self.path))
+            if known != self.topic_id:
+                detail = printable(f"{self.topic_id}; {place} has {known}")
+                find(self.path / METADATA_NAME, "topic-ids-differ", detail=detail)
+        if self.partition and not self.is_krafts:
+            directory.ends[self.partition] = end
+        if self.refusals or self._ending(True) or self._ending(False):
+            reason = (self.refusals or [self._ending(False) or ""])[0]
+            directory.refusing.append(reason)
+        self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
+        return self.judged
+
+    def _close_epochs(self) -> None:
+        facts, path = self.facts, self.path / LEADER_EPOCH_CHECKPOINT
+        if facts.epoch_fell_at >= 0:
+            self.judged.find(
+                self.path, "leader-epoch-falls", facts.fallen_epoch, facts.epoch_before, str(facts.epoch_fell_at)
+            )
+        if path.name not in self.names or facts.is_cleaned or self.epochs is None:
+            return
+        known = dict(self.epochs)
+        # A broker removes the epochs before the log's start from the file.
+        start = max(self.directory.point(LOG_START, self.partition), self.segments[0].first if self.segments else 0)
+        end = self.segments[-1].end if self.segments else 0
+        for (epoch, offset), (_, after) in pairwise([*facts.leader_epochs, (-1, end)]):
+            offset = max(offset, start)
+            begins = known.get(epoch, offset if after <= start else None)
+            # The log may begin inside an epoch.
+            if begins is None or begins > offset or (begins < offset and offset > start):
+                detail = "the file does not have it" if begins is None else f"the file says {begins}"
+                self.judged.find(path, "leader-epoch-mismatch", epoch, offset, detail)
+                return
+        for epoch, offset in self.epochs:
+            if offset > end:
+                self.judged.find(path, "leader-epoch-mismatch", epoch, offset, f"the log ends at offset {end}")
+                return
+
+    def _recovered(self, is_clean: bool) -> Iterator[tuple[int, _Segment, bool]]:
+        """The segments that a broker recovers when it starts, and whether only for the sake of their indexes."""
+        point = self.directory.point(RECOVERY_POINT, self.partition)
+        # The segment in which the recovery point is, and those after it.
+        first = max((one.base for one in self.segments if one.base <= point), default=0)
+        for number, one in enumerate(self.segments):
+            if one.base in self.rebuilt or ((self.is_krafts or not is_clean) and one.base >= first):
+                yield number, one, one.base in self.rebuilt
+
+    def _ending(self, is_clean: bool) -> str | None:
+        """Why a broker ends when it loads the log; None if it does not."""
+        for _, one, _ in self._recovered(is_clean):
+            if one.is_above or (one.damage and one.damage.code in ENDING):
+                return f"because of {printable(str(self.path / one.name))}"
+        return None
+
+    def _start(self, *, is_clean: bool) -> str:
+        """The actions of a broker that starts, on this log."""
+        if reason := self.refusals[0] if self.refusals else self._ending(is_clean):
+            return f"refuses to start, {reason}"
+        if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
+            return f"renames it to {printable(self.path.name)}.…-stray and begins an empty one"
+        acts: list[str] = []
+        rebuilt = [one.name for _, one, is_rebuilt in self._recovered(is_clean) if is_rebuilt]
+        if rebuilt:
+            acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
+        end = self.segments[-1].end if self.segments else 0
+        for number, one, is_rebuilt in self._recovered(is_clean):
+            later = len(self.segments) - number - 1
+            if one.damage:
+                acts.append(f"truncates {one.name if is_rebuilt and later else 'it'} to offset {one.damage.offset}")
+            elif one.has_tail:
+                acts.append(f"cuts off the partial batch at the end of {one.name}")
+            if (one.damage or one.has_tail) and not is_rebuilt:
+                end = one.damage.offset if one.damage else one.end
+                others = "the segment" if later == 1 else f"the {later} segments"
+                acts += [f"deletes {others} after {one.name}"] if later else []
+                break
+        log_start = self.directory.point(LOG_START, self.partition)
+        if log_start > end:
+            acts.append(f"deletes its segments and begins an empty log at offset {log_start}")
+        return ", then ".join(acts) or LOADS
+
+
+def _state(one: Producer, start: int) -> tuple[int, int, int, int]:
+    """The values that a snapshot and the log must agree on, if the log begins at ``start``."""
+    open_at = one.current_txn_first_offset
+    return one.epoch, one.last_sequence, one.last_offset, open_at if open_at >= start else -1
+
+
+def _state_text(state: tuple[int, int, int, int]) -> str:
+    epoch, sequence, offset, open_at = state
+    text = f"epoch {epoch}, sequence {sequence}, offset {offset}"
+    return text if open_at < 0 else f"{text}, a transaction open since offset {open_at}"
+
+
+def leaving_starts(folders: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """The actions of a broker that starts, on folders that are passed over, by their names."""
+    for folder in folders:
+        match = LEAVING.fullmatch(folder.name)
+        if match is None:
+            continue
+        # The name of the partition's own folder.
+        own = printable((match["partition"] or "").partition(".")[0]) or "the partition"
+        acts = {"delete": "deletes it", "stray": "loads it, and leaves it alone"}
+        # Seen if this is the directory to which the cluster's metadata assign the partition.
+        acts["future"] = f"puts it in the place of {own}, if that is assigned to this directory"
+        if (folder.parent / own).is_dir():
+            acts["future"] = f"refuses to start if {own}, which is here too, is assigned to this directory"
+        yield folder, acts[match["why"]]

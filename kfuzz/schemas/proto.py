@@ -1,0 +1,112 @@
+"""Protobuf values in Protobuf's own JSON form: protoc of grpcio-tools compiles a schema's text, protobuf decodes.
+
+Imported on first use.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, json_format
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from kfuzz.errors import UsageError
+from kfuzz.schemas.plain import encode
+from kfuzz.text import foreign_text
+from kfuzz.wire.io.cursor import uvarint_of
+
+COMPILER: Final = "grpc_tools"
+COMPILE_S: Final = 30
+MAIN: Final = "kfuzz_main.proto"
+VARINT_BYTES_MAX: Final = 5
+NESTED_MAX: Final = 100
+REASON_BYTES_MAX: Final = 300
+
+
+def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[..., bytes]:
+    """As for Avro; ``references`` are the names by which files import others, with their texts.
+
+    Message indexes before the value say which message it is, by the places of its declarations. The function's third
+    argument has them instead if they are elsewhere.
+    """
+    files = _compiled(text, references, name)
+    pool = DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    classes: dict[tuple[int, ...], Any] = {}
+
+    def class_of(indexes: tuple[int, ...]) -> Any:
+        if indexes not in classes:
+            package, found = files[-1].package, files[-1].message_type[indexes[0]]
+            path = [*([package] if package else []), found.name]
+            for index in indexes[1:]:
+                found = found.nested_type[index]
+                path.append(found.name)
+            classes[indexes] = GetMessageClass(pool.FindMessageTypeByName(".".join(path)))
+        return classes[indexes]
+
+    def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
+        chosen, after = _indexes(indexes or data, 0 if indexes else at)
+        at = at if indexes else after
+        message = class_of(chosen).FromString(data[at:])
+        return encode(
+            json_format.MessageToDict(
+                message,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+                descriptor_pool=pool,
+            )
+        )
+
+    return decode
+
+
+def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> list[Any]:
+    """The descriptors of the files that ``text`` needs, and at last its own."""
+    if find_spec(COMPILER) is None:
+        raise UsageError("Protobuf schemas need grpcio-tools; pip install 'kfuzz[schemas]'")
+    with tempfile.TemporaryDirectory(prefix="kfuzz-proto-") as folder:
+        for path, one in (*references, (MAIN, text)):
+            if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or not path.strip("./"):
+                raise UsageError(f"{name} imports {path!r}, which leads out of its folder; correct the name")
+            target = Path(folder, "in", path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(one, "utf-8")
+        made = Path(folder, "out")
+        # As a process of its own: it prints errors itself, and a strange text may take long.
+        command = [sys.executable, "-m", f"{COMPILER}.protoc", "-I.", "--include_imports"]
+        try:
+            command += [f"--descriptor_set_out={made}", MAIN]
+            run = subprocess.run(command, cwd=f"{folder}/in", capture_output=True, timeout=COMPILE_S)
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"{name} is not compiled by protoc in {COMPILE_S} seconds; make it smaller") from None
+        if run.returncode or not made.is_file():
+            lines = run.stderr.decode(errors="replace").replace(MAIN, name).splitlines()
+            wrong = (line for line in lines if re.match(r"[^ ][^:]*:(\d+:\d+:)? (?!warning|All log)", line))
+            raise UsageError(
+                f"{name} is not a Protobuf schema: {foreign_text('; '.join(wrong), bytes_max=REASON_BYTES_MAX)}"
+            )
+        return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
+
+
+def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The message indexes at a byte, and where they end. A single 0 stands for the first message."""
+    numbers: list[int] = []
+    left = 1
+    while left:
+        raw, size = uvarint_of(data[at : at + VARINT_BYTES_MAX], VARINT_BYTES_MAX)
+        number = raw >> 1 ^ -(raw & 1)
+        if size <= 0 or not 0 <= number < 1 << 16 or (not numbers and number > NESTED_MAX):
+            raise ValueError("its message indexes are damaged")
+        left = number if not numbers else left - 1
+        numbers.append(number)
+        at += size
+    return tuple(numbers[1:]) or (0,), at

@@ -1,0 +1,190 @@
+"""Keys and values with a schema's id before them, or in a header: their JSON."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from kfuzz.errors import UsageError
+from kfuzz.schemas.store import Schema, Store
+from kfuzz.text import foreign_text, printable
+
+Side = Literal["key", "value"]
+# The JSON of the value that begins at a byte; a third argument has message indexes from a header.
+Decode = Callable[..., bytes]
+
+MAGIC: Final = 0
+# Before the GUID in a header.
+GUID_MAGIC: Final = 1
+GUID_BYTES: Final = 16
+# The magic byte and Confluent's id, or Apicurio's of eight bytes: that begins like id 0, which Confluent never gives.
+FRAME_BYTES: Final = 5
+LONG_FRAME_BYTES: Final = 9
+VALUE_BYTES_MAX: Final = 8 << 20
+REASON_BYTES_MAX: Final = 300
+# Bytes may claim any number of schemas; the reasons why others are not known are found again.
+DECODERS_MAX: Final = 10_000
+# Headers that have a schema's id, for a key or a value.
+HEADERS: Final = ("__{}_schema_id", "apicurio.{}.globalId", "apicurio.{}.contentId")
+
+
+class Schemas:
+    """The schemas of some places, and what they make of keys and values.
+
+    ``places`` are asked in this order. A ``Schema`` among them decodes every value, with or without an id before it.
+    ``checks`` also compares JSON with its JSON Schema. ``failures`` counts what had a schema's id and was not decoded;
+    ``first_failure`` is the first reason. ``UsageError`` if msgspec is missing.
+    """
+
+    def __init__(self, places: Iterable[Store | Schema] = (), *, checks: bool = False) -> None:
+        try:
+            from kfuzz.schemas import plain
+        except ImportError:
+            raise UsageError("values with schemas need msgspec; pip install 'kfuzz[schemas]'") from None
+        self._plain = plain
+        given = list(places)
+        self._stores = [one for one in given if isinstance(one, Store)]
+        self._only = next((one for one in given if isinstance(one, Schema)), None)
+        self._checks = checks
+        self.failures = 0
+        self.first_failure = ""
+        self._decoders: dict[int | str | None, Decode | str] = {}
+        # The function for values that begin with these bytes.
+        self._known: dict[bytes, Callable[[bytes], bytes]] = {}
+
+    def texts(self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = ()) -> list[bytes | None]:
+        """The JSON of keys or of values; None stays None. ``ids`` are those of ``HEADERS``, if there are any.
+
+        Without a schema's id, they are text, or ``{"hex": "ff00"}``. One that cannot be decoded is an object with the
+        ``schema_id``, the ``error`` and its bytes as ``hex``.
+        """
+        known, other = self._known, partial(self._first, side)
+        made: list[bytes | None] = []
+        for row, data in enumerate(values):
+            if data is None:
+                made.append(None)
+            elif ids and (one := ids[row]) is not None and len(data) <= VALUE_BYTES_MAX:
+                made.append(self._with_header(side, data, one))
+            else:
+                try:
+                    if len(data) > VALUE_BYTES_MAX:
+                        raise ValueError(f"it has more than {VALUE_BYTES_MAX >> 20} MiB")
+                    made.append(known.get(data[:FRAME_BYTES], other)(data))
+                # A library may raise anything for bytes that do not fit.
+                except Exception as error:
+                    made.append(self._failed(data, _framed(data)[0], error))
+        return made
+
+    def shown(self, key: bytes | None, value: bytes | None) -> dict[str, str]:
+        """The texts of a key and a value for a person, without those that are null."""
+        made = {"key": self.texts("key", [key])[0], "value": self.texts("value", [value])[0]}
+        return {side: printable(foreign_text(text)) for side, text in made.items() if text is not None}
+
+    def _first(self, side: Side, data: bytes) -> bytes:
+        """The JSON of a value whose first bytes are new, or no schema's id."""
+        key, at = _framed(data)
+        if self._only is not None and side == "value":
+            decode = self._decoder(None)
+            if key is not None:
+                # The first byte may be the value's own.
+                with contextlib.suppress(Exception):
+                    return self._decoded(decode, data, at)
+            return self._decoded(decode, data, 0, b"\0")
+        if key is None or not self._stores:
+            return self._plain.text_or_hex(data)
+        decode = self._decoder(key)
+        if at == FRAME_BYTES and not isinstance(decode, str):
+            self._known[data[:FRAME_BYTES]] = partial(decode, at=FRAME_BYTES)
+        return self._decoded(decode, data, at)
+
+    def _with_header(self, side: Side, data: bytes, header: bytes) -> bytes:
+        key: int | str | None = None
+        indexes = b""
+        if header[:1] == bytes([GUID_MAGIC]) and len(header) > GUID_BYTES:
+            key, indexes = str(UUID(bytes=header[1 : 1 + GUID_BYTES])), header[1 + GUID_BYTES :]
+        elif len(header) == LONG_FRAME_BYTES - 1:
+            key = int.from_bytes(header, "big")
+        elif header[:1] == bytes([MAGIC]) and len(header) >= FRAME_BYTES:
+            key, indexes = int.from_bytes(header[1:FRAME_BYTES], "big"), header[FRAME_BYTES:]
+        try:
+            if not self._stores and (self._only is None or side == "key"):
+                return self._plain.text_or_hex(data)
+            if key is None:
+                raise ValueError("the header with the schema's id is damaged")
+            return self._decoded(self._decoder(None if self._only else key), data, 0, indexes or b"\0")
+        except Exception as error:
+            return self._failed(data, key, error)
+
+    def _decoded(self, decode: Decode | str, data: bytes, at: int, *indexes: bytes) -> bytes:
+        if isinstance(decode, str):
+            raise ValueError(decode)
+        return decode(data, at, *indexes)
+
+    def _failed(self, data: bytes, key: int | str | None, error: Exception) -> bytes:
+        # A missing package, or a registry that does not answer, is no fault of the value.
+        if isinstance(error, UsageError):
+            raise error
+        self.failures += 1
+        reason = str(error) if isinstance(error, ValueError) and str(error) else f"{type(error).__name__} {error}"
+        if isinstance(error, EOFError | IndexError):
+            reason = "the value does not fit the schema: it ends too early, or has a wrong number"
+        named: Mapping[str, Any] = {} if key is None else {"schema_id": key}
+        made = {**named, "error": foreign_text(reason.strip(), bytes_max=REASON_BYTES_MAX), "hex": data.hex()}
+        where = "" if key is None else f"schema {key}: "
+        self.first_failure = self.first_failure or f"{where}{made['error']}"
+        return self._plain.encode(made)
+
+    def _decoder(self, key: int | str | None) -> Decode | str:
+        """The function for values of a schema, or the reason why there is none; None is the only schema."""
+        found = self._decoders.get(key) or self._made(key)
+        if len(self._decoders) < DECODERS_MAX:
+            self._decoders[key] = found
+        return found
+
+    def _made(self, key: int | str | None) -> Decode | str:
+        store, schema = Store("the places of schemas"), self._only
+        if key is not None:
+            found = ((one, one.find(key)) for one in self._stores)
+            store, schema = next((pair for pair in found if pair[1] is not None), (store, None))
+        if schema is None:
+            return f"no schema has this id in {', '.join(one.place for one in self._stores) or 'the given file'}"
+        try:
+            needed = {path: one.text for path, one in store.needed(schema).items()}
+            name = "the schema" if key is None else f"schema {key}"
+            if schema.kind == "AVRO":
+                from kfuzz.schemas import avro
+
+                return avro.decoder(schema.text, needed.values(), name)
+            if schema.kind == "PROTOBUF":
+                from kfuzz.schemas import proto
+
+                return proto.decoder(schema.text, needed.items(), name)
+            if schema.kind == "JSON":
+                check: Callable[[bytes], bytes] = self._plain.json_form
+                if self._checks:
+                    from kfuzz.schemas import checked
+
+                    check = checked.checker(schema.text, needed.items(), name)
+                return lambda data, at, indexes=b"": check(data[at:])
+        except ImportError as error:
+            raise UsageError(f"{schema.kind} schemas need {error.name}; pip install 'kfuzz[schemas]'") from None
+        except UsageError as error:
+            return str(error)
+        # Libraries may refuse what their compilers accept.
+        except Exception as error:
+            return f"its schema cannot be used: {foreign_text(error, bytes_max=REASON_BYTES_MAX)}"
+        return f"its schema is of kind {foreign_text(schema.kind, bytes_max=40)}, which kfuzz does not know"
+
+
+def _framed(data: bytes) -> tuple[int | None, int]:
+    """The schema's id before a value, and where the value begins; None if there is none."""
+    if len(data) < FRAME_BYTES or data[0] != MAGIC:
+        return None, 0
+    if number := int.from_bytes(data[1:FRAME_BYTES], "big"):
+        return number, FRAME_BYTES
+    if len(data) < LONG_FRAME_BYTES:
+        return None, 0
+    return int.from_bytes(data[1:LONG_FRAME_BYTES], "big"), LONG_FRAME_BYTES

@@ -1,0 +1,220 @@
+"""kfuzz state: transactions, producers, groups, share groups, remote logs and metadata of small logs made here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_driver import kfuzz, outcome
+from made_state import FIRST_MS, ID, commit, coordinator, framed, make_orders, marker, of, write
+
+from kfuzz.kafka import LATEST
+
+
+def state(*words: str | Path) -> dict[str, Any]:
+    done = kfuzz("state", *words, "--json")
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    make_orders(tmp_path)
+    return tmp_path
+
+
+def test_open_transactions_are_listed_and_hanging_ones_with_the_command_that_ends_them(data: Path) -> None:
+    code, out, _ = outcome("state", "transactions", data)
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == f"{data}: 1 partition, 3 open transactions, 2 of them hanging"
+    assert lines[1].endswith("the last stable offset is 2, 12 before the end 14; producer 3 holds it back")
+    assert lines[2].endswith("abort --topic orders --partition 0 --start-offset 10")
+    found = state("transactions", data / "orders-0")["open"]
+    names = ("producer_id", "first_offset", "since", "records", "transactional_id", "hangs", "reason")
+    assert [[one[name] for name in names] for one in found] == [
+        [3, 2, FIRST_MS + 1000, 4, "tx-3", False, "Ongoing in __transaction_state"],
+        [4, 10, FIRST_MS + 6000, 2, None, True, "__transaction_state does not know the producer"],
+        [5, 12, FIRST_MS + 7000, 2, "tx-5", True, "CompleteCommit in __transaction_state, without this partition"],
+    ]
+
+
+def test_without_the_coordinators_log_the_age_decides(data: Path) -> None:
+    (data / "__transaction_state-0").rename(data / "away")
+    early, late = (outcome("state", "transactions", data, "--now", f"2023-11-14T22:{at}:00Z") for at in ("28", "29"))
+    assert (early[0], late[0]) == (0, 1)
+    assert "its last batch is older than transaction.max.timeout.ms; there is no __transaction_state" in late[1]
+    assert outcome("state", "transactions", data, "--transaction-state", data / "orders-0")[0] == 2
+
+
+def test_aborted_transactions_are_compared_with_the_index(data: Path) -> None:
+    entry = b"".join(n.to_bytes(size, "big") for n, size in ((0, 2), (2, 8), (5, 8), (7, 8), (2, 8)))
+    (data / "orders-0" / f"{0:020d}.txnindex").write_bytes(entry)
+    assert "does not have" not in outcome("state", "transactions", data, "--aborted")[1]
+    found = state("transactions", data, "--aborted")["aborted"]
+    assert [(one["producer_id"], one["first_offset"], one["last_offset"]) for one in found] == [(2, 5, 7)]
+    (data / "orders-0" / f"{0:020d}.txnindex").write_bytes(entry[:-1] + b"\3")
+    assert (
+        "00000000000000000000.txnindex does not have the aborted"
+        in outcome("state", "transactions", data, "--aborted")[1]
+    )
+
+
+def test_producers_have_their_last_batches(data: Path) -> None:
+    found = state("producers", data)["producers"]
+    names = ("producer_id", "epoch", "last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset")
+    assert [[one[name] for name in names] for one in found] == [
+        [1, 2, 1, 1, 7, -1],
+        [2, 2, 1, 6, 7, -1],
+        [3, 2, 3, 9, -1, 2],
+        [4, 2, 1, 11, -1, 10],
+        [5, 2, 1, 13, -1, 12],
+    ]
+
+
+def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
+    gone = commit("gone", 1)
+    path = write(
+        data / "__consumer_offsets-0",
+        ([commit("a", 1), commit("a", 4), gone, (gone[0], None), commit("old", 1, 1, expireTimestamp=9)], {}),
+        ([commit("a", 7)], of(8)),
+        ([commit("b", 3)], of(9)),
+        ([marker(False)], of(8, control=True)),
+        ([marker(True)], of(9, control=True)),
+        ([commit("c", 3)], of(8)),
+        (
+            [
+                coordinator("GroupMetadata", {"group": "b"}, {"generation": 6, "members": [{"memberId": "m"}]}),
+                coordinator("ConsumerGroupMetadata", {"groupId": "k"}, {"epoch": 5}),
+                coordinator("ConsumerGroupMemberMetadata", {"groupId": "k", "memberId": "m"}, {"clientId": "c"}),
+                ((99).to_bytes(2, "big"), b"\0\0"),
+            ],
+            {},
+        ),
+    )
+    found = state("groups", data)
+    offsets = [(one["group"], one["offset"], one["end"], one["lag"], one["stableLag"]) for one in found["offsets"]]
+    assert offsets == [("a", "4", 14, 10, 0), ("b", "3", 14, 11, 0)]
+    groups = [(one["group"], one["type"], one["state"], one["epoch"], one["lag"]) for one in found["groups"]]
+    assert groups == [
+        ("a", "classic", "Empty", None, 10),
+        ("b", "classic", "Stable", 6, 11),
+        ("k", "consumer", "Assigning", 5, None),
+    ]
+    assert found["groups"][2]["members"][0]["clientId"] == "c"
+    assert found["notes"] == [
+        "records of the open transaction of producer 8, which do not count yet",
+        "offsets that expired are left out",
+        f"a record of __consumer_offsets is left out: Kafka {LATEST} knows no record of kind 99 in this topic",
+    ]
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    damaged = outcome("state", "groups", path.parent)
+    assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 offsets")
+    assert "damage: " in damaged[2]
+
+
+def test_share_groups_have_their_snapshot_and_what_changed_it(tmp_path: Path) -> None:
+    write(tmp_path / "orders-0", ([(b"k", b"v")] * 20, {}))
+    (tmp_path / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    key = {"groupId": "g", "topicId": ID, "partition": 0}
+    batch = {"firstOffset": 6, "lastOffset": 8, "deliveryState": 2, "deliveryCount": 1}
+    snapshot = {"snapshotEpoch": 2, "stateEpoch": 3, "startOffset": 4, "deliveryCompleteCount": 0}
+    update = {
+        "snapshotEpoch": 2,
+        "leaderEpoch": -1,
+        "startOffset": 5,
+        "deliveryCompleteCount": 3,
+        "stateBatches": [batch],
+    }
+    write(
+        tmp_path / "__share_group_state-0",
+        ([coordinator("ShareSnapshot", key, snapshot), coordinator("ShareUpdate", key, update)], {}),
+    )
+    [found] = state("shares", tmp_path)["shares"]
+    names = ("groupId", "topic", "startOffset", "end", "lag", "stateEpoch", "leaderEpoch")
+    assert [found[name] for name in names] == ["g", "orders", "5", 20, 12, 3, 0]
+    assert found["stateBatches"] == [batch | {"firstOffset": "6", "lastOffset": "8"}]
+
+
+def test_remote_segments_have_their_last_state(tmp_path: Path) -> None:
+    places = [
+        {"topicIdPartition": {"name": "orders", "id": ID, "partition": 0}, "id": bytes(15) + bytes([n])} for n in (1, 2)
+    ]
+    write(
+        tmp_path / "__remote_log_metadata-0",
+        (
+            [
+                *(
+                    framed("RemoteLogSegmentMetadata", remoteLogSegmentId=one, endOffset=9, segmentSizeInBytes=5)
+                    for one in places
+                ),
+                framed("RemoteLogSegmentMetadataUpdate", remoteLogSegmentId=places[0], remoteLogSegmentState=1),
+                framed("RemoteLogSegmentMetadataUpdate", remoteLogSegmentId=places[1], remoteLogSegmentState=3),
+            ],
+            {},
+        ),
+    )
+    [found] = state("remote", tmp_path)["segments"]
+    assert [found[name] for name in ("name", "partition", "endOffset", "remoteLogSegmentState")] == [
+        "orders",
+        0,
+        "9",
+        "copied",
+    ]
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Path:
+    """A snapshot that ends at 5, and the records from there on."""
+    topic = framed("Topic", name="orders", topicId=ID)
+    partition = framed("Partition", topicId=ID, partitionId=0, replicas=[1, 2], isr=[1, 2], leader=1, leaderEpoch=3)
+    folder = tmp_path / "__cluster_metadata-0"
+    write(folder, ([topic, partition], {}), name=f"{0:020d}-{0:010d}.checkpoint").rename(
+        folder / f"{5:020d}-{2:010d}.checkpoint"
+    )
+    scram = {"name": "alice", "mechanism": 1, "salt": b"s", "storedKey": b"k", "serverKey": b"k", "iterations": 4096}
+    password = {"resourceType": 4, "resourceName": "1", "name": "ssl.key.password", "value": "xyzzy"}
+    after = [
+        framed("PartitionChange", topicId=ID, partitionId=0, leader=2, isr=[2]),
+        framed("UserScramCredential", **scram),
+        framed("Config", **password),
+        framed("BeginTransaction", name="a"),
+        framed("FeatureLevel", name="group.version", featureLevel=1),
+        framed("AbortTransaction", reason="r"),
+        framed("RegisterBroker", brokerId=1, fenced=True),
+        framed("BrokerRegistrationChange", brokerId=1, fenced=-1),
+        framed("RemoveTopic", topicId=ID),
+    ]
+    write(folder, (after, {}), name=f"{5:020d}.log")
+    return tmp_path
+
+
+def test_metadata_are_a_snapshot_and_what_follows_it(metadata: Path) -> None:
+    found = state("metadata", metadata, "--at", "12")
+    sections = found["metadata"]
+    partition = sections["partitions"]["orders-0"]
+    assert [partition[name] for name in ("leader", "leaderEpoch", "partitionEpoch", "isr")] == [2, 4, 0, [2]]
+    assert sections["scram"] == {"alice SCRAM-SHA-256": {"iterations": 4096}}
+    assert sections["configs"] == {"broker 1": {"ssl.key.password": "hidden"}}
+    assert (sections["features"], sections["brokers"]["1"]["fenced"]) == ({}, False)
+    assert found["snapshots"] == ["00000000000000000005-0000000002.checkpoint"]
+    assert state("metadata", metadata)["metadata"]["topics"] == {}
+
+
+def test_changes_of_metadata_are_places_with_values_before_and_after(metadata: Path) -> None:
+    found = state("metadata", metadata, "--changes", "4", "5")["changes"]
+    assert [(one["entry"], one["before"], one["after"]) for one in found] == [
+        ("partitions orders-0 isr", [1, 2], [2]),
+        ("partitions orders-0 leader", 1, 2),
+        ("partitions orders-0 leaderEpoch", 3, 4),
+        ("partitions orders-0 partitionEpoch", -1, 0),
+    ]
+
+
+def test_an_offset_that_nothing_leads_to_is_one_sentence(metadata: Path) -> None:
+    for words, told in ((["--at", "3"], "below offset 5"), (["--at", "99"], "ends at offset 13"), ([], "")):
+        code, _, err = outcome("state", "metadata", metadata / "__cluster_metadata-0", *words)
+        assert (code, told in err) == (2 if told else 0, True)
+    assert outcome("state", "groups", metadata)[0] == 2

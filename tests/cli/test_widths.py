@@ -1,0 +1,116 @@
+"""On a terminal, no line of a verb is wider; in a pipe, all lines are whole."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+from cli_driver import kfuzz
+
+from kfuzz import records
+from kfuzz.cli.main import main
+from kfuzz.records import Record, RecordBatch
+
+VERBS = {
+    "show": ["show", "{damaged}"],
+    "show --finding": ["show", "{damaged}", "--finding"],
+    "show --frames": ["show", "--frames", "conversation/reading/plain"],
+    "check": ["check", "{folder}"],
+    "cat --table": ["cat", "{sound}", "--table"],
+    "salvage": ["salvage", "{folder}", "--out", "{out}"],
+    "explain": ["explain", "INVALID_RECORD"],
+    "explain LINE": ["explain", "WARN Found invalid messages in log segment {damaged} at byte offset 12."],
+    "messages show": ["messages", "show", "FetchResponse", "--version", "17"],
+    "messages list": ["messages", "list"],
+    "vectors list": ["vectors", "list", "records/v2/count/*"],
+    "corpus describe": ["corpus", "describe", "{workload}"],
+    "proxy --help": ["proxy", "--help"],
+}
+# Tables have fewer or smaller columns in a narrow terminal, and a dump has fewer bytes in a line.
+# The output about a workload depends on the time of day.
+NARROWED = ("show", "show --finding", "show --frames", "cat --table", "proxy --help", "corpus describe")
+SLOW = ("explain", "vectors list", "corpus describe", "messages show")
+WORKLOAD = Path(__file__).parents[2] / "spark_jobs/workloads/shop.toml"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("log") / "orders-0"
+    folder.mkdir()
+    batches = [
+        RecordBatch(
+            at, at, [Record(at, 1_700_000_000_000, b"key", b"value " * 30, ((b"h", b"x"),))], producer_id=1 << 40
+        )
+        for at in range(3)
+    ]
+    data = bytearray(records.encode(batches))
+    (folder / "00000000000000000000.log").write_bytes(data)
+    sound = folder.parent / "sound.log"
+    sound.write_bytes(data)
+    data[100] ^= 1
+    damaged = folder / "00000000000000000000.log"
+    damaged.write_bytes(data)
+    return {"folder": folder, "damaged": damaged, "sound": sound, "workload": WORKLOAD}
+
+
+def on_terminal(words: list[str], columns: int) -> list[str]:
+    """The lines that a terminal of so many columns gets, without escape sequences."""
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 1000, columns, 0, 0))
+    pieces = []
+
+    def collect() -> None:
+        while (piece := os.read(here, 1 << 16)) != b"\0":
+            pieces.append(piece.rstrip(b"\0"))
+            if piece.endswith(b"\0"):
+                return
+
+    reader = threading.Thread(target=collect)
+    reader.start()
+    with io.TextIOWrapper(os.fdopen(there, "wb", 0), write_through=True) as out, pytest.MonkeyPatch.context() as patch:
+        for name in ("COLUMNS", "LINES"):
+            patch.delenv(name, raising=False)
+        patch.setenv("TERM", "xterm")
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "__stdout__", out)
+        with pytest.raises(SystemExit):
+            main(words)
+        out.write("\0")
+        reader.join(60)
+    os.close(here)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(pieces).decode()).replace("\r", "").split("\n")
+
+
+@pytest.mark.parametrize(
+    ("verb", "columns"),
+    [
+        pytest.param(verb, columns, marks=() if columns == 80 and verb not in SLOW else pytest.mark.full)
+        for verb in VERBS
+        for columns in (80, 100, 147, 200)
+    ],
+)
+def test_no_line_is_wider_than_the_terminal(verb: str, columns: int, places: dict[str, Path], tmp_path: Path) -> None:
+    words = [word.format_map(places | {"out": tmp_path / "out"}) for word in VERBS[verb]]
+    lines = on_terminal(words, columns)
+    assert len(lines) > 2
+    assert [line for line in lines if len(line) > columns] == []
+    if verb not in NARROWED:
+        words[-1] = words[-1].replace("/out", "/aut")
+        piped = kfuzz(*words).stdout.replace("/aut", "/out")
+        assert "".join("".join(lines).split()) == "".join(piped.split())
+
+
+def test_a_pipe_gets_whole_lines_and_json_stays_whole_everywhere(places: dict[str, Path]) -> None:
+    assert max(map(len, kfuzz("check", places["folder"]).stdout.splitlines())) > 80
+    assert on_terminal(["check", "--json", str(places["folder"])], 80) == kfuzz(
+        "check", "--json", places["folder"]
+    ).stdout.split("\n")

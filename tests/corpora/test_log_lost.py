@@ -1,0 +1,203 @@
+"""The offsets that damage costs, and the markers of transactions that are lost with it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from kfuzz import logs, records
+from kfuzz.annotate.listing import Listing
+from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.lost import LostOffsets, with_losses
+from kfuzz.logs.meaning import Marker
+from kfuzz.logs.salvaging import Salvaged, salvage
+from kfuzz.logs.snapshot import Producer, encode
+from kfuzz.records import Record, RecordBatch
+from kfuzz.records.read.reader import BatchHeader, check_with
+
+NAME = f"{100:020d}"
+SNAPSHOT = f"{110:020d}.snapshot"
+
+
+def batch(offset: int, count: int = 5, producer: int = -1) -> bytes:
+    made = RecordBatch(offset, offset + count - 1, [Record(offset + i, 1, b"k", b"v") for i in range(count)])
+    if producer >= 0:
+        made.transactional, made.producer_id, made.producer_epoch, made.base_sequence = True, producer, 3, 0
+    return records.encode([made])
+
+
+def marker(offset: int, producer: int, is_abort: bool) -> bytes:
+    gap = LostOffsets(0, 0, "", None, None, None)
+    before = BatchHeader(0, 0, 0, 2, 1, 0, 0, 0, 1, 0, producer, 3, 0, -1, True, None)
+    return Marker(0, gap, offset, producer, is_abort).encode(before)
+
+
+def bad(data: bytes, at: int = -1, bit: int = 1) -> bytes:
+    made = bytearray(data)
+    made[at] ^= bit
+    return bytes(made)
+
+
+A, B, C, D, E = (batch(100 + 5 * i) for i in range(5))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "beside", "expected"),
+    [
+        ([A, bad(B), C], (), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, bad(B), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
+        ([A, bad(B), C, bad(D), E], (), [f"offsets {i} to {i + 4} are lost; go on at {i + 5}" for i in (105, 115)]),
+        ([bad(A), B], (), ["offsets 100 to 104 are lost; go on at 105"]),
+        ([A, bad(B, 8, 0x7F), C], (), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, bad(bad(B), 6), C], (), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, bad(batch(105, 1)), batch(106)], (), ["offset 105 is lost; go on at 106"]),
+        ([A, b"\x55" * 90, B], (), ["no offset is lost; go on at 105"]),
+        # A right CRC says nothing about the base offset: too high, too low, beside damage, and beyond the segment.
+        ([A, bad(B, 6), C, D], (), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, B, batch(3), D], (), ["offsets 110 to 114 are lost; go on at 115"]),
+        ([A, bad(B, 6), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
+        ([A, bad(B, 6)], ("00000000000000000110.log",), []),
+        # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
+        ([A, bad(B)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, bad(B)], (), ["the offsets from 105 on are lost; nothing follows them"]),
+        ([A, bad(B)], (SNAPSHOT,), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
+        ([A, B[:-1]], (), []),
+    ],
+)  # fmt: skip
+def test_damage_costs_the_offsets_between_what_is_sound(
+    tmp_path: Path, pieces: list[bytes], beside: tuple[str, ...], expected: list[str]
+) -> None:
+    path = tmp_path / "orders-0" / f"{NAME}.log"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(pieces))
+    for name in beside:
+        (path.parent / name).touch()
+    found = [one for one in with_losses(path, Listing(path.read_bytes())) if isinstance(one, LostOffsets)]
+    assert [str(one) for one in found] == expected
+    to = ["--to-latest" if "nothing" in one else f"--to-offset {one.split()[-1]}" for one in expected]
+    assert [(one.skip or "").split(" --reset-offsets ")[1] for one in found] == [f"{one} --execute" for one in to]
+
+
+def test_offsets_are_unknown_without_the_name_of_a_segment() -> None:
+    (lost,) = (one for one in with_losses("-", Listing(bad(A) + B)) if isinstance(one, LostOffsets))
+    assert (str(lost), lost.skip) == ("offsets up to 104 are lost; go on at 105", None)
+
+
+def salvaged(tmp_path: Path, pieces: list[bytes], lost: set[int], *left_out: str) -> tuple[Salvaged, list[Path]]:
+    """The salvage of a log that lost some of its pieces, and its indexes before and after."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    walk = IndexWalk(100, 4096)
+    check_with(b"".join(pieces), walk)
+    (folder / f"{NAME}.log").write_bytes(b"".join(bad(one) if i in lost else one for i, one in enumerate(pieces)))
+    if ".txnindex" not in left_out and walk.transaction_index:
+        (folder / f"{NAME}.txnindex").write_bytes(walk.transaction_index)
+    if ".snapshot" not in left_out:
+        snapshot = encode([Producer(*fields) for fields in walk.producers])
+        (folder / f"{walk.next_offset:020d}.snapshot").write_bytes(snapshot)
+    (made,) = salvage(folder, tmp_path / "out")
+    return made, [(place / f"{NAME}.txnindex") for place in (folder, tmp_path / "out" / "orders-0")]
+
+
+ABORTED = [batch(100, producer=7), marker(105, 7, False), batch(106, producer=7), marker(111, 7, True)]
+COMMITTED = [batch(100, producer=7), marker(105, 7, True), batch(106, producer=7), marker(111, 7, False)]
+TWO = [batch(100, producer=7), batch(105, producer=8), marker(110, 7, False), marker(111, 8, True), ABORTED[2][:0]]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "lost", "expected"),
+    [
+        (ABORTED, {1}, [(105, 7, False)]),
+        (COMMITTED, {1}, [(105, 7, True)]),
+        (ABORTED, {1, 3}, [(105, 7, False), (111, 7, True)]),
+        (ABORTED[:2], {1}, [(105, 7, False)]),
+        (TWO, {2, 3}, [(110, 7, False), (111, 8, True)]),
+        # The transaction goes on after the damage, so no marker was lost.
+        ([A[:0], batch(100, producer=7), batch(105), batch(110, producer=7), marker(115, 7, True)], {2}, []),
+    ],
+)
+def test_a_lost_marker_is_written_again_if_the_index_or_the_snapshot_knows_it(
+    tmp_path: Path, pieces: list[bytes], lost: set[int], expected: list[tuple[int, int, bool]]
+) -> None:
+    pieces = [one for one in pieces if one]
+    lost = {1} if not expected else lost
+    made, (before, after) = salvaged(tmp_path, pieces, lost)
+    assert sorted((one.offset, one.producer_id, one.is_abort) for one in made.markers) == expected
+    assert made.changes == []
+    if expected:
+        assert after.exists() == before.exists()
+        assert not after.exists() or after.read_bytes() == before.read_bytes()
+        assert made.copy.read_bytes().count(b"".join(pieces)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "left_out", "expected"),
+    [
+        (ABORTED, (".txnindex",), "producer 7, offsets 100 to 110: aborted now; how their transaction ended is lost"),
+        (
+            ABORTED[:2],
+            (".snapshot",),
+            "producer 7, offsets 100 to 104: open now; how their transaction ended is lost; a reader in read_committed "
+            "stops at 100",
+        ),
+    ],
+)
+def test_a_marker_that_nothing_knows_changes_records_and_that_is_said(
+    tmp_path: Path, pieces: list[bytes], left_out: tuple[str, ...], expected: str
+) -> None:
+    made, _ = salvaged(tmp_path, pieces, {1}, *left_out)
+    assert (made.markers, [str(one) for one in made.changes]) == ([], [expected])
+
+
+def test_a_dry_run_finds_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    made, _ = salvaged(tmp_path, ABORTED, {1})
+    before = sorted(tmp_path.rglob("*"))
+    (again,) = salvage(tmp_path / "orders-0", tmp_path / "other", dry_run=True)
+    assert (again.markers, again.gaps, again.kept_bytes) == (made.markers, made.gaps, made.kept_bytes)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_only_the_batch_with_a_wrong_offset_is_left_out(tmp_path: Path) -> None:
+    pieces = [batch(100 + 5 * i, 5) for i in range(200)]
+    pieces[100] = bad(pieces[100], 5, 0x01)
+    path = tmp_path / "orders-0" / f"{NAME}.log"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(pieces))
+    (made,) = salvage(path.parent, tmp_path / "out")
+    assert [str(one) for one in made.gaps] == ["offsets 600 to 604 are lost; go on at 605"]
+    assert made.batches == 199
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100))
+def test_no_kept_record_of_a_random_log_changes_unless_it_is_named(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    pieces, offset, producers = [], 100, {}
+    for _ in range(chance.randint(5, 40)):
+        producer, count = chance.choice([7, 8, 9]), chance.randint(1, 4)
+        if producer in producers and chance.random() < 0.4:
+            pieces.append(marker(offset, producer, chance.random() < 0.5))
+            offset += 1
+            del producers[producer]
+        else:
+            pieces.append(batch(offset, count, producer))
+            producers.setdefault(producer, offset)
+            offset += count
+    (tmp_path / "whole").mkdir()
+    salvaged(tmp_path / "whole", pieces, set())
+    made, _ = salvaged(tmp_path, pieces, {i for i in range(len(pieces)) if chance.random() < 0.25})
+    before, after = (fates(place / "out") for place in (tmp_path / "whole", tmp_path))
+    changed = {one for change in made.changes for one in range(change.first_offset, change.last_offset + 1)}
+    stops = min((change.first_offset for change in made.changes if change.now == "open"), default=offset)
+    for one, (is_aborted, is_seen) in after.items():
+        assert one in changed or is_aborted == before[one][0]
+        assert one in changed or is_seen or not before[one][1] or one > stops
+
+
+def fates(log: Path) -> dict[int, tuple[bool, bool]]:
+    """For each record: whether it is aborted, and whether a reader in ``read_committed`` sees it."""
+    rows = [row for part in logs.read(log, columns=["offset", "aborted", "control"]) for row in part.to_pylist()]
+    seen = {row["offset"] for part in logs.read(log, isolation="read_committed") for row in part.to_pylist()}
+    return {row["offset"]: (row["aborted"], row["offset"] in seen) for row in rows if not row["control"]}

@@ -1,0 +1,64 @@
+"""Damages to a partition's folder, from damages.toml. The folder has three segments and transactions."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.workload import KIB, Batches, Range, Topic, Transactions, Workload
+from kfuzz.logs.snapshot import decode, encode
+
+Damage = dict[str, Any]
+ALL: Final[dict[str, Damage]] = tomllib.loads(Path(__file__).with_name("damages.toml").read_text())
+DAMAGES: Final = {name: damage for name, damage in ALL.items() if not damage.get("ends")}
+# With one of these, a broker does not start.
+ENDING: Final = {name: damage for name, damage in ALL.items() if damage.get("ends")}
+
+
+def make_logs(out: Path) -> list[Path]:
+    """A corpus of one partition; the files in it."""
+    transactions = Transactions(share=0.5, abort_share=0.5, records=40, cross_share=1.0)
+    orders = Topic("orders", batches=Batches(records=Range(8, 8)), transactions=transactions)
+    generate(Workload(topics=(orders,), size=96 * KIB, segment_bytes=32 * KIB, seed=3), str(out))
+    return sorted((out / "orders-0").iterdir())
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, list):
+        return struct.pack(">hqqqq", *value)
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def make(damage: Damage, folder: Path) -> None:
+    """Damage the partition in ``folder``."""
+    stems = [path.stem for path in sorted(folder.glob("*.log"))]
+
+    def at(name: str) -> Path:
+        return folder / name.format(*stems)
+
+    if "flip" in damage:
+        number, byte = damage["flip"]
+        data = bytearray(at(f"{{{number}}}.log").read_bytes())
+        data[byte] ^= 1
+        at(f"{{{number}}}.log").write_bytes(data)
+    for name in damage.get("remove", ()):
+        at(name).unlink()
+    for name, value in damage.get("write", {}).items():
+        at(name).write_bytes(_content(value))
+    for name, value in damage.get("append", {}).items():
+        at(name).write_bytes(at(name).read_bytes() + _content(value))
+    if "copy" in damage:
+        shutil.copy(*map(at, damage["copy"]))
+    for path in sorted(folder.glob(f"{stems[-1]}.[lit]*")) if "rename" in damage else ():
+        path.rename(folder / f"{int(stems[-1]) + damage['rename']:020d}{path.suffix}")
+    if "folder" in damage:
+        at(damage["folder"]).mkdir()
+    if "producer" in damage:
+        first, *others = decode(at(damage["producer"]).read_bytes()) or []
+        changed = replace(first, last_sequence=first.last_sequence + 1)
+        at(damage["producer"]).write_bytes(encode([changed, *others]))

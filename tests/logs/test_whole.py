@@ -1,0 +1,132 @@
+"""kfuzz check DIR judges partitions and a broker's directory as a whole. test_whole_broker.py asks a broker."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from logs.log_damages import ALL, DAMAGES, Damage, make, make_logs
+
+from kfuzz import records
+from kfuzz.logs.checking import Checked, Counts, check_directory
+from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.stored import kind_of
+from kfuzz.records import Record, RecordBatch
+from kfuzz.records.read.reader import check_with
+
+ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+META = "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\ndirectory.id=N8QLSm3hvIixcKONI7cFkA\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    make_logs(out / "corpus")
+    return out / "corpus" / "orders-0"
+
+
+@pytest.fixture
+def broker(made: Path, tmp_path: Path) -> Path:
+    """A broker's directory with one partition."""
+    shutil.copytree(made, tmp_path / "data" / "orders-0")
+    (tmp_path / "data/orders-0/partition.metadata").write_text(ID)
+    (tmp_path / "data/meta.properties").write_text(META)
+    (tmp_path / "data/recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    return tmp_path / "data"
+
+
+def judged(folder: Path) -> tuple[dict[str, Path], list[Checked]]:
+    """Each code with the file or folder that has it, and what is said of starts."""
+    found = list(check_directory(folder, Counts(), role="log"))
+    return {one.code: made.path for made in found for one, _ in made.findings}, [one for one in found if one.start]
+
+
+@pytest.mark.parametrize("damage", ALL.values(), ids=ALL)
+def test_a_damage_is_found_and_its_start_is_said(damage: Damage, broker: Path) -> None:
+    make(damage, broker / "orders-0")
+    codes, starts = judged(broker)
+    assert sorted(codes) == damage.get("codes", [])
+    # A directory has a start only if the broker does not.
+    assert ([one.title for one in starts] == ["partition", "log directory"]) == damage.get("ends", False)
+    start, usual = starts[-1].start, "refuses to start, because of " if damage.get("ends") else "loads it"
+    assert start is not None
+    assert start.unclean.startswith(damage.get("unclean", usual))
+    assert start.clean.startswith(damage.get("clean", usual))
+
+
+def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
+    def write(name: str, *lines: str) -> None:
+        (broker / f"{name}-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+
+    write("recovery-point-offset", "orders 0 778")
+    write("replication-offset", "orders 0 777", "gone 3 1", "gone 4 1")
+    codes, starts = judged(broker)
+    assert codes == {
+        "checkpoint-offset-beyond-log": broker / "recovery-point-offset-checkpoint",
+        "checkpoint-partition-missing": broker / "replication-offset-checkpoint",
+    }
+    assert [one.start.is_plain for one in starts if one.start] == [True]
+    write("log-start-offset", "orders 0 1000")
+    codes, (partition, *_) = judged(broker)
+    assert codes["log-start-beyond-log"] == broker / "log-start-offset-checkpoint"
+    assert str(partition.start) == (
+        "at its next start, a broker deletes its segments and begins an empty log at offset 1000"
+    )
+
+
+def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
+    make(DAMAGES["a bit of another segment"], broker / "orders-0")
+    (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")
+    _, (partition, *_) = judged(broker)
+    assert partition.start is not None
+    assert partition.start.is_plain
+    (broker / ".kafka_cleanshutdown").write_text("{}")
+    (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 300\n")
+    _, (partition, *_) = judged(broker)
+    assert str(partition.start).startswith(
+        "at its next start, a broker loads it; without a clean shutdown, it truncates"
+    )
+
+
+def test_a_gap_is_a_warning_where_the_cleaner_was(broker: Path) -> None:
+    make(DAMAGES["a segment is missing"], broker / "orders-0")
+    (broker / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 500\n")
+    assert set(judged(broker)[0]) == {"segment-gap-compacted"}
+
+
+def test_partitions_of_a_topic_have_one_id_and_directories_of_a_node_one_cluster(broker: Path) -> None:
+    shutil.copytree(broker / "orders-0", broker / "orders-1")
+    other = Path(shutil.copytree(broker, broker.parent / "data2"))
+    (broker / "orders-1/partition.metadata").write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBAQ\n")
+    assert judged(broker)[0] == {"topic-ids-differ": broker / "orders-1/partition.metadata"}
+    (other / "meta.properties").write_text(META.replace("cluster.id=A", "cluster.id=B"))
+    assert judged(broker.parent)[0]["meta-properties-differ"] == other / "meta.properties"
+    (other / "meta.properties").write_text(META.replace("node.id=1", "node.id=2").replace("N8", "M8"))
+    assert judged(broker.parent)[0]["meta-properties-other-node"] == other / "meta.properties"
+
+
+def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for offset, epoch in ((0, 4), (1, 3)):
+        batch = RecordBatch(offset, offset, [Record(offset, 1, b"k", b"v")], partition_leader_epoch=epoch)
+        (folder / f"{offset:020d}.log").write_bytes(records.encode([batch]))
+    assert judged(folder)[0] == {"leader-epoch-falls": folder}
+
+
+@pytest.mark.parametrize("change", [lambda at: at, lambda at: at + 1, lambda at: 1 << 30])
+def test_a_walk_finds_the_misplaced_entry_that_a_look_into_the_segment_finds(broker: Path, change: object) -> None:
+    folder = broker / "orders-0"
+    log, index = (folder / f"{0:020d}.log").read_bytes(), folder / f"{0:020d}.index"
+    walk = IndexWalk(0, 4096)
+    check_with(log, walk)
+    entries = bytearray(walk.offset_index)
+    entries[20:24] = change(int.from_bytes(entries[20:24], "big")).to_bytes(4, "big")  # type: ignore[operator]
+    index.write_bytes(entries)
+    kind = kind_of(index.name)
+    assert kind is not None
+    alone = [one.path for one in kind.read(index, bytes(entries), "kafka").findings]
+    whole = [one.path for made in check_directory(folder, Counts(), role="log") for one, _ in made.findings]
+    assert alone == [path for path in whole if path.startswith("entry")]
+    assert bool(alone) == (bytes(entries) != walk.offset_index)

@@ -1,0 +1,158 @@
+"""A real broker does at its start what ``kfuzz check DIR`` says.
+
+Damages with which it starts share one start after a clean shutdown, and one without; the others have one each.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from conftest import require_tool
+from logs.log_damages import DAMAGES, ENDING, Damage, make, make_logs
+
+from kfuzz.conformance.broker.real import CLEAN_SHUTDOWN, Broker, BrokerFailed
+from kfuzz.logs.checking import Counts, check_directory
+from kfuzz.logs.whole import LOADS, Start, leaving_starts
+
+pytestmark = [pytest.mark.java, pytest.mark.full]
+
+RELEASE = "4.3.1"
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+# One partition has an offset in the file of log starts that its log does not reach.
+LOG_START, SET_ASIDE = 1_000_000, "set-aside"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    return make_logs(tmp_path_factory.mktemp("whole") / "corpus")
+
+
+class Prepared:
+    """A stopped broker with a partition for each damage, and one more with a high log start."""
+
+    def __init__(self, broker: Broker, files: list[Path]) -> None:
+        self.broker, self.files = broker, files
+        self.partitions = [*DAMAGES, "a high log start"]
+        self.topic = broker.create_topic(len(self.partitions))
+        broker.stop()
+        self.kept = Path(shutil.copytree(broker.data, broker.data.parent / SET_ASIDE))
+
+    def folder(self, name: str) -> Path:
+        return self.broker.data / f"{self.topic}-{self.partitions.index(name)}"
+
+    def prepare(self, damages: Mapping[str, Damage], *, is_clean: bool) -> dict[str, Start]:
+        """Fill all partitions anew, and damage some. Returns the starts that ``check`` gives, by folder."""
+        data = self.broker.data
+        shutil.rmtree(data)
+        shutil.copytree(self.kept, data)
+        for name in self.partitions:
+            for path in self.files:
+                shutil.copy(path, self.folder(name))
+        for checkpoint in CHECKPOINTS:
+            (data / checkpoint).write_text("0\n0\n")
+        (data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        if is_clean:
+            (data / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":1}')
+        for name, damage in damages.items():
+            make(damage, self.folder(name))
+        return {one.path.name: one.start for one in check_directory(data, Counts(), role="log") if one.start}
+
+
+@pytest.fixture(scope="module")
+def prepared(files: list[Path]) -> Iterator[Prepared]:
+    with Broker(release=RELEASE) as broker:
+        yield Prepared(broker, files)
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in folder.glob("*") if path.suffix in (".log", ".index")}
+
+
+def seen(folder: Path, before: dict[str, int], said: str) -> str:
+    """The actions of a broker on a folder, in the words of ``check``. A refused index shows only in ``said``."""
+    after = sizes(folder)
+    if any(folder.parent.glob(f"{folder.name}.*-stray")):
+        return f"renames it to {folder.name}.…-stray and begins an empty one"
+    logs = [name for name in sorted(after) if name.endswith(".log")]
+    if [int(logs[0][:-4]), after[logs[0]]] == [LOG_START, 0]:
+        return f"deletes its segments and begins an empty log at offset {LOG_START}"
+    acts = []
+    made = [name for name in logs if name.replace(".log", ".index") not in before]
+    if made or said.startswith("rebuilds"):
+        acts.append(f"rebuilds the indexes of {made[0] if made else said.split()[4].rstrip(',')}")
+    old = [name for name in sorted(before) if name.endswith(".log")]
+    for name in logs:
+        if before[name] - after[name] == 7:
+            acts.append(f"cuts off the partial batch at the end of {name}")
+        elif after[name] < before[name]:
+            end = max(made_end(folder / name))
+            acts.append(f"truncates {name if made and name != old[-1] else 'it'} to offset {end}")
+    if len(old) - len(logs):
+        acts.append(f"deletes the segment after {logs[-1]}")
+    return ", then ".join(acts) or LOADS
+
+
+def made_end(log: Path) -> list[int]:
+    """The offset after each batch."""
+    from kfuzz import records
+
+    return [batch.next_offset for batch in records.decode(log.read_bytes())]
+
+
+@pytest.mark.parametrize("is_clean", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_broker_does_with_each_partition_what_check_says(is_clean: bool, prepared: Prepared) -> None:
+    number = prepared.partitions.index("a high log start")
+    high = {"write": {f"../{CHECKPOINTS[1]}": f"0\n1\n{prepared.topic} {number} {LOG_START}\n"}}
+    starts = prepared.prepare({**DAMAGES, "a high log start": high}, is_clean=is_clean)
+    said = {}
+    for name in prepared.partitions:
+        start = starts[prepared.folder(name).name]
+        assert start.was_clean == is_clean
+        said[name] = start.clean if is_clean else start.unclean
+    before = {name: sizes(prepared.folder(name)) for name in prepared.partitions}
+    prepared.broker.start()
+    log = prepared.broker.log.decode()
+    prepared.broker.stop()
+    assert {name: seen(prepared.folder(name), before[name], said[name]) for name in prepared.partitions} == said
+    refused = prepared.folder("a refused transaction index")
+    assert any("corrupted index file" in line and refused.name in line for line in log.splitlines())
+    assert {text.partition(" ")[0] for text in said.values()} >= {"loads", "rebuilds", "renames", "deletes"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("name", ENDING)
+def test_a_broker_refuses_to_start_where_check_says_so(name: str, is_clean: bool, prepared: Prepared) -> None:
+    starts = prepared.prepare({"none": ENDING[name]}, is_clean=is_clean)
+    whole = starts[prepared.broker.data.name]
+    assert whole.clean.startswith("refuses to start, because of ")
+    assert whole.unclean.startswith("refuses to start, because of ")
+    with pytest.raises(BrokerFailed):
+        prepared.broker.start()
+    prepared.broker.stop()
+
+
+@pytest.mark.nightly
+def test_a_broker_does_with_folders_that_are_passed_over_what_check_says(prepared: Prepared) -> None:
+    prepared.prepare({}, is_clean=True)
+    own, other = prepared.folder("none"), prepared.folder("no index")
+    stray, future = (own.with_name(f"{one.name}.{'0f' * 16}-{why}") for one, why in ((own, "stray"), (other, "future")))
+    shutil.copytree(own, stray)
+    other.rename(future)
+    assert [act for _, act in leaving_starts([stray, future])] == [
+        "loads it, and leaves it alone",
+        f"puts it in the place of {other.name}, if that is assigned to this directory",
+    ]
+    prepared.broker.start()
+    prepared.broker.stop()
+    assert [stray.is_dir(), future.is_dir(), other.is_dir()] == [True, False, True]
+    shutil.copytree(other, future)
+    assert next(leaving_starts([future]))[1].startswith(f"refuses to start if {other.name}, which is here too")
+    with pytest.raises(BrokerFailed):
+        prepared.broker.start()
+    prepared.broker.stop()

@@ -1,0 +1,268 @@
+"""Logs in archives, in stores and in tiered storage, and live topics, are read as the log directory itself."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from cli_driver import kfuzz, outcome
+from corpora.s3_server import s3
+from made_corpora import ABORTING, once, rows_of
+
+from kfuzz import cluster, files, logs, places, records, storage, text
+from kfuzz.corpora.workload import KIB, Workload
+from kfuzz.replay import Address, Settings, find_parts, replay
+
+__all__ = ["s3"]
+
+log = once(Workload(topics=(ABORTING,), size=200 * KIB, segment_bytes=60 * KIB))
+ID = "AAECAwQFBgcICQoLDA0ODw"
+OTHER_ID = "-" + ID[1:]
+PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (made := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(made))
+    yield
+    assert (list(made.iterdir()), text.ELSEWHERE, files.ELSEWHERE) == ([], {}, {})
+
+
+def tar(*entries: tuple[str, bytes] | tarfile.TarInfo, folder: Path | None = None, **more: Any) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", **more) as archive:
+        if folder is not None:
+            archive.add(folder, "broker-1/data")
+        for entry in entries:
+            member, data = (entry, b"") if isinstance(entry, tarfile.TarInfo) else (tarfile.TarInfo(entry[0]), entry[1])
+            member.size = member.size or len(data)
+            archive.addfile(member, io.BytesIO(data) if data else None)
+    return made.getvalue()
+
+
+def in_local_tiered_storage(log: Path, out: Path) -> None:
+    for path in log.glob("t-*/*.*"):
+        (out / f"{path.parent.name}-{ID}").mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, out / f"{path.parent.name}-{ID}" / f"{path.stem}-{OTHER_ID}{path.suffix}")
+
+
+def in_aivens_storage(log: Path, out: Path, **more: Any) -> None:
+    for path in log.glob("t-*/*.log"):
+        base = out / "prefix" / f"t-{ID}" / path.parent.name[2:] / f"{path.stem}-{OTHER_ID}"
+        base.parent.mkdir(parents=True, exist_ok=True)
+        found, indexes = {}, b"before"
+        for suffix, name in places.INDEX_NAMES.items():
+            data = path.with_suffix(suffix).read_bytes() if path.with_suffix(suffix).exists() else b""
+            found[name] = {"position": len(indexes), "size": len(data)} if data else None
+            indexes += data
+        base.with_name(f"{base.name}.indexes").write_bytes(indexes)
+        content = path.read_bytes()
+        # Each chunk is packed by itself.
+        chunks = [zstandard.compress(content[at : at + 9999]) for at in range(0, len(content), 9999)]
+        base.with_name(f"{base.name}.log").write_bytes(b"".join(chunks))
+        manifest = {"chunkIndex": {"originalFileSize": len(content)}, "segmentIndexes": found, "compression": True}
+        base.with_name(f"{base.name}.rsm-manifest").write_text(json.dumps(manifest | more))
+
+
+def in_memory(log: Path, name: str) -> str:
+    target = storage.Target.of(f"memory://{name}/data")
+    for path in log.glob("t-*/*"):
+        target.write(path.relative_to(log).as_posix(), path.read_bytes())
+    return str(target)
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.zst", "local", "aiven", "aiven.tar.gz", "memory", "memory.tgz"])
+def test_a_log_is_the_same_wherever_it_is(log: Path, tmp_path: Path, kind: str) -> None:
+    place: str | Path = tmp_path / kind
+    if kind == "local":
+        in_local_tiered_storage(log, tmp_path / kind)
+    elif kind.startswith("aiven"):
+        in_aivens_storage(log, tmp_path / "aiven")
+        if kind != "aiven":
+            (tmp_path / kind).write_bytes(gzip.compress(tar(folder=tmp_path / "aiven")))
+    elif kind == "memory":
+        place = in_memory(log, tmp_path.name)
+    else:
+        data = PACK[{"tgz": ".gz", "tar": ""}.get(kind[-3:], kind[-4:].removeprefix("r"))](tar(folder=log))
+        Path(place).write_bytes(data)
+        if kind == "memory.tgz":
+            place = f"memory://{tmp_path.name}/{kind}"
+            storage.Target.of(f"memory://{tmp_path.name}").write(kind, data)
+    columns = [name for name in logs.COLUMNS if name != "segment"] if kind == "local" else None
+    # Without indexes, reading in read_committed would be the same: so these are compared too.
+    with places.opened(place) as here:
+        for segment in logs.find_segments(here):
+            for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+                original = log / f"{segment.topic}-{segment.partition}" / f"{segment.base_offset:020d}{suffix}"
+                if original.exists() and original.stat().st_size:
+                    assert bytes(files.map_regular(segment.path.with_suffix(suffix))) == original.read_bytes()
+    rows = rows_of(logs.read(place, columns=columns, isolation="read_committed"))
+    assert rows == rows_of(logs.read(log, columns=columns, isolation="read_committed")) != []
+    assert outcome("cat", str(place)) == outcome("cat", log)
+    code, out, said = outcome("check", str(place), "--json")
+    [found], [expected] = json.loads(out), json.loads(outcome("check", log, "--json")[1])
+    assert (code, said, found["batches"], found["segments"]) == (0, "", expected["batches"], expected["segments"])
+    assert found["directory"].startswith(str(place))
+
+
+def test_files_are_copied_when_they_are_opened_and_few_are_kept(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "KEPT_BYTES", 0)
+    with places.opened(in_memory(log, tmp_path.name)) as here:
+        segments = logs.find_segments(here)
+        assert list(tmp_path.glob("temporary/kfuzz-copies*/*")) == []
+        views = [files.map_regular(segment.path) for segment in segments]
+        assert len(list(tmp_path.glob("temporary/kfuzz-copies*/*"))) == 1 < len(segments)
+    assert [bytes(view) for view in views] == [path.read_bytes() for path in sorted(log.glob("t-*/*.log"))]
+
+
+def test_damage_is_named_by_its_real_place(log: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(log, tmp_path / "data")
+    data = bytearray((first := damaged / "t-0" / f"{0:020d}.log").read_bytes())
+    data[30] ^= 1
+    first.write_bytes(data)
+    (archive := tmp_path / "backup.tar").write_bytes(tar(folder=damaged))
+    name = f"{archive}/broker-1/data/t-0/{first.name}"
+    assert f"{name}: fatal: " in outcome("check", archive)[1]
+    assert f"{name}: 6" in outcome("show", name)[1] or outcome("show", name)[1].startswith(f"{name}: ")
+    assert name in outcome("cat", archive)[2]
+    with pytest.raises(records.RecordsError, match=r"backup\.tar/broker-1/data/t-0"):
+        list(logs.read(archive))
+    code, out, _ = outcome("salvage", archive, "--out", tmp_path / "out", "--json")
+    assert (code, json.loads(out)[0]["path"]) == (1, name)
+
+
+@pytest.mark.parametrize("pack", [".gz", ".zst"])
+def test_a_packed_file_is_read_and_a_part_of_it_refused(log: Path, tmp_path: Path, pack: str) -> None:
+    data = (plain := log / "t-0" / f"{0:020d}.log").read_bytes()
+    packed = tmp_path / "t-0" / f"{0:020d}.log{pack}"
+    packed.parent.mkdir()
+    packed.write_bytes(PACK[pack](data[:1000]) + PACK[pack](data[1000:]))
+    assert outcome("cat", packed) == outcome("cat", plain)
+    assert outcome("show", packed)[1].replace(str(packed), "") == outcome("show", plain)[1].replace(str(plain), "")
+    for bad, what in ((packed.read_bytes()[:-9], "is cut off"), (packed.read_bytes() + b"rest", "is damaged")):
+        packed.write_bytes(bad)
+        for verb in ("check", "show", "cat"):
+            done = kfuzz(verb, packed)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+            assert f"{packed} {what}" in done.stderr
+
+
+def test_hostile_archives_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = tarfile.TarInfo("t-0/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    one = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    (file := tmp_path / "a.tar").write_bytes(tar(("../out", one), ("/t-0/" + "0" * 20 + ".log", one), link))
+    code, out, said = outcome("check", file)
+    assert (code, "1 segments" in out, said.count("is left out: it is no regular file")) == (0, True, 2)
+    assert not (tmp_path / "out").exists()
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, places.HEADER_BYTES_MAX + 1
+    for content, what in (
+        (tar(header) + bytes(places.HEADER_BYTES_MAX), "a header that is too large"),
+        (tar(("t-0/x", one * 99))[:3000], "is damaged or cut off"),
+        (gzip.compress(bytes(1 << 20)), "holds more than half of the free disk"),
+    ):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, 1 << 20))
+        file.write_bytes(content)
+        done = kfuzz("check", file)
+        assert (done.returncode, done.stdout, what in done.stderr) == (2, "", True), done.stderr
+
+
+def test_tiered_segments_that_cannot_be_read_are_named(log: Path, tmp_path: Path) -> None:
+    in_aivens_storage(log, tmp_path / "closed", encryption={"dataKey": "x"})
+    done = kfuzz("cat", tmp_path / "closed")
+    assert (done.returncode, "is encrypted by tiered storage" in done.stderr) == (2, True)
+    in_local_tiered_storage(log, tmp_path / "two")
+    [first, *_] = (tmp_path / "two" / f"t-0-{ID}").glob("*.log")
+    first.with_name(f"{0:020d}-{ID[::-1]}.log").write_bytes(b"")
+    code, out, said = outcome("cat", tmp_path / "two")
+    assert (code, out, "has the same offsets" in said) == (0, outcome("cat", log)[1], True)
+
+
+def test_a_store_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    monkeypatch.setattr(storage, "ANSWER_S_MAX", 0.01)
+    monkeypatch.setattr(MemoryFileSystem, "ls", lambda *what, **how: threading.Event().wait())
+    assert outcome("cat", "memory://x/data") == (
+        2,
+        "",
+        "kfuzz: memory://x/data cannot be read: no answer within 0.01 s; check the address, the bucket, the "
+        "credentials and their rights\n",
+    )
+
+
+@pytest.mark.full
+def test_s3_is_read_and_a_missing_bucket_or_key_is_a_sentence(log: Path, s3: Any, monkeypatch: Any) -> None:
+    s3.put(str(log), "corpora/data", recursive=True)
+    assert outcome("cat", "s3://corpora/data") == outcome("cat", log)
+    assert outcome("check", f"s3://corpora/data/t-0/{0:020d}.log")[0] == 0
+    assert outcome("check", "s3://nobody/data")[::2] == (
+        2,
+        "kfuzz: s3://nobody/data has no files; check the name, and that the bucket exists\n",
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", "/nowhere")
+    s3.clear_instance_cache()
+    assert "s3://corpora/data cannot be read: Unable to locate credentials; " in outcome("cat", "s3://corpora/data")[2]
+
+
+READ_COMMITTED = ("--isolation", "read_committed", "--columns", "partition,key,value")
+
+
+def compare_live(bootstrap: str, log: Path, topic: str) -> None:
+    """Send the log to a cluster, and read it there as in its directory."""
+    names = {"t": topic}
+    assert replay(find_parts(log), Settings(Address.parse(bootstrap), create=True, names=names)).is_clean
+    topics = ("--bootstrap", bootstrap, "--topics", topic)
+    assert outcome("cat", *topics, *READ_COMMITTED) == outcome("cat", log, *READ_COMMITTED)
+    code, out, said = outcome("check", *topics)
+    assert (code, said, out.startswith(f"{bootstrap}: ok, 2 partitions, 2 segments")) == (0, "", True)
+    code, out, said = outcome("cat", *topics, "--bytes", "1", "--columns", "offset")
+    assert (code, out != "", said.count("were read; give more --bytes, or --from")) == (0, True, 2)
+    out = outcome("cat", *topics, "--from", "700", "--bytes", "1", "--columns", "offset", "-n", "1")[1]
+    assert json.loads(out)["offset"] in range(700, 720)
+
+
+def test_a_live_topic_is_read_as_its_log(log: Path) -> None:
+    with cluster() as brokers:
+        brokers.topic("orders", partitions=2)
+        compare_live(brokers.bootstrap, log, "orders")
+        code, _, said = outcome("cat", "--bootstrap", brokers.bootstrap, "--topics", "other")
+        assert (code, said) == (2, f"kfuzz: no topic of {brokers.bootstrap} matches 'other'; there are orders\n")
+
+
+@pytest.mark.full
+@pytest.mark.java
+def test_a_topic_of_apache_kafka_is_read_as_its_log(broker: Any, log: Path) -> None:
+    compare_live(f"127.0.0.1:{broker.port}", log, "places")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["cat"], "name a file, a folder or an archive, or give --bootstrap"),
+        (["check", "x", "--topics", "orders"], "--topics needs --bootstrap"),
+        (["cat", "x", "--bootstrap", "127.0.0.1:1"], "one of them"),
+        (["cat", "--bootstrap", "127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
+        (["check", "nothing://x/y"], "which fsspec does not know"),
+        (["cat", "memory://nothing/here"], "memory://nothing/here has no files"),
+    ],
+)
+def test_a_place_that_cannot_be_read_is_refused_in_one_sentence(words: list[str], what: str) -> None:
+    done = kfuzz(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n"), what in done.stderr) == (2, "", 1, True), done.stderr
