@@ -238,10 +238,15 @@ def compare_live(bootstrap: str, log: Path, topic: str) -> None:
     assert json.loads(out)["offset"] in range(700, 720)
 
 
-def test_a_live_topic_is_read_as_its_log(log: Path) -> None:
+def test_a_live_topic_is_read_as_its_log(log: Path, tmp_path: Path) -> None:
     with cluster() as brokers:
         brokers.topic("orders", partitions=2)
         compare_live(brokers.bootstrap, log, "orders")
+        for number in range(2):
+            shutil.copytree(log / f"t-{number}", tmp_path / f"orders-{number}")
+        assert outcome("diff", tmp_path, "--compacted", "--bootstrap", brokers.bootstrap, "--topics", "orders")[0] == 0
+        shutil.rmtree(tmp_path / "orders-1")
+        assert outcome("diff", tmp_path, "--compacted", "--bootstrap", brokers.bootstrap, "--topics", "orders")[0] == 1
         code, _, said = outcome("cat", "--bootstrap", brokers.bootstrap, "--topics", "other")
         assert (code, said) == (2, f"kfuzz: no topic of {brokers.bootstrap} matches 'other'; there are orders\n")
 
