@@ -39,7 +39,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/conformance/test_exchange.py",
         "tests/conformance/test_real_broker.py",
         "tests/replay/test_replay_broker.py",
-        "tests/test_places.py",
+        "tests/test_opened_places.py",
     ),
     "kafka": (
         "tests/conformance/test_producers.py",

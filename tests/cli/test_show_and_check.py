@@ -121,7 +121,7 @@ FOREIGN = {
     "aborted": (struct.pack(">hqqqq", 0, 7, 3, 9, 9), "a transaction index"),
 }
 
-# As files, they are unpacked (tests/test_places.py).
+# As files, they are unpacked (tests/test_opened_places.py).
 PACKED = {
     "parallel.zst": (b"\x50\x2a\x4d\x18\4\0\0\0", "a zstd file"),
     "log.zst": (b"\x28\xb5\x2f\xfd\x04", "a zstd file"),
