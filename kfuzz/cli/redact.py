@@ -52,7 +52,7 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secre
       kfuzz redact recording --out report
     """
     from kfuzz.edit.redacting import Redactor, changed_batches, changed_frames
-    from kfuzz.logs.contents import require_batches
+    from kfuzz.logs.contents import is_capture, require_batches
 
     redactor = Redactor(keeps_header_keys=keep_header_keys)
     if secret is not None:
@@ -74,6 +74,10 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secre
         from kfuzz.annotate.frames import frames_of
 
         data = open_buffer(path)
+        if is_capture(data):
+            raise UsageError(
+                f"{path} is a capture of packets; record the connection with `kfuzz proxy --record` instead"
+            )
         if not as_frames:
             require_batches(path, data)
         require_writable(out)

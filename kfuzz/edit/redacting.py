@@ -51,9 +51,16 @@ OF_KAFKA: Final = re.compile(
     r"\.(clientSoftware(Name|Version)|mechanisms?(\[\d+\])?|(supported|finalized)Features\[\d+\]\.name)"
 )
 INT_BYTES: Final = 4
+# Bytes of text are not below this; a record's attributes are 0.
+TEXT_FROM: Final = ord(" ")
+# An offset below 2^56, or a negative one.
+OFFSET_BEGINS: Final = (b"\0", b"\xff")
+WORD: Final = re.compile(rb"[ -~]{4}")
 VARINT_BYTES_MAX: Final = 5
 LONG: Final = re.compile(rb"[\x80-\xff]{0,10}")
-# The places of the timestamp, which is a long, and of the number of headers among the fields of a record.
+# The places of the attributes, of the timestamp, which is a long, and of the number of headers among the fields of a
+# record.
+ATTRIBUTES_STEP: Final = 1
 DELTA_STEP: Final = 2
 COUNT_STEP: Final = 6
 # A message with more parts is replaced as a whole, because each takes some hundred bytes of memory.
@@ -106,7 +113,7 @@ class Redactor:
                 yield self._batch(bytes(listing.view[entry.at : end]))
                 continue
             self.whole["bytes that are not a whole batch"] += 1
-            start = min(entry.at + HEADER_UP_TO_MAGIC, end)
+            start = min(entry.at + HEADER_UP_TO_MAGIC, end) if _is_head(listing.view[entry.at : end]) else entry.at
             yield bytes(listing.view[entry.at : start])
             for at in range(start, end, PIECE_BYTES):
                 piece = bytes(listing.view[at : min(at + PIECE_BYTES, end)])
@@ -151,7 +158,8 @@ class Redactor:
         if part.field not in CONTENTS or (self.keeps_header_keys and part.field == "key" and ".headers[" in part.path):
             return part.data
         # The codec's byte has the other attributes too.
-        kept = CONTROL_BYTES if magic == 2 and frame[CODEC_AT[2]] & CONTROL else 0
+        is_control = magic == 2 and frame[CODEC_AT[2]] & CONTROL and ".headers[" not in part.path
+        kept = CONTROL_BYTES if is_control else 0
         return part.data[:kept] + self.swap(part.data[kept:])
 
     def _begun(self, data: bytes, magic: int, start: int) -> bytes:
@@ -171,6 +179,9 @@ class Redactor:
             elif step <= 0:
                 number, size = uvarint_of(data[at:end], 2 * VARINT_BYTES_MAX if i == DELTA_STEP else VARINT_BYTES_MAX)
                 number = number >> 1 ^ -(number & 1)
+            if i == ATTRIBUTES_STEP and magic == 2 and at < end and data[at] >= TEXT_FROM:
+                # No record begins here. These bytes may be a part of what somebody wrote.
+                return hidden(data)
             if size <= 0 or at + size > end:
                 # A varint without an end stays one.
                 run = LONG.match(data, at, end) if magic == 2 else None
@@ -218,16 +229,17 @@ class Redactor:
         """A request or a response of ``data``, with its length."""
         raw = bytes(data[one.at : one.at + one.size])
         length, rest = raw[:LENGTH_BYTES], raw[LENGTH_BYTES:]
-        if one.name and one.body_at:
+        if one.definition is None:
+            # Bytes that nobody has named: after a SaslHandshake of version 0 they are a log-in.
+            made = hidden(rest)
+        elif one.body_at:
             at = one.body_at - one.at - LENGTH_BYTES
             header = newest("ResponseHeader" if is_response else "RequestHeader", one.header_version)
-            body = rest[at:]
             made = self.message(header, one.header_version, rest[:at])
-            made += hidden(body) if one.definition is None else self.message(one.definition, one.version, body)
+            made += self.message(one.definition, one.version, rest[at:])
         else:
-            # The API's key and version, and the number by which a request and its response belong together. Without a
-            # known API, these may be the bytes of a log-in.
-            kept = INT_BYTES if is_response else 2 * INT_BYTES if one.name else 0
+            # The API's key and version, and the number by which a request and its response belong together.
+            kept = INT_BYTES if is_response else 2 * INT_BYTES
             made = rest[:kept] + hidden(rest[kept:])
         if one.error or one.definition is None:
             self.whole["a frame that cannot be read"] += 1
@@ -246,6 +258,12 @@ class Redactor:
             [(one.at, self.frame(view, one, is_response=False)) for one in requests],
             [(one.at, self.frame(other, one, is_response=True)) for one in sorted(responses, key=lambda one: one.at)],
         )
+
+
+def _is_head(data: memoryview) -> bool:
+    """Whether a batch may begin here, rather than something that somebody wrote."""
+    head = bytes(data[:HEADER_UP_TO_MAGIC])
+    return head[:1] in OFFSET_BEGINS and not WORD.search(head)
 
 
 def hidden(data: bytes) -> bytes:

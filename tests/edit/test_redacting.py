@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kfuzz import records
 from kfuzz.annotate.frames import frames_of
 from kfuzz.edit.redacting import Redactor, changed_batches
 from kfuzz.kafka import CODECS
+from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
 from kfuzz.relay.recording import Recording
 from kfuzz.vectors import find_vector, load_files
@@ -84,6 +86,42 @@ def test_damage_stays_and_what_is_lost_is_said(tmp_path: Path) -> None:
     (tmp_path / "in.log").write_bytes(data)
     lost = kfuzz("redact", tmp_path / "in.log", "--out", tmp_path / "out.log", "--json")
     assert (lost.returncode, len(json.loads(lost.stdout)["changed"])) == (1, 2)
+
+
+SECRET = b"SECRET-of-anna-SECRET"
+HANDSHAKE = bytes.fromhex("0000001400110000000000010000") + b"\0\x05PLAIN" + b"\0"
+
+
+def secrets() -> Iterator[bytes]:
+    """Batches with a secret where no key and value is."""
+    [row] = (Record(0, 0, b"k", b"v"),)
+    batch = bytes(records.encode([RecordBatch(0, 0, [row])]))
+    yield batch + SECRET
+    yield batch + SECRET + batch
+    for data in (batch + SECRET, batch[:57] + bytes(4) + SECRET):
+        length = (len(data) - 12).to_bytes(4, "big")
+        yield seal(data[:8] + length + data[12:], False, True)
+    control = Record(0, 0, b"\0\0\0\0", b"\0\0\0\0\0\0", ((SECRET, SECRET),))
+    yield bytes(records.encode([RecordBatch(0, 0, [control], control=True)]))
+
+
+def left(made: bytes) -> set[bytes]:
+    """The parts of four bytes of the secret that are in ``made``."""
+    return {SECRET[at : at + 4] for at in range(len(SECRET) - 3) if SECRET[at : at + 4] in made}
+
+
+@pytest.mark.parametrize("data", list(secrets()), ids=("after", "between", "trailing", "no-records", "control"))
+def test_a_secret_in_an_odd_place_is_replaced(data: bytes) -> None:
+    assert left(data)
+    assert left(b"".join(Redactor(key=b"k").batches(data))) == set()
+
+
+@pytest.mark.parametrize("user", [b"", b"K\0", b"A", b"\0"])
+def test_a_log_in_without_a_request_around_it_is_replaced(user: bytes) -> None:
+    token = b"\0" + user + SECRET
+    sent = HANDSHAKE[:3] + bytes([len(HANDSHAKE) - 4]) + HANDSHAKE[4:] + len(token).to_bytes(4, "big") + token
+    made = b"".join(frame for _, frame in Redactor(key=b"k").capture(sent, None)[0])
+    assert (len(made), left(made)) == (len(sent), set())
 
 
 def test_a_recording_is_as_before_without_its_names(tmp_path: Path) -> None:
