@@ -345,6 +345,9 @@ class Partition:
         whole = data[: len(data) // layout.size * layout.size]
         log, found = ({row[1:4] for row in layout.iter_unpack(one)} for one in (walked, whole))
         start = self.segments[0].first
+        # Of a transaction that began before the log does, the log shows a part.
+        begun = {(producer, last) for producer, first, last in found if first < start}
+        log = {row for row in log if (row[0], row[2]) not in begun}
         for code, rows in (("aborted-missing", log - found), ("aborted-unknown", found - log)):
             for producer, first, last in sorted(rows, key=lambda row: row[2]):
                 if first >= start:
