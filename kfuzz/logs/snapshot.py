@@ -6,13 +6,16 @@ broker need not read the log to know its producers.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Final
 
 from kfuzz import messages
-from kfuzz.errors import MessageError
+from kfuzz.errors import MessageError, UsageError
+from kfuzz.files import read_small
 from kfuzz.java import hash_map_order
 from kfuzz.wire.io.checksum import crc32c
 
@@ -21,6 +24,8 @@ VERSION: Final = 1
 # The version is before the message, the CRC-32C is its first field and covers what follows.
 PREFIX: Final = struct.Struct(">hI")
 CRC_BYTES: Final = 4
+# The most bytes of a file that is no index: 400,000 producers, or some 200,000 partitions.
+OTHER_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +88,22 @@ def encode(producers: Iterable[Producer]) -> bytes:
     return PREFIX.pack(VERSION, crc32c(body)) + body
 
 
+def is_sound(data: bytes | mmap.mmap) -> bool:
+    """Whether the version and the CRC of a snapshot file are right."""
+    return len(data) >= PREFIX.size and PREFIX.unpack_from(data) == (VERSION, crc32c(data[PREFIX.size :]))
+
+
+def read_snapshot(path: Path) -> list[Producer] | None:
+    """The producers in the snapshot file at ``path``; None if it cannot be read, or if Kafka refuses it."""
+    try:
+        return decode(read_small(path, bytes_max=OTHER_BYTES_MAX))
+    except UsageError:
+        return None
+
+
 def decode(data: bytes) -> list[Producer] | None:
     """The producers in a snapshot file, in its order; None if Kafka refuses it (version or CRC)."""
-    if len(data) < PREFIX.size:
-        return None
-    version, crc = PREFIX.unpack_from(data)
-    if version != VERSION or crc != crc32c(data[PREFIX.size :]):
+    if not is_sound(data):
         return None
     try:
         found = messages.decode("ProducerSnapshot", VERSION, data[PREFIX.size - CRC_BYTES :])

@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.errors import UsageError
-from kfuzz.files import read_small
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
 from kfuzz.logs.heads import BatchHeads
@@ -29,15 +27,13 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
-from kfuzz.logs.snapshot import Producer, decode
+from kfuzz.logs.snapshot import Producer, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
-# 400,000 producers. Without a snapshot, the log itself is read.
-SNAPSHOT_BYTES_MAX: Final = 16 << 20
 STRETCH_BYTES: Final = 16 << 20
 MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
 OPEN, COMMITTED, ABORTED = -1, 0, 1
@@ -283,7 +279,4 @@ def last_stable_offset(segment: Segment) -> int | None:
 
 def snapshot_of(segment: Segment) -> list[Producer] | None:
     """The producers in the snapshot where the segment begins. None if it is missing or damaged."""
-    try:
-        return decode(read_small(segment.path.with_suffix(".snapshot"), bytes_max=SNAPSHOT_BYTES_MAX))
-    except UsageError:
-        return None
+    return read_snapshot(segment.path.with_suffix(".snapshot"))
