@@ -240,29 +240,29 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     # First the answer, then the reasons.
     for line in lines:
         asked.say(line)
-    if not counts.segments + counts.others:
-        raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
+    if not counts.segments + counts.other_files:
+        raise UsageError(f"{name}: none of its {counts.skipped_files} files could be judged; see the lines above")
     for line in _summary(name, counts):
         asked.say(line)
     asked.unread.extend(counts.unread)
-    is_fatal = counts.refused + counts.wrong > 0
-    document = {"directory": name, "accepted": not is_fatal, "starts": starts, "files": bad} | counts.to_json()
-    return document, is_fatal
+    document = {"directory": name, "accepted": not counts.is_refused, "starts": starts, "files": bad}
+    return document | counts.to_json(), counts.is_refused
 
 
 def _summary(name: str, counts: Counts) -> Iterator[str]:
     """The lines under a directory: sums, then each code."""
     from kfuzz.logs.stored import left_out
 
+    skipped = f", {counts.skipped_files} skipped" if counts.skipped_files else ""
     yield (
-        f"{name}: {'refused' if counts.refused + counts.wrong else 'ok'}, {len(counts.partitions)} partitions, "
-        f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
-        f"{counts.size} bytes{f', {counts.skipped} skipped' if counts.skipped else ''}"
+        f"{name}: {'refused' if counts.is_refused else 'ok'}, {len(counts.partitions)} partitions, "
+        f"{counts.segments} segments, {counts.other_files} other files: {counts.batches} batches, "
+        f"{counts.records} records, {counts.size} bytes{skipped}"
     )
     if sentence := left_out(counts.passed):
         yield sentence
-    if counts.refused:
-        yield f"{counts.refused} of the files cannot be read as a whole"
+    if counts.refused_files:
+        yield f"{counts.refused_files} of the files cannot be read as a whole"
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
         where = f"{counted(found.places, 'place')} in {counted(found.files, 'file')}"
         yield f"  {found.severity} {code}: {where}, first in {found.first_file}"

@@ -31,6 +31,18 @@ from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
+SEGMENT_TITLE: Final = "log segment"
+# The members of the JSON object of a directory that are numbers.
+SUMS: Final = (
+    "segments",
+    "other_files",
+    "batches",
+    "records",
+    "size",
+    "refused_files",
+    "wrong_as_a_whole",
+    "skipped_files",
+)
 # A snapshot of a KRaft log holds record batches too.
 SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # In roles other than ``log``, how many batches are judged between two calls of ``on_bytes``.
@@ -52,10 +64,11 @@ class Code:
 class Checked:
     """One file. ``title`` says what it is; ``batches`` and ``records`` are those of a segment.
 
-    ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``tail`` are the bytes of a batch that is cut off at the end. ``lost`` has the offsets of
-    each stretch of damage, at most ``LOSSES_MAX``; there are ``more_lost``. ``skipped`` says why the file was not
-    judged, such as "it is a pipe"; then nothing else is known. ``whole``: not its own bytes were judged, but the file,
-    or a folder, beside others. ``start``: what a broker does with the partition or directory.
+    ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``tail`` are
+    the bytes of a batch that is cut off at the end. ``lost`` has the offsets of each stretch of damage, at most
+    ``LOSSES_MAX``; there are ``more_lost``. ``skipped`` says why the file was not judged, such as "it is a pipe"; then
+    nothing else is known. ``whole``: not its own bytes were judged, but the file, or a folder, beside others.
+    ``start``: what a broker does with the partition or directory.
     """
 
     path: Path
@@ -107,38 +120,43 @@ class Checked:
 @dataclass(slots=True)
 class Counts:
     """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end, and
-    ``passed`` the folders that were passed over. ``wrong``: fatal findings about partitions and directories as a whole.
+    ``passed`` the folders that were passed over. ``wrong_as_a_whole`` counts the fatal ``Checked.whole``.
     """
 
     partitions: set[Path] = field(default_factory=set)
     segments: int = 0
-    others: int = 0
+    other_files: int = 0
     batches: int = 0
     records: int = 0
     size: int = 0
-    refused: int = 0
-    skipped: int = 0
+    refused_files: int = 0
+    wrong_as_a_whole: int = 0
+    skipped_files: int = 0
     unread: list[str] = field(default_factory=list)
     codes: dict[str, Code] = field(default_factory=dict)
     passed: list[Path] = field(default_factory=list)
-    wrong: int = 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something is fatal."""
+        return self.refused_files + self.wrong_as_a_whole > 0
 
     def add(self, one: Checked) -> None:
         """Count one file."""
         if one.skipped:
-            self.skipped += 1
+            self.skipped_files += 1
             return
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
-        self.others += not (is_segment or one.whole)
+        self.other_files += not (is_segment or one.whole)
         # The first metadata of a cluster are in no partition.
         if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
         self.records += one.records
         self.size += one.size
-        self.refused += one.refused and not one.whole
-        self.wrong += one.refused and one.whole
+        self.refused_files += one.refused and not one.whole
+        self.wrong_as_a_whole += one.refused and one.whole
         for finding, places in one.findings:
             known = self.codes.setdefault(finding.code, Code(finding.severity, 0, 0, str(one.path), finding))
             known.places += places
@@ -148,20 +166,10 @@ class Counts:
         """The sums as a JSON object."""
         return {
             "partitions": len(self.partitions),
-            "segments": self.segments,
-            "other_files": self.others,
-            "batches": self.batches,
-            "records": self.records,
-            "size": self.size,
-            "refused_files": self.refused,
-            "wrong_as_a_whole": self.wrong,
-            "skipped_files": self.skipped,
+            **{name: getattr(self, name) for name in SUMS},
             "passed_over": [str(folder) for folder in self.passed],
             "codes": {code: asdict(found) for code, found in sorted(self.codes.items())},
         }
-
-
-SEGMENT_TITLE: Final = "log segment"
 
 
 def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:

@@ -58,9 +58,20 @@ class Producer:
         return later if later.coordinator_epoch >= 0 else replace(later, coordinator_epoch=self.coordinator_epoch)
 
 
-def leader_epoch_text(epochs: Sequence[tuple[int, int]]) -> str:
-    """The content of ``LeaderEpochCheckpointFile``, version 0, for pairs of a leader epoch and its first offset."""
-    return "".join([f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)])
+def checkpoint_text(rows: Sequence[tuple[object, ...]]) -> str:
+    """The content of Kafka's ``CheckpointFile``, version 0: pairs of a leader epoch and its first offset, or topics,
+    partitions and offsets.
+    """
+    return "".join([f"0\n{len(rows)}\n", *(" ".join(map(str, row)) + "\n" for row in rows)])
+
+
+def follow(producers: dict[int, Producer], walked: Iterable[tuple[int, ...]]) -> None:
+    """Bring ``producers``, by their ids, to the end of a later part of the log; ``walked`` has the fields of those that
+    a walk over it found.
+    """
+    for one in (Producer(*found) for found in walked):
+        known = producers.get(one.producer_id)
+        producers[one.producer_id] = known.followed_by(one) if known else one
 
 
 def snapshot_name(last_offset: int) -> str:
