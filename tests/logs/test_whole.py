@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from logs.log_damages import ALL, DAMAGES, Damage, make, make_logs
+from made_segments import batch, written
 
-from kfuzz import records
 from kfuzz.logs.checking import Checked, Counts, check_directory
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.stored import kind_of
-from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import check_with
 
 ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
@@ -108,10 +107,8 @@ def test_partitions_of_a_topic_have_one_id_and_directories_of_a_node_one_cluster
 
 def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
-    folder.mkdir()
     for offset, epoch in ((0, 4), (1, 3)):
-        batch = RecordBatch(offset, offset, [Record(offset, 1, b"k", b"v")], partition_leader_epoch=epoch)
-        (folder / f"{offset:020d}.log").write_bytes(records.encode([batch]))
+        written(folder, batch(offset, partition_leader_epoch=epoch), base=offset)
     assert judged(folder)[0] == {"leader-epoch-falls": folder}
 
 
