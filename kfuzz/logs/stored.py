@@ -15,8 +15,9 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import islice, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -151,7 +152,7 @@ def kind_of(name: str) -> Kind | None:
     while base.endswith(LATER):
         base = base.rpartition(".")[0]
     if base in CHECKPOINTS:
-        return _checkpoint_kind(base, CHECKPOINTS[base])
+        return EPOCHS if CHECKPOINTS[base] == EPOCH_COLUMNS else OFFSETS
     if base == METADATA_NAME:
         return METADATA
     stem, _, suffix = base.rpartition(".")
@@ -195,8 +196,7 @@ def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:
     if re.fullmatch(rb"version: \d+", head[0]) and len(head) > 1 and head[1].startswith(b"topic_id: "):
         return METADATA
     if len(head) > 2 and head[0] == b"0" and head[1].isdigit():
-        columns = EPOCH_COLUMNS if len(head[2].split()) == len(EPOCH_COLUMNS) else OFFSET_COLUMNS
-        return _checkpoint_kind("checkpoint", columns)
+        return EPOCHS if len(head[2].split()) == len(EPOCH_COLUMNS) else OFFSETS
     return None
 
 
@@ -316,11 +316,6 @@ def _require_size(path: Path, data: bytes | mmap.mmap, bytes_max: int) -> None:
         raise UsageError(f"{path} has {len(data)} bytes; kfuzz reads such a file up to {bytes_max} bytes")
 
 
-def _small(path: Path, data: bytes | mmap.mmap) -> bytes:
-    _require_size(path, data, OTHER_BYTES_MAX)
-    return bytes(data)
-
-
 def _piece(data: bytes | mmap.mmap, start: int, end: int) -> bytes:
     piece = data[start:end]
     if isinstance(data, mmap.mmap) and len(data) > PIECE_BYTES:
@@ -424,7 +419,8 @@ def last_offset_of(path: Path, log: memoryview) -> int | None:
 
 def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored:
     """A producer snapshot. Mirrors ``ProducerStateManager.readSnapshot``."""
-    data = _small(path, mapped)
+    _require_size(path, mapped, OTHER_BYTES_MAX)
+    data = bytes(mapped)
     rows: list[dict[str, Any]] = []
     made = Stored("producer snapshot", len(data), (), 0, lambda: iter(()), profile)
     if len(data) < PREFIX.size:
@@ -447,16 +443,12 @@ def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     return made
 
 
-def _checkpoint_kind(name: str, columns: tuple[str, ...]) -> Kind:
-    title = "leader epochs" if columns == EPOCH_COLUMNS else "offsets of partitions"
-    return Kind(title, lambda path, data, profile: _checkpoint(path, data, columns, title, profile))
-
-
 def _checkpoint(
-    path: Path, mapped: bytes | mmap.mmap, columns: tuple[str, ...], title: str, profile: Profile
+    path: Path, mapped: bytes | mmap.mmap, profile: Profile, title: str, columns: tuple[str, ...]
 ) -> Stored:
     """A checkpoint file. Mirrors ``CheckpointFile.CheckpointReadBuffer``; without a line, it has no entries."""
-    data = _small(path, mapped)
+    _require_size(path, mapped, OTHER_BYTES_MAX)
+    data = bytes(mapped)
 
     def entries() -> Iterator[tuple[int, tuple[Any, ...]]]:
         return ((at, row) for _, at, row in islice(_rows(data, columns), made.count) if row is not None)
@@ -470,20 +462,21 @@ def _checkpoint(
             made.facts["version"] = int(line)
             if int(line) != CHECKPOINT_VERSION:
                 return made.find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
-    before: tuple[Any, ...] = ()
-    fallen: tuple[str, str, int, int, int, str] | None = None
     for number, at, row in _rows(data, columns):
         if row is None:
             return made.find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         made.count += 1
-        if columns == EPOCH_COLUMNS and fallen is None:
-            for name, here, last in zip(columns, row, before, strict=False):
-                if here <= last and fallen is None:
-                    fallen = "leader-epochs-not-rising", f"entry[{number - 2}].{name}", at, here, last, name
-            before = row
     if len(head) > 1 and int(head[1][1]) != made.count:
         return made.find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
-    return made if fallen is None else made.find(*fallen)
+    falls = (
+        (f"entry[{number}].{name}", at, here, before, name)
+        for number, ((_, last), (at, row)) in enumerate(pairwise(entries()), 1)
+        for name, here, before in zip(columns, row, last, strict=True)
+        if here <= before
+    )
+    if columns == EPOCH_COLUMNS and (fallen := next(falls, None)):
+        made.find("leader-epochs-not-rising", *fallen)
+    return made
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:
@@ -505,7 +498,8 @@ def _rows(data: bytes, columns: tuple[str, ...]) -> Iterator[tuple[int, int, tup
 
 def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored:
     """``partition.metadata``: the topic's id. Mirrors ``PartitionMetadataFile.PartitionMetadataReadBuffer``."""
-    data = _small(path, mapped)
+    _require_size(path, mapped, OTHER_BYTES_MAX)
+    data = bytes(mapped)
     made = Stored("partition metadata", len(data), (), 0, lambda: iter(()), profile)
     at = 0
     for number, raw in enumerate(data.splitlines(keepends=True)[:2]):
@@ -533,6 +527,10 @@ def _is_topic_id(text: str) -> bool:
 
 
 METADATA: Final = Kind("partition metadata", _metadata)
+EPOCHS, OFFSETS = (
+    Kind(title, partial(_checkpoint, title=title, columns=columns))
+    for title, columns in (("leader epochs", EPOCH_COLUMNS), ("offsets of partitions", OFFSET_COLUMNS))
+)
 BY_SUFFIX: Final = {
     ".index": Kind("offset index", offset_index),
     ".timeindex": Kind("time index", _time_index),

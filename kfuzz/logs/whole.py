@@ -221,19 +221,14 @@ class Directory:
         for other in others:
             if not other.meta or other.path >= self.path:
                 continue
-            is_other = {name: self.meta.get(name) != other.meta.get(name) for name in (*META_NEEDED, "directory.id")}
-            says = {
-                name: printable(
-                    f"{name} {self.meta.get(name)}; {other.path / META_PROPERTIES} has {other.meta.get(name)}"
-                )
-                for name in is_other
-            }
-            if is_other["node.id"]:
-                self.judged.find(path, "meta-properties-other-node", detail=says["node.id"])
-            elif is_other["cluster.id"]:
-                self.judged.find(path, "meta-properties-differ", detail=says["cluster.id"])
-            if self.meta.get("directory.id") and not is_other["directory.id"]:
-                self.judged.find(path, "meta-properties-differ", detail=says["directory.id"])
+            here, there = self.meta.get, other.meta.get
+            wrong = [name for name in ("node.id", "cluster.id") if here(name) != there(name)][:1]
+            # Each directory has an id of its own.
+            wrong += ["directory.id"] if here("directory.id") and here("directory.id") == there("directory.id") else []
+            for name in wrong:
+                code = "meta-properties-other-node" if name == "node.id" else "meta-properties-differ"
+                detail = f"{name} {here(name)}; {other.path / META_PROPERTIES} has {there(name)}"
+                self.judged.find(path, code, detail=printable(detail))
 
 
 class Partition:
