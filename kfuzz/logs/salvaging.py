@@ -142,11 +142,9 @@ def salvage(
     if source.is_dir() and root.resolve().is_relative_to(source):
         raise UsageError(f"{root} is inside {path}, which is only read; name a folder outside")
     plan = [(segment, root / (_folder(segment) or "") / segment.path.name) for segment in segments]
-    for segment, copy in plan:
+    for _, copy in plan:
         if copy.exists():
             raise UsageError(f"{copy} exists; name another folder with --out")
-        if copy.resolve() == segment.path.resolve():
-            raise UsageError(f"{copy} is the segment itself; name another folder with --out")
     done: list[Salvaged] = []
     ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):

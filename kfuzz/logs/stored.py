@@ -334,9 +334,12 @@ def _filled(data: bytes | mmap.mmap) -> int:
     return 0
 
 
-def offset_entries(path: Path, data: bytes | mmap.mmap) -> memoryview:
-    """The entries of an offset index."""
-    return _Index(path, data, ".index", "", "kafka").whole
+def offset_entries(path: Path) -> memoryview:
+    """The entries of an offset index; none if it cannot be read."""
+    try:
+        return _Index(path, map_regular(path), ".index", "", "kafka").whole
+    except UsageError:
+        return memoryview(b"")
 
 
 def offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile, misplaced: int | None = None) -> Stored:

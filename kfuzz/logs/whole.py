@@ -8,7 +8,6 @@ pyarrow.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -265,12 +264,7 @@ class Partition:
     def begin(self, path: Path) -> None:
         """The segment at ``path`` is judged next."""
         self._compare_snapshot(int(path.stem))
-        entries: bytes | memoryview = b""
-        index = path.with_suffix(".index")
-        if index.name in self.names:
-            with contextlib.suppress(UsageError):
-                entries = offset_entries(index, map_regular(index))
-        self.facts.begin_segment(min(int(path.stem), INT64_MAX), entries)
+        self.facts.begin_segment(min(int(path.stem), INT64_MAX), offset_entries(path.with_suffix(".index")))
 
     def end(self, path: Path, damage: Damage | None, has_tail: bool) -> None:
         """The segment at ``path`` was judged."""
