@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from logs.log_damages import ALL, DAMAGES, Damage, make, make_logs
+from logs.log_damages import ALL, DAMAGES, LOGS, Damage, make
+from made_corpora import once
 from made_segments import batch, written
 
 from kfuzz.logs.checking import Checked, Counts, check_directory
@@ -18,17 +19,13 @@ ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
 META = "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\ndirectory.id=N8QLSm3hvIixcKONI7cFkA\n"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("whole")
-    make_logs(out / "corpus")
-    return out / "corpus" / "orders-0"
+made = once(LOGS)
 
 
 @pytest.fixture
 def broker(made: Path, tmp_path: Path) -> Path:
     """A broker's directory with one partition."""
-    shutil.copytree(made, tmp_path / "data" / "orders-0")
+    shutil.copytree(made / "orders-0", tmp_path / "data" / "orders-0")
     (tmp_path / "data/orders-0/partition.metadata").write_text(ID)
     (tmp_path / "data/meta.properties").write_text(META)
     (tmp_path / "data/recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from conftest import require_tool
-from logs.log_damages import DAMAGES, ENDING, Damage, make, make_logs
+from logs.log_damages import DAMAGES, ENDING, LOGS, Damage, make
+from made_corpora import once
 
+from kfuzz import records
 from kfuzz.conformance.broker.real import CLEAN_SHUTDOWN, Broker, BrokerFailed
 from kfuzz.logs.checking import Counts, check_directory
 from kfuzz.logs.whole import LOADS, Start, leaving_starts
@@ -25,11 +27,7 @@ CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"
 LOG_START, SET_ASIDE = 1_000_000, "set-aside"
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    return make_logs(tmp_path_factory.mktemp("whole") / "corpus")
+logs = once(LOGS)
 
 
 class Prepared:
@@ -64,9 +62,11 @@ class Prepared:
 
 
 @pytest.fixture(scope="module")
-def prepared(files: list[Path]) -> Iterator[Prepared]:
+def prepared(logs: Path) -> Iterator[Prepared]:
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
     with Broker(release=RELEASE) as broker:
-        yield Prepared(broker, files)
+        yield Prepared(broker, sorted((logs / "orders-0").iterdir()))
 
 
 def sizes(folder: Path) -> dict[str, int]:
@@ -90,18 +90,11 @@ def seen(folder: Path, before: dict[str, int], said: str) -> str:
         if before[name] - after[name] == 7:
             acts.append(f"cuts off the partial batch at the end of {name}")
         elif after[name] < before[name]:
-            end = max(made_end(folder / name))
+            end = max(batch.next_offset for batch in records.decode((folder / name).read_bytes()))
             acts.append(f"truncates {name if made and name != old[-1] else 'it'} to offset {end}")
     if len(old) - len(logs):
         acts.append(f"deletes the segment after {logs[-1]}")
     return ", then ".join(acts) or LOADS
-
-
-def made_end(log: Path) -> list[int]:
-    """The offset after each batch."""
-    from kfuzz import records
-
-    return [batch.next_offset for batch in records.decode(log.read_bytes())]
 
 
 @pytest.mark.parametrize("is_clean", [False, pytest.param(True, marks=pytest.mark.nightly)])
