@@ -268,13 +268,10 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
         part = _Kept(segment, target, made, size, _sound(segment, file, view, made))
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
         # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
-        while True:
+        _write(part, view)
+        while refused := _refused(target):
+            _leave_out(part, view, *refused)
             _write(part, view)
-            refused = _refused(target)
-            if refused is None:
-                break
-            at, finding = refused
-            _leave_out(part, view, at, finding)
         made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
