@@ -22,7 +22,7 @@ from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, En
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.lost import Bounds, LostOffsets
 from kfuzz.logs.segments import Segment, partition_of
-from kfuzz.logs.snapshot import Producer, read_snapshot, snapshot_name
+from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot, snapshot_name
 from kfuzz.logs.transactions import aborted_entries
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, headers
@@ -138,11 +138,6 @@ class Original:
         if self.opened.get(producer_id, offset + 1) <= offset < self.known_to:
             return "open"
         return None if self.ended_before(producer_id, offset) is None else "committed"
-
-
-def opened_of(producers: Iterable[Producer]) -> dict[int, int]:
-    """By producer, the first offset of its open transaction."""
-    return {one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0}
 
 
 def by_producer(indexes: Iterable[npt.NDArray[np.void]]) -> Aborted:

@@ -28,19 +28,9 @@ from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.lost import Bounds, LostOffsets
-from kfuzz.logs.meaning import (
-    Aborted,
-    Change,
-    Marker,
-    Original,
-    by_producer,
-    changes,
-    lost_aborts,
-    lost_commits,
-    opened_of,
-)
+from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, follow, snapshot_name
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, follow, opened_of, snapshot_name
 from kfuzz.logs.stored import (
     CLEAN_SHUTDOWN,
     LOG_START,

@@ -74,6 +74,11 @@ def follow(producers: dict[int, Producer], walked: Iterable[tuple[int, ...]]) ->
         producers[one.producer_id] = known.followed_by(one) if known else one
 
 
+def opened_of(producers: Iterable[Producer]) -> dict[int, int]:
+    """By producer, the first offset of its open transaction."""
+    return {one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0}
+
+
 def snapshot_name(last_offset: int) -> str:
     """The name of the snapshot at the end of a segment whose last offset is ``last_offset``."""
     return f"{last_offset + 1:020d}.snapshot"

@@ -27,7 +27,7 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
-from kfuzz.logs.snapshot import Producer, read_snapshot
+from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
@@ -255,9 +255,8 @@ def last_stable_offset(segment: Segment) -> int | None:
     start = 0
     for one in reversed(partition):
         if (producers := snapshot_of(one)) is not None:
-            for producer in producers:
-                if producer.current_txn_first_offset >= 0:
-                    walk.begin(producer.producer_id, producer.current_txn_first_offset)
+            for producer_id, began in opened_of(producers).items():
+                walk.begin(producer_id, began)
             start = one.base_offset or 0
             break
         index = aborted_entries(one)
