@@ -32,17 +32,6 @@ from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
 SEGMENT_TITLE: Final = "log segment"
-# The members of the JSON object of a directory that are numbers.
-SUMS: Final = (
-    "segments",
-    "other_files",
-    "batches",
-    "records",
-    "size",
-    "refused_files",
-    "wrong_as_a_whole",
-    "skipped_files",
-)
 # A snapshot of a KRaft log holds record batches too.
 SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # In roles other than ``log``, how many batches are judged between two calls of ``on_bytes``.
@@ -166,7 +155,14 @@ class Counts:
         """The sums as a JSON object."""
         return {
             "partitions": len(self.partitions),
-            **{name: getattr(self, name) for name in SUMS},
+            "segments": self.segments,
+            "other_files": self.other_files,
+            "batches": self.batches,
+            "records": self.records,
+            "size": self.size,
+            "refused_files": self.refused_files,
+            "wrong_as_a_whole": self.wrong_as_a_whole,
+            "skipped_files": self.skipped_files,
             "passed_over": [str(folder) for folder in self.passed],
             "codes": {code: asdict(found) for code, found in sorted(self.codes.items())},
         }
