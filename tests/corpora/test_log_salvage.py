@@ -50,7 +50,7 @@ def test_every_damaged_batch_and_no_other_is_lost(log: Path, tmp_path: Path) -> 
     damaged = places[3:90:7]
     for at, size in damaged:
         data[at + size // 2 + 20] ^= 0x40
-    path = written(tmp_path / "busy-0", data)
+    path = written(tmp_path / "busy-0", bytes(data))
     one = only(path, tmp_path / "copy")
     assert [(lost.at, lost.size) for lost in one.lost] == damaged
     assert all("crc-mismatch" in lost.reason for lost in one.lost)
