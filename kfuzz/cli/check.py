@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import (
-    echo_json,
-    json_text,
-    open_buffer,
-    progress,
-    say,
-)
+from kfuzz.cli.console import echo_json, json_text, open_buffer, progress, say
 from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.findings.stored import length_wrong
@@ -111,6 +105,11 @@ class _Asked:
     as_json: bool
     unread: list[str] = field(default_factory=list)
 
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The options of a judgement."""
+        return {"profile": self.profile, "role": self.role, "limits": self.limits}
+
     def say(self, line: str) -> None:
         if not self.as_json:
             say(line)
@@ -135,9 +134,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         document = {"file": name, "accepted": not stored.is_refused, "entries": stored.count} | stored.to_json()
         return document, stored.is_refused
     require_batches(name, data)
-    reading = records.check(
-        data, profile=asked.profile, role=asked.role, limits=asked.limits, findings_max=FINDINGS_MAX
-    )
+    reading = records.check(data, **asked.rules, findings_max=FINDINGS_MAX)
     # The check of a segment has looked already.
     after = None if reading.next_batch < 0 else reading.next_batch
     # Only the end of a whole file may be cut off.
@@ -161,8 +158,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     asked.say(f"{name}: {state} {counts}{tail}")
     lost = None
     if reading.fatal and reading.consumed < len(data) and asked.role != "broker":
-        listing = Listing(data, profile=asked.profile, role=asked.role, limits=asked.limits)
-        lost = lost_at(name, listing, reading.consumed)
+        lost = lost_at(name, Listing(data, **asked.rules), reading.consumed)
     if lost is not None:
         asked.say(f"{name}: {lost}")
     if lost is not None and lost.skip:
@@ -207,14 +203,7 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     starts: list[dict[str, Any]] = []
     lines: list[str] = []
     with progress("check, MiB", None) as set_done:
-        found = check_directory(
-            name,
-            counts,
-            profile=asked.profile,
-            role=asked.role,
-            limits=asked.limits,
-            on_bytes=lambda done, total: set_done(done >> 20),
-        )
+        found = check_directory(name, counts, **asked.rules, on_bytes=lambda done, total: set_done(done >> 20))
         for one in found:
             place = printable(str(one.path))
             if one.start and not one.start.is_plain:
@@ -240,29 +229,29 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     # First the answer, then the reasons.
     for line in lines:
         asked.say(line)
-    if not counts.segments + counts.others:
-        raise UsageError(f"{name}: none of its {counts.skipped} files could be judged; see the lines above")
+    if not counts.segments + counts.other_files:
+        raise UsageError(f"{name}: none of its {counts.skipped_files} files could be judged; see the lines above")
     for line in _summary(name, counts):
         asked.say(line)
     asked.unread.extend(counts.unread)
-    is_fatal = counts.refused + counts.wrong > 0
-    document = {"directory": name, "accepted": not is_fatal, "starts": starts, "files": bad} | counts.to_json()
-    return document, is_fatal
+    document = {"directory": name, "accepted": not counts.is_refused, "starts": starts, "files": bad}
+    return document | counts.to_json(), counts.is_refused
 
 
 def _summary(name: str, counts: Counts) -> Iterator[str]:
     """The lines under a directory: sums, then each code."""
     from kfuzz.logs.stored import left_out
 
+    skipped = f", {counts.skipped_files} skipped" if counts.skipped_files else ""
     yield (
-        f"{name}: {'refused' if counts.refused + counts.wrong else 'ok'}, {len(counts.partitions)} partitions, "
-        f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
-        f"{counts.size} bytes{f', {counts.skipped} skipped' if counts.skipped else ''}"
+        f"{name}: {'refused' if counts.is_refused else 'ok'}, {len(counts.partitions)} partitions, "
+        f"{counts.segments} segments, {counts.other_files} other files: {counts.batches} batches, "
+        f"{counts.records} records, {counts.size} bytes{skipped}"
     )
     if sentence := left_out(counts.passed):
         yield sentence
-    if counts.refused:
-        yield f"{counts.refused} of the files cannot be read as a whole"
+    if counts.refused_files:
+        yield f"{counts.refused_files} of the files cannot be read as a whole"
     for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
         where = f"{counted(found.places, 'place')} in {counted(found.files, 'file')}"
         yield f"  {found.severity} {code}: {where}, first in {found.first_file}"

@@ -99,7 +99,7 @@ def _to_json(one: Salvaged) -> dict[str, Any]:
         "lost_bytes": one.lost_bytes,
         "first_offset": one.first_offset,
         "last_offset": _last(one),
-        "lost": [{"at": lost.at, "size": lost.size, "reason": lost.reason} for lost in one.lost],
+        "lost": [asdict(lost) for lost in one.lost],
         "lost_offsets": [gap.to_json() for gap in one.gaps],
         "markers": [
             {"type": marker.kind.name, "producer_id": marker.producer_id, "offset": marker.offset}

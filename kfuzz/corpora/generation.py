@@ -27,7 +27,7 @@ from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify_segment
 from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.errors import UsageError
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, snapshot_name
 from kfuzz.storage import Listing, Target, as_they_end, in_parallel
 from kfuzz.units import show_size
 
@@ -354,7 +354,7 @@ def _missing(row: Row, listing: Listing) -> Iterator[str]:
 def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
     """Each partition's directory, and the content of its ``LeaderEpochCheckpointFile``, version 0."""
     for planned in plan.topics:
-        text = leader_epoch_text(planned.leader_epochs())
+        text = checkpoint_text(planned.leader_epochs())
         for partition in range(planned.topic.partitions):
             yield f"{planned.topic.name}-{partition}", text
 

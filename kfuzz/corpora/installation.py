@@ -34,12 +34,12 @@ from kfuzz.files import (
 )
 from kfuzz.logs.broker_topics import topic_configs
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
+from kfuzz.logs.stored import CLEAN_SHUTDOWN, META_PROPERTIES, METADATA_NAME
 from kfuzz.storage import LocalTarget
 from kfuzz.units import date, show_size
 from kfuzz.wire.io.checksum import crc32c
 
-META_PROPERTIES, LOCK, CLEAN_SHUTDOWN = "meta.properties", ".lock", ".kafka_cleanshutdown"
-PARTITION_METADATA: Final = "partition.metadata"
+LOCK: Final = ".lock"
 # A name that Kafka does not look at, in the directory where the file belongs.
 STAGED: Final = ".kfuzz-install"
 FIRST_LOG: Final = f"{0:020d}.log"
@@ -326,7 +326,7 @@ def _unused(log_dir: Path, *, make: bool) -> Iterator[None]:
 def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple[list[_Partition], list[str]]:
     """The partitions that ``log_dir`` has, and the names of the others."""
     names = corpus.plan.directories()
-    absent = [name for name in names if not (log_dir / name / PARTITION_METADATA).is_file()]
+    absent = [name for name in names if not (log_dir / name / METADATA_NAME).is_file()]
     if absent and (len(absent) == len(names) or not present_only):
         others = "" if len(absent) == len(names) else ", or add --present-only if other directories hold the rest"
         raise UsageError(

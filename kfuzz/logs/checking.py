@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +31,7 @@ from kfuzz.mapped import require_whole
 from kfuzz.messages.internal import SNAPSHOT
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
+SEGMENT_TITLE: Final = "log segment"
 # A snapshot of a KRaft log holds record batches too.
 SEGMENT: Final = re.compile(rf"\d{{20}}\.log|{SNAPSHOT.pattern}")
 # In roles other than ``log``, how many batches are judged between two calls of ``on_bytes``.
@@ -50,11 +53,11 @@ class Code:
 class Checked:
     """One file. ``title`` says what it is; ``batches`` and ``records`` are those of a segment.
 
-    ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``refused``
-    says whether one is fatal. ``tail`` are the bytes of a batch that is cut off at the end. ``lost`` has the offsets of
-    each stretch of damage, at most ``LOSSES_MAX``; there are ``more_lost``. ``skipped`` says why the file was not
-    judged, such as "it is a pipe"; then nothing else is known. ``whole``: not its own bytes were judged, but the file,
-    or a folder, beside others. ``start``: what a broker does with the partition or directory.
+    ``findings`` has the first finding of each code, with the number of batches or entries that have it. ``tail`` are
+    the bytes of a batch that is cut off at the end. ``lost`` has the offsets of each stretch of damage, at most
+    ``LOSSES_MAX``; there are ``more_lost``. ``skipped`` says why the file was not judged, such as "it is a pipe"; then
+    nothing else is known. ``whole``: not its own bytes were judged, but the file, or a folder, beside others.
+    ``start``: what a broker does with the partition or directory.
     """
 
     path: Path
@@ -66,10 +69,14 @@ class Checked:
     findings: list[tuple[Finding, int]] = field(default_factory=list)
     lost: list[LostOffsets] = field(default_factory=list)
     more_lost: int = 0
-    refused: bool = False
     skipped: str = ""
     whole: bool = False
     start: Start | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether a finding is fatal."""
+        return any(one.severity == "fatal" for one, _ in self.findings)
 
     def lose(self, one: LostOffsets) -> None:
         """Note the offsets of a stretch of damage."""
@@ -102,38 +109,43 @@ class Checked:
 @dataclass(slots=True)
 class Counts:
     """The sums over a directory. ``unread`` has a sentence about each file that could not be read to its end, and
-    ``passed`` the folders that were passed over. ``wrong``: fatal findings about partitions and directories as a whole.
+    ``passed`` the folders that were passed over. ``wrong_as_a_whole`` counts the fatal ``Checked.whole``.
     """
 
     partitions: set[Path] = field(default_factory=set)
     segments: int = 0
-    others: int = 0
+    other_files: int = 0
     batches: int = 0
     records: int = 0
     size: int = 0
-    refused: int = 0
-    skipped: int = 0
+    refused_files: int = 0
+    wrong_as_a_whole: int = 0
+    skipped_files: int = 0
     unread: list[str] = field(default_factory=list)
     codes: dict[str, Code] = field(default_factory=dict)
     passed: list[Path] = field(default_factory=list)
-    wrong: int = 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something is fatal."""
+        return self.refused_files + self.wrong_as_a_whole > 0
 
     def add(self, one: Checked) -> None:
         """Count one file."""
         if one.skipped:
-            self.skipped += 1
+            self.skipped_files += 1
             return
         is_segment = one.title == SEGMENT_TITLE
         self.segments += is_segment
-        self.others += not (is_segment or one.whole)
+        self.other_files += not (is_segment or one.whole)
         # The first metadata of a cluster are in no partition.
         if is_segment and not one.path.name.startswith("bootstrap"):
             self.partitions.add(one.path.parent)
         self.batches += one.batches
         self.records += one.records
         self.size += one.size
-        self.refused += one.refused and not one.whole
-        self.wrong += one.refused and one.whole
+        self.refused_files += one.refused and not one.whole
+        self.wrong_as_a_whole += one.refused and one.whole
         for finding, places in one.findings:
             known = self.codes.setdefault(finding.code, Code(finding.severity, 0, 0, str(one.path), finding))
             known.places += places
@@ -144,19 +156,16 @@ class Counts:
         return {
             "partitions": len(self.partitions),
             "segments": self.segments,
-            "other_files": self.others,
+            "other_files": self.other_files,
             "batches": self.batches,
             "records": self.records,
             "size": self.size,
-            "refused_files": self.refused,
-            "wrong_as_a_whole": self.wrong,
-            "skipped_files": self.skipped,
+            "refused_files": self.refused_files,
+            "wrong_as_a_whole": self.wrong_as_a_whole,
+            "skipped_files": self.skipped_files,
             "passed_over": [str(folder) for folder in self.passed],
             "codes": {code: asdict(found) for code, found in sorted(self.codes.items())},
         }
-
-
-SEGMENT_TITLE: Final = "log segment"
 
 
 def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Path]:
@@ -211,13 +220,7 @@ def check_file(
         require_whole(data)
         if partition is not None and not path.name.endswith(LATER):
             partition.look(path, stored)
-        return Checked(
-            path,
-            stored.title,
-            stored.size,
-            findings=[(one, 1) for one in stored.findings],
-            refused=stored.is_refused,
-        )
+        return Checked(path, stored.title, stored.size, findings=[(one, 1) for one in stored.findings])
     facts = None if partition is None else partition.facts
     if partition is not None:
         partition.begin(path)
@@ -234,13 +237,12 @@ def check_file(
             made.tail = entry.size
         if facts is not None and damage is None and entry.is_refused:
             damage = Damage(next(one.code for one in entry.findings if one.severity == "fatal"), facts.next_offset)
-    made.batches, made.refused = listing.batches, listing.refused > 0
-    made.records = listing.records if facts is None else facts.records
+    made.batches, made.records = listing.batches, listing.records if facts is None else facts.records
     made.findings = [(found.finding, found.batches) for found in listing.found.values()]
     require_whole(data)
     if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
         made.findings.append((other, 1))
-        made.tail, made.refused, made.lost, made.more_lost = 0, True, [], 0
+        made.tail, made.lost, made.more_lost = 0, [], 0
     if partition is not None:
         if listing.found:
             # The first walk has left out the sound batches, between which the lost offsets are.
@@ -270,86 +272,61 @@ def check_directory(
     files = files_of(directory, counts.passed)
     sizes = {path: _size(path) for path in files}
     total, done = sum(sizes.values()), 0
-    whole = _Whole(Path(directory), profile) if role == "log" else None
-    for path in files:
-        on_bytes(done, total)
-        yield from whole.closed(path.parent, counts) if whole else ()
-        if os.path.lexists(path):
-            before = done
-            try:
-                made = check_file(
-                    path,
-                    kind=None if SEGMENT.fullmatch(path.name) else kind_of(path.name),
-                    profile=profile,
-                    role=role,
-                    limits=limits,
-                    on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
-                    # A snapshot of KRaft's log is no part of that log.
-                    partition=whole.partition if whole and path.suffix != ".checkpoint" else None,
-                )
-            except UsageError as error:
-                made = Checked(path, "", 0, skipped=f"it {str(error).removeprefix(f'{path} ')}")
-                if not isinstance(error, NotRegular):
-                    counts.unread.append(str(error))
-            # Unless it was deleted just now.
-            if not made.skipped or os.path.lexists(path):
-                counts.add(made)
-                yield made
-        done += sizes[path]
+    directories: dict[Path, Directory] = {}
+
+    def around(path: Path) -> Directory:
+        if path not in directories:
+            directories[path] = Directory(path, profile)
+        return directories[path]
+
+    for folder, inside in groupby(files, lambda path: path.parent):
+        whole = None
+        if role == "log" and not is_partition(folder):
+            around(folder)
+        elif role == "log":
+            # The directory around a partition that is named says something about it, but is not judged.
+            is_named = folder == Path(directory)
+            beside = Directory(folder.absolute().parent, profile) if is_named else around(folder.parent)
+            whole = Partition(folder, beside, profile)
+        for path in inside:
+            on_bytes(done, total)
+            if os.path.lexists(path):
+                before = done
+                try:
+                    made = check_file(
+                        path,
+                        kind=None if SEGMENT.fullmatch(path.name) else kind_of(path.name),
+                        profile=profile,
+                        role=role,
+                        limits=limits,
+                        on_bytes=lambda here, before=before: on_bytes(before + here, total),  # type: ignore[misc]
+                        # A snapshot of KRaft's log is no part of that log.
+                        partition=None if path.suffix == ".checkpoint" else whole,
+                    )
+                except UsageError as error:
+                    made = Checked(path, "", 0, skipped=f"it {str(error).removeprefix(f'{path} ')}")
+                    if not isinstance(error, NotRegular):
+                        counts.unread.append(str(error))
+                # Unless it was deleted just now.
+                if not made.skipped or os.path.lexists(path):
+                    counts.add(made)
+                    yield made
+            done += sizes[path]
+        yield from _as_checked(whole.close(), "partition", counts) if whole else ()
     on_bytes(total, total)
-    yield from whole.finished(counts) if whole else ()
-
-
-class _Whole:
-    """The partitions and directories of a walk over files, which come folder by folder."""
-
-    def __init__(self, top: Path, profile: Profile) -> None:
-        self.top = top
-        self.profile: Profile = profile
-        self.folder: Path | None = None
-        self.partition: Partition | None = None
-        self.directories: dict[Path, Directory] = {}
-
-    def closed(self, folder: Path, counts: Counts) -> Iterator[Checked]:
-        """Begin with the next folder, and judge the one before."""
-        if folder == self.folder:
-            return
-        if self.partition is not None:
-            yield from _as_checked(self.partition.close(), "partition", counts)
-        self.folder, self.partition = folder, None
-        if not is_partition(folder):
-            self.directory(folder)
-        elif folder == self.top:
-            # The directory around it says something about it, but is not judged.
-            self.partition = Partition(folder, Directory(folder.absolute().parent, self.profile), self.profile)
-        else:
-            self.partition = Partition(folder, self.directory(folder.parent), self.profile)
-
-    def directory(self, path: Path) -> Directory:
-        if path not in self.directories:
-            self.directories[path] = Directory(path, self.profile)
-        return self.directories[path]
-
-    def finished(self, counts: Counts) -> Iterator[Checked]:
-        if self.partition is not None:
-            yield from _as_checked(self.partition.close(), "partition", counts)
-        known = list(self.directories.values())
-        for one in known:
-            yield from _as_checked(one.close(known), "log directory", counts)
+    for one in directories.values():
+        yield from _as_checked(one.close(list(directories.values())), "log directory", counts)
 
 
 def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]:
     """The findings about a partition or directory as a whole: its folder with the start, and other files."""
-    by_path = {judged.path: Checked(judged.path, title, 0, whole=True, start=judged.start)}
+    found: dict[Path, dict[str, tuple[Finding, int]]] = defaultdict(dict, {judged.path: {}})
     for path, one in judged.findings:
-        made = by_path.setdefault(path, Checked(path, title, 0, whole=True))
-        before = next((place for place, (known, _) in enumerate(made.findings) if known.code == one.code), None)
-        if before is None:
-            made.findings.append((one, 1))
-        else:
-            made.findings[before] = (made.findings[before][0], made.findings[before][1] + 1)
-        made.refused |= one.severity == "fatal"
-    for made in by_path.values():
+        first, places = found[path].get(one.code, (one, 0))
+        found[path][one.code] = first, places + 1
+    for path, codes in found.items():
+        start = judged.start if path == judged.path else None
+        made = Checked(path, title, 0, findings=list(codes.values()), whole=True, start=start)
         if made.findings or made.start:
             counts.add(made)
             yield made

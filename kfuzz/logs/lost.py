@@ -7,8 +7,6 @@ numpy nor pyarrow.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -18,10 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.annotate.listing import Entry, Listing
-from kfuzz.errors import UsageError
-from kfuzz.files import map_regular
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.logs.stored import BASE_OFFSET, kind_of
+from kfuzz.logs.stored import BASE_OFFSET, FOLDER, names_in, read_stored
 
 # Of more stretches of damage in a file, a report has the first ones.
 LOSSES_MAX: Final = 100
@@ -53,11 +49,12 @@ class LostOffsets:
             least = "" if self.seen is None else f", at least to {self.seen}"
             return f"{start} are lost{least}; nothing follows them"
         if self.first is None:
-            return f"offsets up to {self.last} are lost; go on at {self.next}"
-        if self.first >= self.last:
-            what = "no offset" if self.first > self.last else f"offset {self.last}"
-            return f"{what} is lost; go on at {self.next}"
-        return f"offsets {self.first} to {self.last} are lost; go on at {self.next}"
+            what = f"offsets up to {self.last} are"
+        elif self.first < self.last:
+            what = f"offsets {self.first} to {self.last} are"
+        else:
+            what = f"offset {self.last} is" if self.first == self.last else "no offset is"
+        return f"{what} lost; go on at {self.next}"
 
     @property
     def skip(self) -> str | None:
@@ -93,9 +90,8 @@ class Bounds:
     @cached_property
     def partition(self) -> str:
         """The topic and the number, such as ``orders:0``; empty if the file is not named as a segment is."""
-        topic, dash, number = self.path.absolute().parent.name.rpartition("-")
-        is_known = self.base is not None and dash and number.isascii() and number.isdigit()
-        return f"{topic}:{int(number)}" if is_known else ""
+        folder = FOLDER.fullmatch(self.path.absolute().parent.name)
+        return f"{folder['topic']}:{int(folder['partition'])}" if folder and self.base is not None else ""
 
     @cached_property
     def next(self) -> int | None:
@@ -126,21 +122,14 @@ class Bounds:
         found = [one - 1 for one in self.beside(".snapshot")]
         for suffix, column in INDEXED.items():
             path = self.path.with_suffix(suffix)
-            kind = kind_of(path.name)
-            try:
-                made = None if kind is None else kind.read(path, map_regular(path), "kafka")
-            except UsageError:
-                continue
+            made = read_stored(path)
             if made is not None and not any(one.code == "index-not-rising" for one in made.findings):
                 found += [row[column] for _, row in deque(made.entries(), maxlen=1)]
         return max((one for one in found if before < one <= self.base + INT32_MAX), default=None)
 
     def beside(self, suffix: str) -> Iterator[int]:
         """The offsets in the names of the files with this suffix in the segment's folder."""
-        names: list[str] = []
-        with contextlib.suppress(OSError):
-            names = os.listdir(self.path.parent)
-        return (number for name in names if (number := _number(name, suffix)) is not None)
+        return (number for name in names_in(self.path.parent) if (number := _number(name, suffix)) is not None)
 
 
 def _number(name: str, suffix: str) -> int | None:

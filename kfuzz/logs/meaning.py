@@ -19,13 +19,11 @@ from typing_extensions import Buffer
 
 from kfuzz import records
 from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker, encode_control
-from kfuzz.errors import UsageError
-from kfuzz.files import read_small
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.lost import Bounds, LostOffsets
 from kfuzz.logs.segments import Segment, partition_of
-from kfuzz.logs.snapshot import Producer, decode
-from kfuzz.logs.transactions import SNAPSHOT_BYTES_MAX, aborted_entries
+from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot, snapshot_name
+from kfuzz.logs.transactions import aborted_entries
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, headers
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
@@ -107,22 +105,18 @@ class Original:
             return made
         found: list[npt.NDArray[np.void]] = []
         for segment in partition_of(first):
-            entries = aborted_entries(segment)
-            made.is_whole &= entries is not None or not segment.path.with_suffix(".txnindex").exists()
-            found += [] if entries is None else [entries]
+            if (entries := aborted_entries(segment)) is not None:
+                found.append(entries)
+            else:
+                made.is_whole &= not segment.path.with_suffix(".txnindex").exists()
         made.aborted = by_producer(found)
         made.ends = sorted((one[3], one[1], one[4]) for entries in found for one in entries.tolist())
         for offset in sorted(Bounds(first.path).beside(".snapshot")):
-            try:
-                path = first.path.with_name(f"{offset:020d}.snapshot")
-                known = decode(read_small(path, bytes_max=SNAPSHOT_BYTES_MAX))
-            except UsageError:
-                continue
+            known = read_snapshot(first.path.with_name(snapshot_name(offset - 1)))
             if known is not None and offset >= first.base_offset:
                 made.known_to, made.opened = offset, opened_of(known)
-                made.producers = (
-                    {one.producer_id: one for one in known} if offset == first.base_offset else made.producers
-                )
+                if offset == first.base_offset:
+                    made.producers = {one.producer_id: one for one in known}
         return made
 
     def ended_before(self, producer_id: int, began: int) -> int | None:
@@ -144,11 +138,6 @@ class Original:
         if self.opened.get(producer_id, offset + 1) <= offset < self.known_to:
             return "open"
         return None if self.ended_before(producer_id, offset) is None else "committed"
-
-
-def opened_of(producers: Iterable[Producer]) -> dict[int, int]:
-    """By producer, the first offset of its open transaction."""
-    return {one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0}
 
 
 def by_producer(indexes: Iterable[npt.NDArray[np.void]]) -> Aborted:

@@ -23,25 +23,24 @@ import numpy as np
 from kfuzz import records
 from kfuzz.annotate.listing import next_place
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, map_regular, open_regular, open_whole, read_small, write_whole
+from kfuzz.files import local_path, map_regular, open_whole, read_small, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.lost import Bounds, LostOffsets
-from kfuzz.logs.meaning import (
-    Aborted,
-    Change,
-    Marker,
-    Original,
-    by_producer,
-    changes,
-    lost_aborts,
-    lost_commits,
-    opened_of,
-)
+from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, encode, leader_epoch_text, snapshot_name
-from kfuzz.logs.stored import kind_of, last_offset
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, follow, opened_of, snapshot_name
+from kfuzz.logs.stored import (
+    CLEAN_SHUTDOWN,
+    LOG_START,
+    META_PROPERTIES,
+    METADATA_NAME,
+    RECOVERY_POINT,
+    REPLICATION,
+    last_offset,
+    read_stored,
+)
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records.read.reader import BatchHeader, check_with, headers
 from kfuzz.wire.records.framing import frames, next_frame
@@ -52,15 +51,9 @@ STEP_BYTES: Final = 1 << 20
 # A consumer passes over batches whose offsets are lower than one before. A broker stops only at some of them.
 NOT_INCREASING: Final = "offset-not-increasing"
 OFFSET_CODES: Final = (NOT_INCREASING, "indexed-offset-not-increasing", "offset-outside-segment")
-# Kafka's files beside the segments that are true of the copy too.
-COPIED: Final = ("partition.metadata",)
 COPIED_BYTES_MAX: Final = 4096
-# Files of a broker beside its partitions. With the second one it believes the indexes of a log; without, it makes them
-# again. The broker's epoch is not known.
-META_PROPERTIES: Final = "meta.properties"
-CLEAN_SHUTDOWN: Final = (".kafka_cleanshutdown", '{"version":0,"brokerEpoch":-1}')
-RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, "replication-offset-checkpoint", "log-start-offset-checkpoint")
+# The mark of a clean shutdown. The broker's epoch is not known.
+SHUT_DOWN: Final = '{"version":0,"brokerEpoch":-1}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +132,9 @@ def salvage(
     if source.is_dir() and root.resolve().is_relative_to(source):
         raise UsageError(f"{root} is inside {path}, which is only read; name a folder outside")
     plan = [(segment, root / (_folder(segment) or "") / segment.path.name) for segment in segments]
-    for segment, copy in plan:
+    for _, copy in plan:
         if copy.exists():
             raise UsageError(f"{copy} exists; name another folder with --out")
-        if copy.resolve() == segment.path.resolve():
-            raise UsageError(f"{copy} is the segment itself; name another folder with --out")
     done: list[Salvaged] = []
     ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):
@@ -197,17 +188,13 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
                 if content or suffix != ".txnindex":
                     write_whole(part.target.with_suffix(suffix), content)
         epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
-        later = {fields[0]: Producer(*fields) for fields in walk.producers}
-        producers |= {one: producers[one].followed_by(later[one]) if one in producers else later[one] for one in later}
+        follow(producers, walk.producers)
         if first.topic is not None and part in parts[-2:]:
             # A broker looks for them where its active segment begins, and at the end of the log.
             write_whole(target / snapshot_name(end - 1), encode(producers.values()))
     if first.topic is not None:
-        write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
-        for name in COPIED:
-            # A broker writes what is missing, and nothing good is in a link, a pipe or a large file of this name.
-            with contextlib.suppress(UsageError):
-                write_whole(target / name, read_small(first.path.with_name(name), bytes_max=COPIED_BYTES_MAX))
+        write_whole(target / LEADER_EPOCH_CHECKPOINT, checkpoint_text(epochs))
+        _take(METADATA_NAME, first.path.parent, target)
     return [part.made for part in parts], walks[-1].next_offset
 
 
@@ -246,17 +233,20 @@ def _broker_files(source: Path, root: Path, ends: dict[tuple[str, int], int]) ->
     """Write the files of the broker's directory ``source`` that are not about one partition. ``ends`` has the offset at
     which each copied partition ends.
     """
-    for name in OFFSET_CHECKPOINTS:
-        rows = ends if name == RECOVERY_POINTS else {}
-        with contextlib.suppress(UsageError):
-            if name != RECOVERY_POINTS and (kind := kind_of(name)):
-                found = kind.read(source / name, map_regular(source / name), "kafka").entries()
-                rows = {key: min(row[2], ends[key]) for _, row in found if (key := (row[0], row[1])) in ends}
-        lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in rows.items()]
-        write_whole(root / name, f"0\n{len(lines)}\n" + "".join(lines))
+    write_whole(root / RECOVERY_POINT, checkpoint_text([(*key, end) for key, end in ends.items()]))
+    for name in (REPLICATION, LOG_START):
+        found = stored.entries() if (stored := read_stored(source / name)) else ()
+        rows = {row[:2]: min(row[2], ends[row[:2]]) for _, row in found if row[:2] in ends}
+        write_whole(root / name, checkpoint_text([(*key, offset) for key, offset in rows.items()]))
+    _take(META_PROPERTIES, source, root)
+    write_whole(root / CLEAN_SHUTDOWN, SHUT_DOWN)
+
+
+def _take(name: str, source: Path, target: Path) -> None:
+    """Copy a small file of a broker."""
+    # A broker writes what is missing, and nothing good is in a link, a pipe or a large file of this name.
     with contextlib.suppress(UsageError):
-        write_whole(root / META_PROPERTIES, read_small(source / META_PROPERTIES, bytes_max=COPIED_BYTES_MAX))
-    write_whole(root / CLEAN_SHUTDOWN[0], CLEAN_SHUTDOWN[1])
+        write_whole(target / name, read_small(source / name, bytes_max=COPIED_BYTES_MAX))
 
 
 def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
@@ -268,13 +258,10 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
         part = _Kept(segment, target, made, size, _sound(segment, file, view, made))
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
         # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
-        while True:
+        _write(part, view)
+        while refused := _refused(target):
+            _leave_out(part, view, *refused)
             _write(part, view)
-            refused = _refused(target)
-            if refused is None:
-                break
-            at, finding = refused
-            _leave_out(part, view, at, finding)
         made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
@@ -340,14 +327,14 @@ def _write(part: _Kept, view: memoryview) -> None:
 
 def _refused(copy: Path) -> tuple[int, Finding] | None:
     """Where in the copy a broker that loads it would stop, or offsets fall, and why; None if it is sound."""
-    with open_regular(copy, follow=True) as file:
-        size = os.fstat(file.fileno()).st_size
-        verdict = records.check(mapped(file, 0, size) if size else b"", role="log")
-        falls = next((one for one in verdict.findings if one.code == NOT_INCREASING), None)
-        if verdict.fatal is None and falls is None and verdict.consumed == size:
-            return None
-        finding = verdict.fatal or falls or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
-        return verdict.consumed if finding is not falls else finding.at, finding
+    data = map_regular(copy)
+    verdict = records.check(data, role="log")
+    falls = next((one for one in verdict.findings if one.code == NOT_INCREASING), None)
+    if verdict.fatal is None and falls is not None:
+        return falls.at, falls
+    if verdict.fatal is None and verdict.consumed == len(data):
+        return None
+    return verdict.consumed, verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
 
 
 def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None:

@@ -24,10 +24,9 @@ from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
-from kfuzz.logs.stored import DELTA, INDEXES, LEAVING, last_offset, left_out
+from kfuzz.logs.stored import DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_offset, left_out
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
-FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
 NAME: Final = re.compile(r"(\d{20})\.log")
 # Kafka's own topics, such as __consumer_offsets, begin with this.
 INTERNAL: Final = "__"
@@ -40,7 +39,6 @@ INDEX_BYTES_MAX: Final = 16 << 20
 FRAME: Final = struct.Struct(">qi")
 DELTA_AT: Final = HEADER_AT["last_offset_delta"]
 LENGTH: Final = slice(8, 12)
-NAMES_MOST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)

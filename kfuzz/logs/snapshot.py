@@ -6,13 +6,16 @@ broker need not read the log to know its producers.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Final
 
 from kfuzz import messages
-from kfuzz.errors import MessageError
+from kfuzz.errors import MessageError, UsageError
+from kfuzz.files import read_small
 from kfuzz.java import hash_map_order
 from kfuzz.wire.io.checksum import crc32c
 
@@ -21,6 +24,8 @@ VERSION: Final = 1
 # The version is before the message, the CRC-32C is its first field and covers what follows.
 PREFIX: Final = struct.Struct(">hI")
 CRC_BYTES: Final = 4
+# The most bytes of a file that is no index: 400,000 producers, or some 200,000 partitions.
+OTHER_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,25 @@ class Producer:
         return later if later.coordinator_epoch >= 0 else replace(later, coordinator_epoch=self.coordinator_epoch)
 
 
-def leader_epoch_text(epochs: Sequence[tuple[int, int]]) -> str:
-    """The content of ``LeaderEpochCheckpointFile``, version 0, for pairs of a leader epoch and its first offset."""
-    return "".join([f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)])
+def checkpoint_text(rows: Sequence[tuple[object, ...]]) -> str:
+    """The content of Kafka's ``CheckpointFile``, version 0: pairs of a leader epoch and its first offset, or topics,
+    partitions and offsets.
+    """
+    return "".join([f"0\n{len(rows)}\n", *(" ".join(map(str, row)) + "\n" for row in rows)])
+
+
+def follow(producers: dict[int, Producer], walked: Iterable[tuple[int, ...]]) -> None:
+    """Bring ``producers``, by their ids, to the end of a later part of the log; ``walked`` has the fields of those that
+    a walk over it found.
+    """
+    for one in (Producer(*found) for found in walked):
+        known = producers.get(one.producer_id)
+        producers[one.producer_id] = known.followed_by(one) if known else one
+
+
+def opened_of(producers: Iterable[Producer]) -> dict[int, int]:
+    """By producer, the first offset of its open transaction."""
+    return {one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0}
 
 
 def snapshot_name(last_offset: int) -> str:
@@ -83,12 +104,22 @@ def encode(producers: Iterable[Producer]) -> bytes:
     return PREFIX.pack(VERSION, crc32c(body)) + body
 
 
+def is_sound(data: bytes | mmap.mmap) -> bool:
+    """Whether the version and the CRC of a snapshot file are right."""
+    return len(data) >= PREFIX.size and PREFIX.unpack_from(data) == (VERSION, crc32c(data[PREFIX.size :]))
+
+
+def read_snapshot(path: Path) -> list[Producer] | None:
+    """The producers in the snapshot file at ``path``; None if it cannot be read, or if Kafka refuses it."""
+    try:
+        return decode(read_small(path, bytes_max=OTHER_BYTES_MAX))
+    except UsageError:
+        return None
+
+
 def decode(data: bytes) -> list[Producer] | None:
     """The producers in a snapshot file, in its order; None if Kafka refuses it (version or CRC)."""
-    if len(data) < PREFIX.size:
-        return None
-    version, crc = PREFIX.unpack_from(data)
-    if version != VERSION or crc != crc32c(data[PREFIX.size :]):
+    if not is_sound(data):
         return None
     try:
         found = messages.decode("ProducerSnapshot", VERSION, data[PREFIX.size - CRC_BYTES :])

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import base64
 import mmap
+import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from heapq import merge
+from itertools import islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +28,7 @@ from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
 from kfuzz.logs.log_facts import first_fall
-from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, PREFIX, VERSION
+from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, OTHER_BYTES_MAX, PREFIX, VERSION, is_sound
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.io.checksum import crc32c
@@ -45,8 +49,6 @@ INDEXES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 }
 # Kafka maps an index as a whole, so it has at most so many bytes.
 INDEX_BYTES_MAX: Final = 2**31 - 1
-# 350,000 producers, or some 200,000 partitions.
-OTHER_BYTES_MAX: Final = 16 << 20
 PIECE_BYTES: Final = 1 << 20
 FORMATS: Final = {2: "h", 4: "i", 8: "q"}
 # A file that Kafka is going to delete or to put in place of another has one more suffix.
@@ -56,21 +58,27 @@ LATER: Final = (".deleted", ".swap", ".cleaned")
 LEAVING: Final = re.compile(
     r"((?P<partition>.+-\d{1,10})(\.[0-9a-f]{32})?|.+\.[0-9a-f]{32})-(?P<why>delete|future|stray)"
 )
+FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
 NAMES_MOST: Final = 5
 BASE_OFFSET: Final = re.compile(r"\d{20}")
 ABORTED_VERSION: Final = 0
 CHECKPOINT_VERSION: Final = 0
 METADATA_VERSION: Final = 0
 METADATA_NAME: Final = "partition.metadata"
+# Files of a broker beside its partitions. With the second one it believes the indexes of a log; without, it makes them
+# again.
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START: Final = "log-start-offset-checkpoint"
+REPLICATION: Final = "replication-offset-checkpoint"
+CLEANER: Final = "cleaner-offset-checkpoint"
 # The columns of a checkpoint, by the file's name.
 EPOCH_COLUMNS: Final = ("epoch", "start_offset")
 OFFSET_COLUMNS: Final = ("topic", "partition", "offset")
 CHECKPOINTS: Final = {
     LEADER_EPOCH_CHECKPOINT: EPOCH_COLUMNS,
-    "recovery-point-offset-checkpoint": OFFSET_COLUMNS,
-    "log-start-offset-checkpoint": OFFSET_COLUMNS,
-    "replication-offset-checkpoint": OFFSET_COLUMNS,
-    "cleaner-offset-checkpoint": OFFSET_COLUMNS,
+    **dict.fromkeys((RECOVERY_POINT, LOG_START, REPLICATION, CLEANER), OFFSET_COLUMNS),
 }
 NUMBER: Final = re.compile(r"[+-]?\d{1,19}")
 INT32: Final = re.compile(r"[+-]?\d{1,10}")
@@ -106,6 +114,7 @@ class Stored:
     columns: tuple[str, ...]
     count: int
     entries: Callable[[], Iterator[tuple[int, tuple[Any, ...]]]]
+    profile: Profile
     facts: dict[str, Any] = field(default_factory=dict)
     room: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -121,11 +130,10 @@ class Stored:
         room = f", then {self.room} bytes of zeros: room for more" if self.room else ""
         return f"{self.title}, {counted(self.count, 'entry', 'entries')}{room}"
 
-    def find(
-        self, code: str, path: str, at: int, profile: Profile, *, found: int = 0, allowed: int = 0, detail: str = ""
-    ) -> Stored:
+    def find(self, code: str, path: str, at: int, found: int = 0, allowed: int = 0, detail: str = "") -> Stored:
         """Add a finding, see ``stored_finding``. Returns this object."""
-        self.findings.append(stored_finding(code, path, at, profile, found=found, allowed=allowed, detail=detail))
+        one = stored_finding(code, path, at, self.profile, found=found, allowed=allowed, detail=detail)
+        self.findings.append(one)
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -144,11 +152,28 @@ def kind_of(name: str) -> Kind | None:
     while base.endswith(LATER):
         base = base.rpartition(".")[0]
     if base in CHECKPOINTS:
-        return _checkpoint_kind(base, CHECKPOINTS[base])
+        return EPOCHS if CHECKPOINTS[base] == EPOCH_COLUMNS else OFFSETS
     if base == METADATA_NAME:
         return METADATA
     stem, _, suffix = base.rpartition(".")
     return BY_SUFFIX.get(f".{suffix}") if BASE_OFFSET.fullmatch(stem) else None
+
+
+def read_stored(path: Path) -> Stored | None:
+    """The contents of the file at ``path``, judged by its name as Kafka does; None if it cannot be read."""
+    try:
+        kind = kind_of(path.name)
+        return kind.read(path, map_regular(path), "kafka") if kind else None
+    except UsageError:
+        return None
+
+
+def names_in(folder: Path) -> set[str]:
+    """The names in a folder; none if it cannot be read, or was just deleted."""
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
 
 
 def left_out(folders: Iterable[Path]) -> str:
@@ -165,16 +190,13 @@ def left_out(folders: Iterable[Path]) -> str:
 
 def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:
     """The kind of file whose name says nothing, if the bytes show it: a snapshot with a right CRC, or a checkpoint."""
-    if PREFIX.size <= len(data) <= OTHER_BYTES_MAX:
-        version, crc = PREFIX.unpack_from(data)
-        if version == VERSION and crc == crc32c(data[PREFIX.size :]):
-            return BY_SUFFIX[".snapshot"]
+    if len(data) <= OTHER_BYTES_MAX and is_sound(data):
+        return BY_SUFFIX[".snapshot"]
     head = data[:4096].split(b"\n")
     if re.fullmatch(rb"version: \d+", head[0]) and len(head) > 1 and head[1].startswith(b"topic_id: "):
         return METADATA
     if len(head) > 2 and head[0] == b"0" and head[1].isdigit():
-        columns = EPOCH_COLUMNS if len(head[2].split()) == len(EPOCH_COLUMNS) else OFFSET_COLUMNS
-        return _checkpoint_kind("checkpoint", columns)
+        return EPOCHS if len(head[2].split()) == len(EPOCH_COLUMNS) else OFFSETS
     return None
 
 
@@ -185,18 +207,15 @@ def lines_of(stored: Stored) -> Iterator[str]:
     widths = [max(len(name), 24 if name == "timestamp" else 12) for name in stored.columns]
     if stored.count:
         yield "  ".join([f"{'entry':>8}", f"{'byte':>10}", *map(str.rjust, stored.columns, widths)])
-    findings = sorted(stored.findings, key=lambda one: one.at)
-    shown = 0
-    for number, (at, row) in enumerate(stored.entries()):
-        while shown < len(findings) and findings[shown].at < at:
-            yield f"{'':10}{findings[shown].severity}: {findings[shown]}"
-            shown += 1
-        cells = [
-            utc_text(cell) if name == "timestamp" else str(cell) for name, cell in zip(stored.columns, row, strict=True)
-        ]
-        yield "  ".join([f"{number:>8}", f"{at:>10}", *map(str.rjust, cells, widths)])
-    for one in findings[shown:]:
-        yield f"{'':10}{one.severity}: {one}"
+
+    def rows() -> Iterator[tuple[int, str]]:
+        for number, (at, row) in enumerate(stored.entries()):
+            named = zip(stored.columns, row, strict=True)
+            cells = [utc_text(cell) if name == "timestamp" else str(cell) for name, cell in named]
+            yield at, "  ".join([f"{number:>8}", f"{at:>10}", *map(str.rjust, cells, widths)])
+
+    found = sorted(((one.at, f"{'':10}{one.severity}: {one}") for one in stored.findings), key=itemgetter(0))
+    yield from map(itemgetter(1), merge(rows(), found, key=itemgetter(0)))
 
 
 # ------------------------------------------------------------------------------------------------- indexes
@@ -215,7 +234,6 @@ class _Index:
         self.suffix = suffix
         self.layout = entry_struct(suffix)
         self.columns = tuple(name for name, _ in INDEXES[suffix])
-        self.profile = profile
         self.path = path
         stem = path.name.partition(".")[0]
         self.base = int(stem) if BASE_OFFSET.fullmatch(stem) else 0
@@ -227,7 +245,8 @@ class _Index:
         if room <= self.layout.size:
             count, room = whole, 0
         self.data, self.end = data, count * self.layout.size
-        self.made = Stored(title, len(data), self.columns, count, self.entries, {"base_offset": self.base}, room)
+        facts = {"base_offset": self.base}
+        self.made = Stored(title, len(data), self.columns, count, self.entries, profile, facts, room)
         if len(data) % self.layout.size:
             self.find("index-size-uneven", self.end, "size", len(data), self.layout.size)
 
@@ -250,7 +269,7 @@ class _Index:
         path = name if code == "index-size-uneven" else f"entry[{number}].{name}"
         # Report only the first entry with this code. All entries after it are often wrong too.
         if not self.has(code):
-            self.made.find(code, path, at, self.profile, found=found, allowed=allowed, detail=name)
+            self.made.find(code, path, at, found, allowed, name)
 
     def has(self, code: str) -> bool:
         """Whether this was found."""
@@ -315,9 +334,12 @@ def _filled(data: bytes | mmap.mmap) -> int:
     return 0
 
 
-def offset_entries(path: Path, data: bytes | mmap.mmap) -> memoryview:
-    """The entries of an offset index."""
-    return _Index(path, data, ".index", "", "kafka").whole
+def offset_entries(path: Path) -> memoryview:
+    """The entries of an offset index; none if it cannot be read."""
+    try:
+        return _Index(path, map_regular(path), ".index", "", "kafka").whole
+    except UsageError:
+        return memoryview(b"")
 
 
 def offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile, misplaced: int | None = None) -> Stored:
@@ -403,21 +425,20 @@ def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     _require_size(path, mapped, OTHER_BYTES_MAX)
     data = bytes(mapped)
     rows: list[dict[str, Any]] = []
-    columns: tuple[str, ...] = ()
-    made = Stored("producer snapshot", len(data), columns, 0, lambda: iter(()))
+    made = Stored("producer snapshot", len(data), (), 0, lambda: iter(()), profile)
     if len(data) < PREFIX.size:
-        return made.find("snapshot-cut", "size", 0, profile, found=len(data), allowed=PREFIX.size)
+        return made.find("snapshot-cut", "size", 0, len(data), PREFIX.size)
     version, crc = PREFIX.unpack_from(data)
     made.facts = {"version": version}
     if version != VERSION:
-        return made.find("snapshot-version-unknown", "version", 0, profile, found=version, allowed=VERSION)
+        return made.find("snapshot-version-unknown", "version", 0, version, VERSION)
     if (actual := crc32c(data[PREFIX.size :])) != crc:
-        made.find("snapshot-crc-mismatch", "crc", 2, profile, found=crc, allowed=actual)
+        made.find("snapshot-crc-mismatch", "crc", 2, crc, actual)
     try:
         rows = messages.decode("ProducerSnapshot", VERSION, data[PREFIX.size - CRC_BYTES :])["producerEntries"]
     except MessageError as error:
         at = PREFIX.size - CRC_BYTES + error.finding.at
-        made.find("snapshot-unreadable", error.finding.path, at, profile, detail=error.finding.message)
+        made.find("snapshot-unreadable", error.finding.path, at, detail=error.finding.message)
     made.count = len(rows)
     made.columns = tuple(rows[0]) if rows else ()
     size = (len(data) - PREFIX.size - 4) // len(rows) if rows else 0
@@ -425,13 +446,8 @@ def _snapshot(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     return made
 
 
-def _checkpoint_kind(name: str, columns: tuple[str, ...]) -> Kind:
-    title = "leader epochs" if columns == EPOCH_COLUMNS else "offsets of partitions"
-    return Kind(title, lambda path, data, profile: _checkpoint(path, data, columns, title, profile))
-
-
 def _checkpoint(
-    path: Path, mapped: bytes | mmap.mmap, columns: tuple[str, ...], title: str, profile: Profile
+    path: Path, mapped: bytes | mmap.mmap, profile: Profile, title: str, columns: tuple[str, ...]
 ) -> Stored:
     """A checkpoint file. Mirrors ``CheckpointFile.CheckpointReadBuffer``; without a line, it has no entries."""
     _require_size(path, mapped, OTHER_BYTES_MAX)
@@ -440,33 +456,30 @@ def _checkpoint(
     def entries() -> Iterator[tuple[int, tuple[Any, ...]]]:
         return ((at, row) for _, at, row in islice(_rows(data, columns), made.count) if row is not None)
 
-    made = Stored(title, len(data), columns, 0, entries)
-
-    def find(code: str, path: str, at: int, found: int, allowed: int = 0, detail: str = "") -> Stored:
-        return made.find(code, path, at, profile, found=found, allowed=allowed, detail=detail)
-
+    made = Stored(title, len(data), columns, 0, entries, profile)
     head = list(islice(_lines(data), 2))
     for number, (at, line) in enumerate(head):
         if not INT32.fullmatch(line):
-            return find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
+            return made.find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         if number == 0:
             made.facts["version"] = int(line)
             if int(line) != CHECKPOINT_VERSION:
-                return find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
-    before: tuple[Any, ...] = ()
-    fallen: tuple[str, str, int, int, int, str] | None = None
+                return made.find("checkpoint-version-unknown", "version", at, int(line), CHECKPOINT_VERSION)
     for number, at, row in _rows(data, columns):
         if row is None:
-            return find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
+            return made.find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         made.count += 1
-        if columns == EPOCH_COLUMNS and fallen is None:
-            for name, here, last in zip(columns, row, before, strict=False):
-                if here <= last and fallen is None:
-                    fallen = "leader-epochs-not-rising", f"entry[{number - 2}].{name}", at, here, last, name
-            before = row
     if len(head) > 1 and int(head[1][1]) != made.count:
-        return find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
-    return made if fallen is None else find(*fallen)
+        return made.find("checkpoint-count-mismatch", "count", data.index(b"\n") + 1, int(head[1][1]), made.count)
+    falls = (
+        (f"entry[{number}].{name}", at, here, before, name)
+        for number, ((_, last), (at, row)) in enumerate(pairwise(entries()), 1)
+        for name, here, before in zip(columns, row, last, strict=True)
+        if here <= before
+    )
+    if columns == EPOCH_COLUMNS and (fallen := next(falls, None)):
+        made.find("leader-epochs-not-rising", *fallen)
+    return made
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:
@@ -490,20 +503,20 @@ def _metadata(path: Path, mapped: bytes | mmap.mmap, profile: Profile) -> Stored
     """``partition.metadata``: the topic's id. Mirrors ``PartitionMetadataFile.PartitionMetadataReadBuffer``."""
     _require_size(path, mapped, OTHER_BYTES_MAX)
     data = bytes(mapped)
-    made = Stored("partition metadata", len(data), (), 0, lambda: iter(()))
+    made = Stored("partition metadata", len(data), (), 0, lambda: iter(()), profile)
     at = 0
     for number, raw in enumerate(data.splitlines(keepends=True)[:2]):
         match = METADATA_LINE.fullmatch(raw.decode("utf-8", "replace").rstrip("\r\n"))
         name = ("version", "topic_id")[number]
         if match is None or match[1] != name or (name == "version" and not INT32.fullmatch(match[2])):
-            return made.find("checkpoint-line-malformed", f"line[{number}]", at, profile, found=number + 1)
+            return made.find("checkpoint-line-malformed", f"line[{number}]", at, number + 1)
         made.facts[name] = int(match[2]) if name == "version" else match[2]
         at += len(raw)
     version = made.facts.get("version")
     if version is not None and version != METADATA_VERSION:
-        return made.find("checkpoint-version-unknown", "version", 0, profile, found=version, allowed=METADATA_VERSION)
+        return made.find("checkpoint-version-unknown", "version", 0, version, METADATA_VERSION)
     if not _is_topic_id(made.facts.get("topic_id", "")):
-        return made.find("topic-id-missing", "topic_id", at, profile)
+        return made.find("topic-id-missing", "topic_id", at)
     return made
 
 
@@ -517,6 +530,10 @@ def _is_topic_id(text: str) -> bool:
 
 
 METADATA: Final = Kind("partition metadata", _metadata)
+EPOCHS, OFFSETS = (
+    Kind(title, partial(_checkpoint, title=title, columns=columns))
+    for title, columns in (("leader epochs", EPOCH_COLUMNS), ("offsets of partitions", OFFSET_COLUMNS))
+)
 BY_SUFFIX: Final = {
     ".index": Kind("offset index", offset_index),
     ".timeindex": Kind("time index", _time_index),

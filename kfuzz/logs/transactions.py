@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.errors import UsageError
-from kfuzz.files import read_small
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
 from kfuzz.logs.heads import BatchHeads
@@ -29,15 +27,13 @@ from kfuzz.logs.segments import (
     entries,
     partition_of,
 )
-from kfuzz.logs.snapshot import Producer, decode
+from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
-# 400,000 producers. Without a snapshot, the log itself is read.
-SNAPSHOT_BYTES_MAX: Final = 16 << 20
 STRETCH_BYTES: Final = 16 << 20
 MARKER_KEY_BYTES, MARKER_VALUE_BYTES = 4, 6
 OPEN, COMMITTED, ABORTED = -1, 0, 1
@@ -259,9 +255,8 @@ def last_stable_offset(segment: Segment) -> int | None:
     start = 0
     for one in reversed(partition):
         if (producers := snapshot_of(one)) is not None:
-            for producer in producers:
-                if producer.current_txn_first_offset >= 0:
-                    walk.begin(producer.producer_id, producer.current_txn_first_offset)
+            for producer_id, began in opened_of(producers).items():
+                walk.begin(producer_id, began)
             start = one.base_offset or 0
             break
         index = aborted_entries(one)
@@ -283,7 +278,4 @@ def last_stable_offset(segment: Segment) -> int | None:
 
 def snapshot_of(segment: Segment) -> list[Producer] | None:
     """The producers in the snapshot where the segment begins. None if it is missing or damaged."""
-    try:
-        return decode(read_small(segment.path.with_suffix(".snapshot"), bytes_max=SNAPSHOT_BYTES_MAX))
-    except UsageError:
-        return None
+    return read_snapshot(segment.path.with_suffix(".snapshot"))

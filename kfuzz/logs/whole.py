@@ -8,14 +8,12 @@ pyarrow.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular, read_small
@@ -23,31 +21,31 @@ from kfuzz.findings import Finding, Profile
 from kfuzz.findings.stored import stored_finding
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.log_facts import LogFacts
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, decode
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, read_snapshot
 from kfuzz.logs.stored import (
     CHECKPOINTS,
+    CLEAN_SHUTDOWN,
+    CLEANER,
+    FOLDER,
     LEAVING,
+    LOG_START,
+    META_PROPERTIES,
     METADATA_NAME,
-    OTHER_BYTES_MAX,
+    RECOVERY_POINT,
     Stored,
     entry_struct,
-    kind_of,
+    names_in,
     offset_entries,
+    read_stored,
 )
 from kfuzz.text import printable
 from kfuzz.units import counted
 
 # A walk stops after so many bytes, to show how far it is and to give memory back.
 STEP_BYTES: Final = 16 << 20
-FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
 NAMED: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-META: Final = "meta.properties"
 META_BYTES_MAX: Final = 1 << 16
 META_NEEDED: Final = ("cluster.id", "node.id")
-RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
-LOG_START: Final = "log-start-offset-checkpoint"
-CLEANER: Final = "cleaner-offset-checkpoint"
 # KRaft's own log has no line in the checkpoints.
 KRAFT: Final = "__cluster_metadata"
 # Folders in a log directory that are not logs.
@@ -118,6 +116,21 @@ class _Segment:
         return self.first >= 0 and self.first_last < self.base
 
 
+class _State(NamedTuple):
+    """The values of a producer that a snapshot and the log must agree on. No transaction is open if one began before
+    the log.
+    """
+
+    epoch: int
+    sequence: int
+    offset: int
+    open_at: int
+
+    def __str__(self) -> str:
+        text = f"epoch {self.epoch}, sequence {self.sequence}, offset {self.offset}"
+        return text if self.open_at < 0 else f"{text}, a transaction open since offset {self.open_at}"
+
+
 @dataclass(slots=True)
 class Judged:
     """The findings about a partition or a directory as a whole, by the file or folder that each is about."""
@@ -133,17 +146,9 @@ class Judged:
         self.findings.append((path, one))
 
 
-def _names(path: Path) -> set[str]:
-    """The names in a folder; none if it cannot be read, or was just deleted."""
-    try:
-        return set(os.listdir(path))
-    except OSError:
-        return set()
-
-
 def is_partition(path: Path) -> bool:
     """Whether a folder has files of a partition."""
-    return any(NAMED.fullmatch(name) or name in (METADATA_NAME, LEADER_EPOCH_CHECKPOINT) for name in _names(path))
+    return any(NAMED.fullmatch(name) or name in (METADATA_NAME, LEADER_EPOCH_CHECKPOINT) for name in names_in(path))
 
 
 class Directory:
@@ -152,29 +157,25 @@ class Directory:
     def __init__(self, path: Path, profile: Profile) -> None:
         self.path = path
         self.judged = Judged(path, profile)
-        self.names = _names(path)
-        self.meta = self._meta() if META in self.names else {}
+        self.names = names_in(path)
+        self.meta = self._meta() if META_PROPERTIES in self.names else {}
         self.points = {name: self._points(path / name) for name in CHECKPOINTS if name in self.names}
-        self.is_brokers = bool(self.points or {META, CLEAN_SHUTDOWN} & self.names)
+        self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
         self.topic_ids: dict[str, tuple[str, Path]] = {}
-        self.refusing: list[str] = []
+        # The files and folders with which a broker does not start.
+        self.refusing: list[Path] = []
 
     def _points(self, path: Path) -> dict[tuple[str, int], int]:
-        try:
-            kind = kind_of(path.name)
-            stored = kind.read(path, map_regular(path), "kafka") if kind else None
-        except UsageError:
-            return {}
+        stored = read_stored(path)
         # A broker takes a file that it cannot read for an empty one.
-        if stored is None or stored.is_refused:
-            return {}
-        return {(topic, partition): offset for _, (topic, partition, offset) in stored.entries()}
+        rows = stored.entries() if stored and not stored.is_refused else ()
+        return {(topic, partition): offset for _, (topic, partition, offset) in rows}
 
     def _meta(self) -> dict[str, str]:
         try:
-            text = read_small(self.path / META, bytes_max=META_BYTES_MAX).decode("utf-8", "replace")
+            text = read_small(self.path / META_PROPERTIES, bytes_max=META_BYTES_MAX).decode("utf-8", "replace")
         except UsageError:
             return {}
         lines = (line.strip().partition("=") for line in text.splitlines() if not line.startswith("#"))
@@ -202,18 +203,16 @@ class Directory:
                 elif offset > end:
                     code = "log-start-beyond-log" if name == LOG_START else "checkpoint-offset-beyond-log"
                     find(path / name, code, offset, end, called)
-        self.refusing += [
-            f"because of {printable(str(place))}" for place, one in self.judged.findings if one.code in REFUSED
-        ]
+        self.refusing += [place for place, one in self.judged.findings if one.code in REFUSED]
         if self.refusing:
             more = f" and {counted(len(self.refusing) - 1, 'more reason')}" if len(self.refusing) > 1 else ""
-            sentence = f"refuses to start, {self.refusing[0]}{more}"
+            sentence = f"refuses to start, {_because(self.refusing[0])}{more}"
             self.judged.start = Start(sentence, sentence, self.was_clean)
         return self.judged
 
     def _close_meta(self, others: list[Directory]) -> None:
-        path = self.path / META
-        if META not in self.names:
+        path = self.path / META_PROPERTIES
+        if META_PROPERTIES not in self.names:
             self.judged.find(path, "meta-properties-missing")
             return
         if missing := [name for name in META_NEEDED if not self.meta.get(name)]:
@@ -221,17 +220,14 @@ class Directory:
         for other in others:
             if not other.meta or other.path >= self.path:
                 continue
-            is_other = {name: self.meta.get(name) != other.meta.get(name) for name in (*META_NEEDED, "directory.id")}
-            says = {
-                name: printable(f"{name} {self.meta.get(name)}; {other.path / META} has {other.meta.get(name)}")
-                for name in is_other
-            }
-            if is_other["node.id"]:
-                self.judged.find(path, "meta-properties-other-node", detail=says["node.id"])
-            elif is_other["cluster.id"]:
-                self.judged.find(path, "meta-properties-differ", detail=says["cluster.id"])
-            if self.meta.get("directory.id") and not is_other["directory.id"]:
-                self.judged.find(path, "meta-properties-differ", detail=says["directory.id"])
+            here, there = self.meta.get, other.meta.get
+            wrong = [name for name in ("node.id", "cluster.id") if here(name) != there(name)][:1]
+            # Each directory has an id of its own.
+            wrong += ["directory.id"] if here("directory.id") and here("directory.id") == there("directory.id") else []
+            for name in wrong:
+                code = "meta-properties-other-node" if name == "node.id" else "meta-properties-differ"
+                detail = f"{name} {here(name)}; {other.path / META_PROPERTIES} has {there(name)}"
+                self.judged.find(path, code, detail=printable(detail))
 
 
 class Partition:
@@ -242,7 +238,7 @@ class Partition:
         self.directory = directory
         self.judged = Judged(path, profile)
         self.facts = LogFacts(STEP_BYTES)
-        self.names = _names(path)
+        self.names = names_in(path)
         found = [match.groups() for name in self.names if (match := NAMED.fullmatch(name))]
         self.stems = {suffix: sorted(int(stem) for stem, one in found if one == suffix) for _, suffix in found}
         self.bases = self.stems.get(".log", [])
@@ -256,9 +252,10 @@ class Partition:
         # None if the file is refused.
         self.epochs: list[tuple[int, int]] | None = []
         self.topic_id = ""
-        # Segments that a broker recovers because an index is missing or refused, and why it refuses to start at all.
+        # Segments that a broker recovers because an index is missing or refused, and the first file with which it
+        # refuses to start at all.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
-        self.refusals: list[str] = []
+        self.refusing: Path | None = None
         # By the name of an offset index: its first wrong entry, or -1.
         self.misplaced: dict[str, int] = {}
 
@@ -267,12 +264,7 @@ class Partition:
     def begin(self, path: Path) -> None:
         """The segment at ``path`` is judged next."""
         self._compare_snapshot(int(path.stem))
-        entries: bytes | memoryview = b""
-        index = path.with_suffix(".index")
-        if index.name in self.names:
-            with contextlib.suppress(UsageError):
-                entries = offset_entries(index, map_regular(index))
-        self.facts.begin_segment(min(int(path.stem), INT64_MAX), entries)
+        self.facts.begin_segment(min(int(path.stem), INT64_MAX), offset_entries(path.with_suffix(".index")))
 
     def end(self, path: Path, damage: Damage | None, has_tail: bool) -> None:
         """The segment at ``path`` was judged."""
@@ -295,7 +287,7 @@ class Partition:
         elif path.name == LEADER_EPOCH_CHECKPOINT:
             self.epochs = None if stored.is_refused else [row for _, row in stored.entries()]
         if stored.is_refused and (path.name in (METADATA_NAME, LEADER_EPOCH_CHECKPOINT)):
-            self.refusals.append(f"because of {printable(str(path))}")
+            self.refusing = self.refusing or path
         if not (match := NAMED.fullmatch(path.name)):
             return
         base, suffix = int(match[1]), match[2]
@@ -311,25 +303,19 @@ class Partition:
         path = self.path / f"{offset:020d}.snapshot"
         if path.name not in self.names or not self.segments or not self.is_joined or self.segments[-1].end != offset:
             return
-        try:
-            found = decode(read_small(path, bytes_max=OTHER_BYTES_MAX))
-        except UsageError:
+        if (found := read_snapshot(path)) is None:
             return
         start = self.segments[0].first
-        log = {fields[0]: Producer(*fields) for fields in self.facts.producers}
-        for one in found or ():
-            mine = log.pop(one.producer_id, None)
-            # The log does not show the time before it begins.
-            if one.last_offset >= start and (mine is None or _state(one, start) != _state(mine, start)):
-                has = "nothing" if mine is None else _state_text(_state(mine, start))
-                says = _state_text(_state(one, start))
-                self.judged.find(path, "snapshot-mismatch", one.producer_id, detail=f"{says}; the log gives {has}")
-                return
+        log = {fields[0]: _state(Producer(*fields), start) for fields in self.facts.producers}
+        # The log does not show the time before it begins.
+        said = [(one.producer_id, _state(one, start)) for one in found if one.last_offset >= start]
         # A broker forgets producers after a time, but not those with an open transaction.
-        for mine in log.values() if found is not None else ():
-            if mine.current_txn_first_offset >= 0:
-                detail = f"nothing; the log gives {_state_text(_state(mine, start))}"
-                self.judged.find(path, "snapshot-mismatch", mine.producer_id, detail=detail)
+        known = {one.producer_id for one in found}
+        forgotten = [(one, None) for one, mine in log.items() if one not in known and mine.open_at >= 0]
+        for producer_id, says in [*said, *forgotten]:
+            if says != (mine := log.get(producer_id)):
+                detail = f"{says or 'nothing'}; the log gives {mine or 'nothing'}"
+                self.judged.find(path, "snapshot-mismatch", producer_id, detail=detail)
                 return
 
     def _compare_aborted(self, path: Path) -> None:
@@ -356,6 +342,11 @@ class Partition:
 
     # -- when all are judged
 
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch."""
+        return self.segments[-1].end if self.segments else 0
+
     def close(self) -> Judged:
         """Judge the partition as a whole."""
         find, directory, segments = self.judged.find, self.directory, self.segments
@@ -371,9 +362,8 @@ class Partition:
                 code = "segment-gap-compacted" if cleaned else "segment-gap"
                 find(self.path / one.name, code, detail=f"{before.end} to {one.base - 1}")
         self._close_epochs()
-        end = segments[-1].end if segments else 0
         for offset in self.stems.get(".snapshot", []):
-            if segments and offset not in self.bases and not self.bases[-1] < offset <= end:
+            if segments and offset not in self.bases and not self.bases[-1] < offset <= self.end_offset:
                 find(self.path / f"{offset:020d}.snapshot", "segment-missing", offset)
         is_named = METADATA_NAME in self.names or not self.partition
         if not is_named and not self.is_krafts and (directory.is_brokers or directory.topic_ids):
@@ -384,10 +374,9 @@ class Partition:
                 detail = printable(f"{self.topic_id}; {place} has {known}")
                 find(self.path / METADATA_NAME, "topic-ids-differ", detail=detail)
         if self.partition and not self.is_krafts:
-            directory.ends[self.partition] = end
-        if self.refusals or self._ending(True) or self._ending(False):
-            reason = (self.refusals or [self._ending(False) or ""])[0]
-            directory.refusing.append(reason)
+            directory.ends[self.partition] = self.end_offset
+        if refusing := self._refusing(is_clean=False):
+            directory.refusing.append(refusing)
         self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
         return self.judged
 
@@ -402,7 +391,7 @@ class Partition:
         known = dict(self.epochs)
         # A broker removes the epochs before the log's start from the file.
         start = max(self.directory.point(LOG_START, self.partition), self.segments[0].first if self.segments else 0)
-        end = self.segments[-1].end if self.segments else 0
+        end = self.end_offset
         for (epoch, offset), (_, after) in pairwise([*facts.leader_epochs, (-1, end)]):
             offset = max(offset, start)
             begins = known.get(epoch, offset if after <= start else None)
@@ -416,34 +405,38 @@ class Partition:
                 self.judged.find(path, "leader-epoch-mismatch", epoch, offset, f"the log ends at offset {end}")
                 return
 
-    def _recovered(self, is_clean: bool) -> Iterator[tuple[int, _Segment, bool]]:
-        """The segments that a broker recovers when it starts, and whether only for the sake of their indexes."""
+    def _recovered(self, is_clean: bool) -> Iterator[tuple[int, _Segment]]:
+        """The segments that a broker recovers when it starts, with their numbers."""
         point = self.directory.point(RECOVERY_POINT, self.partition)
         # The segment in which the recovery point is, and those after it.
         first = max((one.base for one in self.segments if one.base <= point), default=0)
         for number, one in enumerate(self.segments):
             if one.base in self.rebuilt or ((self.is_krafts or not is_clean) and one.base >= first):
-                yield number, one, one.base in self.rebuilt
+                yield number, one
 
-    def _ending(self, is_clean: bool) -> str | None:
-        """Why a broker ends when it loads the log; None if it does not."""
-        for _, one, _ in self._recovered(is_clean):
-            if one.is_above or (one.damage and one.damage.code in ENDING):
-                return f"because of {printable(str(self.path / one.name))}"
-        return None
+    def _refusing(self, *, is_clean: bool) -> Path | None:
+        """The first file with which a broker refuses to start; None if it starts."""
+        ending = (
+            self.path / one.name
+            for _, one in self._recovered(is_clean)
+            if one.is_above or (one.damage and one.damage.code in ENDING)
+        )
+        return self.refusing or next(ending, None)
 
     def _start(self, *, is_clean: bool) -> str:
         """The actions of a broker that starts, on this log."""
-        if reason := self.refusals[0] if self.refusals else self._ending(is_clean):
-            return f"refuses to start, {reason}"
+        if place := self._refusing(is_clean=is_clean):
+            return f"refuses to start, {_because(place)}"
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
             return f"renames it to {printable(self.path.name)}.…-stray and begins an empty one"
         acts: list[str] = []
-        rebuilt = [one.name for _, one, is_rebuilt in self._recovered(is_clean) if is_rebuilt]
+        rebuilt = [one.name for one in self.segments if one.base in self.rebuilt]
         if rebuilt:
             acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
-        end = self.segments[-1].end if self.segments else 0
-        for number, one, is_rebuilt in self._recovered(is_clean):
+        end = self.end_offset
+        for number, one in self._recovered(is_clean):
+            # Such a segment is recovered for the sake of its indexes.
+            is_rebuilt = one.base in self.rebuilt
             later = len(self.segments) - number - 1
             if one.damage:
                 acts.append(f"truncates {one.name if is_rebuilt and later else 'it'} to offset {one.damage.offset}")
@@ -460,16 +453,13 @@ class Partition:
         return ", then ".join(acts) or LOADS
 
 
-def _state(one: Producer, start: int) -> tuple[int, int, int, int]:
-    """The values that a snapshot and the log must agree on, if the log begins at ``start``."""
+def _because(place: Path) -> str:
+    return f"because of {printable(str(place))}"
+
+
+def _state(one: Producer, start: int) -> _State:
     open_at = one.current_txn_first_offset
-    return one.epoch, one.last_sequence, one.last_offset, open_at if open_at >= start else -1
-
-
-def _state_text(state: tuple[int, int, int, int]) -> str:
-    epoch, sequence, offset, open_at = state
-    text = f"epoch {epoch}, sequence {sequence}, offset {offset}"
-    return text if open_at < 0 else f"{text}, a transaction open since offset {open_at}"
+    return _State(one.epoch, one.last_sequence, one.last_offset, open_at if open_at >= start else -1)
 
 
 def leaving_starts(folders: Iterable[Path]) -> Iterator[tuple[Path, str]]:

@@ -11,27 +11,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from cli_driver import kfuzz
+from made_corpora import copy_of, once
 
-from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, Topic, Workload
 
 FIRST = f"{0:020d}"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("directory") / "logs"
-    generate(
-        Workload(topics=(Topic("orders", partitions=2),), size=512 * KIB, segment_bytes=128 * KIB, seed=8), str(out)
-    )
-    return out
-
-
-@pytest.fixture
-def logs(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "logs"))
+made = once(Workload(topics=(Topic("orders", partitions=2),), size=512 * KIB, segment_bytes=128 * KIB, seed=8))
+logs = copy_of("made")
 
 
 def test_a_sound_directory_is_one_line(logs: Path) -> None:

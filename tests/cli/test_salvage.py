@@ -7,22 +7,13 @@ from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz
-
-from kfuzz import records
-from kfuzz.records import Record, RecordBatch
-
-
-def batch(offset: int) -> bytes:
-    return records.encode([RecordBatch(offset, offset, [Record(offset, 1, b"k", b"v")])])
+from made_segments import batch, written
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A segment of one batch."""
-    file = tmp_path / "t-0" / "00000000000000000000.log"
-    file.parent.mkdir()
-    file.write_bytes(batch(0))
-    return file
+    return written(tmp_path / "t-0", batch(0))
 
 
 def test_losses_are_listed_and_the_exit_code_tells(path: Path, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def wrong_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wrong_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generation, "leader_epoch_text", lambda epochs: f"0\n{len(epochs)}\n")
+    monkeypatch.setattr(generation, "checkpoint_text", lambda epochs: f"0\n{len(epochs)}\n")
 
 
 def wrong_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

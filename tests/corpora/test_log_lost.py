@@ -6,26 +6,24 @@ import random
 from pathlib import Path
 
 import pytest
+from made_segments import bad, batch, written
 
-from kfuzz import logs, records
+from kfuzz import logs
 from kfuzz.annotate.listing import Listing
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.lost import LostOffsets, with_losses
 from kfuzz.logs.meaning import Marker
 from kfuzz.logs.salvaging import Salvaged, salvage
 from kfuzz.logs.snapshot import Producer, encode
-from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, check_with
 
-NAME = f"{100:020d}"
+BASE = 100
 SNAPSHOT = f"{110:020d}.snapshot"
 
 
-def batch(offset: int, count: int = 5, producer: int = -1) -> bytes:
-    made = RecordBatch(offset, offset + count - 1, [Record(offset + i, 1, b"k", b"v") for i in range(count)])
-    if producer >= 0:
-        made.transactional, made.producer_id, made.producer_epoch, made.base_sequence = True, producer, 3, 0
-    return records.encode([made])
+def of(producer: int, offset: int, count: int = 5) -> bytes:
+    """A batch of a transaction."""
+    return batch(offset, count, transactional=True, producer_id=producer, producer_epoch=3, base_sequence=0)
 
 
 def marker(offset: int, producer: int, is_abort: bool) -> bytes:
@@ -34,13 +32,7 @@ def marker(offset: int, producer: int, is_abort: bool) -> bytes:
     return Marker(0, gap, offset, producer, is_abort).encode(before)
 
 
-def bad(data: bytes, at: int = -1, bit: int = 1) -> bytes:
-    made = bytearray(data)
-    made[at] ^= bit
-    return bytes(made)
-
-
-A, B, C, D, E = (batch(100 + 5 * i) for i in range(5))
+A, B, C, D, E = (batch(100 + 5 * i, 5) for i in range(5))
 
 
 @pytest.mark.parametrize(
@@ -52,11 +44,11 @@ A, B, C, D, E = (batch(100 + 5 * i) for i in range(5))
         ([bad(A), B], (), ["offsets 100 to 104 are lost; go on at 105"]),
         ([A, bad(B, 8, 0x7F), C], (), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, bad(bad(B), 6), C], (), ["offsets 105 to 109 are lost; go on at 110"]),
-        ([A, bad(batch(105, 1)), batch(106)], (), ["offset 105 is lost; go on at 106"]),
+        ([A, bad(batch(105)), batch(106)], (), ["offset 105 is lost; go on at 106"]),
         ([A, b"\x55" * 90, B], (), ["no offset is lost; go on at 105"]),
         # A right CRC says nothing about the base offset: too high, too low, beside damage, and beyond the segment.
         ([A, bad(B, 6), C, D], (), ["offsets 105 to 109 are lost; go on at 110"]),
-        ([A, B, batch(3), D], (), ["offsets 110 to 114 are lost; go on at 115"]),
+        ([A, B, batch(3, 5), D], (), ["offsets 110 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6)], ("00000000000000000110.log",), []),
         # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
@@ -69,9 +61,7 @@ A, B, C, D, E = (batch(100 + 5 * i) for i in range(5))
 def test_damage_costs_the_offsets_between_what_is_sound(
     tmp_path: Path, pieces: list[bytes], beside: tuple[str, ...], expected: list[str]
 ) -> None:
-    path = tmp_path / "orders-0" / f"{NAME}.log"
-    path.parent.mkdir()
-    path.write_bytes(b"".join(pieces))
+    path = written(tmp_path / "orders-0", *pieces, base=BASE)
     for name in beside:
         (path.parent / name).touch()
     found = [one for one in with_losses(path, Listing(path.read_bytes())) if isinstance(one, LostOffsets)]
@@ -87,23 +77,22 @@ def test_offsets_are_unknown_without_the_name_of_a_segment() -> None:
 
 def salvaged(tmp_path: Path, pieces: list[bytes], lost: set[int], *left_out: str) -> tuple[Salvaged, list[Path]]:
     """The salvage of a log that lost some of its pieces, and its indexes before and after."""
-    folder = tmp_path / "orders-0"
-    folder.mkdir()
-    walk = IndexWalk(100, 4096)
+    walk = IndexWalk(BASE, 4096)
     check_with(b"".join(pieces), walk)
-    (folder / f"{NAME}.log").write_bytes(b"".join(bad(one) if i in lost else one for i, one in enumerate(pieces)))
+    kept = (bad(one) if i in lost else one for i, one in enumerate(pieces))
+    path = written(tmp_path / "orders-0", *kept, base=BASE)
     if ".txnindex" not in left_out and walk.transaction_index:
-        (folder / f"{NAME}.txnindex").write_bytes(walk.transaction_index)
+        path.with_suffix(".txnindex").write_bytes(walk.transaction_index)
     if ".snapshot" not in left_out:
         snapshot = encode([Producer(*fields) for fields in walk.producers])
-        (folder / f"{walk.next_offset:020d}.snapshot").write_bytes(snapshot)
-    (made,) = salvage(folder, tmp_path / "out")
-    return made, [(place / f"{NAME}.txnindex") for place in (folder, tmp_path / "out" / "orders-0")]
+        path.with_name(f"{walk.next_offset:020d}.snapshot").write_bytes(snapshot)
+    (made,) = salvage(path.parent, tmp_path / "out")
+    return made, [one.with_suffix(".txnindex") for one in (path, made.copy)]
 
 
-ABORTED = [batch(100, producer=7), marker(105, 7, False), batch(106, producer=7), marker(111, 7, True)]
-COMMITTED = [batch(100, producer=7), marker(105, 7, True), batch(106, producer=7), marker(111, 7, False)]
-TWO = [batch(100, producer=7), batch(105, producer=8), marker(110, 7, False), marker(111, 8, True), ABORTED[2][:0]]
+ABORTED = [of(7, 100), marker(105, 7, False), of(7, 106), marker(111, 7, True)]
+COMMITTED = [of(7, 100), marker(105, 7, True), of(7, 106), marker(111, 7, False)]
+TWO = [of(7, 100), of(8, 105), marker(110, 7, False), marker(111, 8, True)]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +104,12 @@ TWO = [batch(100, producer=7), batch(105, producer=8), marker(110, 7, False), ma
         (ABORTED[:2], {1}, [(105, 7, False)]),
         (TWO, {2, 3}, [(110, 7, False), (111, 8, True)]),
         # The transaction goes on after the damage, so no marker was lost.
-        ([A[:0], batch(100, producer=7), batch(105), batch(110, producer=7), marker(115, 7, True)], {2}, []),
+        ([of(7, 100), batch(105, 5), of(7, 110), marker(115, 7, True)], {1}, []),
     ],
 )
 def test_a_lost_marker_is_written_again_if_the_index_or_the_snapshot_knows_it(
     tmp_path: Path, pieces: list[bytes], lost: set[int], expected: list[tuple[int, int, bool]]
 ) -> None:
-    pieces = [one for one in pieces if one]
-    lost = {1} if not expected else lost
     made, (before, after) = salvaged(tmp_path, pieces, lost)
     assert sorted((one.offset, one.producer_id, one.is_abort) for one in made.markers) == expected
     assert made.changes == []
@@ -162,9 +149,7 @@ def test_a_dry_run_finds_the_same_and_writes_nothing(tmp_path: Path) -> None:
 def test_only_the_batch_with_a_wrong_offset_is_left_out(tmp_path: Path) -> None:
     pieces = [batch(100 + 5 * i, 5) for i in range(200)]
     pieces[100] = bad(pieces[100], 5, 0x01)
-    path = tmp_path / "orders-0" / f"{NAME}.log"
-    path.parent.mkdir()
-    path.write_bytes(b"".join(pieces))
+    path = written(tmp_path / "orders-0", *pieces, base=BASE)
     (made,) = salvage(path.parent, tmp_path / "out")
     assert [str(one) for one in made.gaps] == ["offsets 600 to 604 are lost; go on at 605"]
     assert made.batches == 199
@@ -184,7 +169,7 @@ def test_no_kept_record_of_a_random_log_changes_unless_it_is_named(tmp_path: Pat
             offset += 1
             del producers[producer]
         else:
-            pieces.append(batch(offset, count, producer))
+            pieces.append(of(producer, offset, count))
             producers.setdefault(producer, offset)
             offset += count
     (tmp_path / "whole").mkdir()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from made_corpora import BUSY, digests, once
+from made_segments import bad, batch, written
 
 from kfuzz import records
 from kfuzz.corpora.workload import Workload
@@ -13,7 +14,6 @@ from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs import salvaging
 from kfuzz.logs.salvaging import Salvaged, salvage
-from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import find_vector
 from kfuzz.wire.records.framing import frames
 
@@ -33,17 +33,6 @@ def only(path: Path, out: Path) -> Salvaged:
     return one
 
 
-def written(folder: Path, *pieces: bytes, name: str = "00000000000000000000.log") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    path.write_bytes(b"".join(pieces))
-    return path
-
-
-def batch(offset: int, value: bytes = b"v") -> bytes:
-    return records.encode([RecordBatch(offset, offset, [Record(offset, 1, b"k", value)])])
-
-
 def test_a_sound_log_is_copied_with_the_same_indexes(log: Path, tmp_path: Path) -> None:
     done = salvage(log, tmp_path / "copy")
     assert not any(one.lost for one in done)
@@ -58,39 +47,44 @@ def test_every_damaged_batch_and_no_other_is_lost(log: Path, tmp_path: Path) -> 
     source = sorted(log.glob("busy-0/*.log"))[0]
     data = bytearray(source.read_bytes())
     places = [(at, size) for at, size, _ in frames(bytes(data))]
-    bad = places[3:90:7]
-    for at, size in bad:
+    damaged = places[3:90:7]
+    for at, size in damaged:
         data[at + size // 2 + 20] ^= 0x40
-    path = written(tmp_path / "busy-0", data)
+    path = written(tmp_path / "busy-0", bytes(data))
     one = only(path, tmp_path / "copy")
-    assert [(lost.at, lost.size) for lost in one.lost] == bad
+    assert [(lost.at, lost.size) for lost in one.lost] == damaged
     assert all("crc-mismatch" in lost.reason for lost in one.lost)
-    wanted = b"".join(data[at : at + size] for at, size in places if (at, size) not in bad)
+    wanted = b"".join(data[at : at + size] for at, size in places if (at, size) not in damaged)
     assert one.copy.read_bytes() == wanted
-    assert (one.batches, one.kept_bytes) == (len(places) - len(bad), len(wanted))
+    assert (one.batches, one.kept_bytes) == (len(places) - len(damaged), len(wanted))
 
 
-@pytest.mark.parametrize("length", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\x0c", b"\0\0\0\x60"])
-def test_a_wrong_length_costs_only_its_batch(tmp_path: Path, length: bytes) -> None:
-    bad = batch(1)
-    path = written(tmp_path / "t-0", batch(0), bad[:8] + length + bad[12:], batch(2), batch(3))
-    one = only(path, tmp_path / "copy")
-    assert one.copy.read_bytes() == batch(0) + batch(2) + batch(3)
-    assert [(lost.at, lost.size) for lost in one.lost] == [(len(batch(0)), len(bad))]
-    assert (one.first_offset, one.next_offset) == (0, 4)
+def with_length(data: bytes, length: bytes) -> bytes:
+    return data[:8] + length + data[12:]
 
 
-def test_a_batch_inside_a_value_of_a_bad_batch_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
-    bad = bytearray(batch(1, batch(7, b"inner")))
-    bad[-1] ^= 1
-    path = written(tmp_path / "t-0", batch(0), bytes(bad), batch(2))
-    assert only(path, tmp_path / "copy").copy.read_bytes() == batch(0) + batch(2)
-
-
-def test_a_cut_tail_is_lost(tmp_path: Path) -> None:
-    one = only(written(tmp_path / "t-0", batch(0), batch(1)[:-5]), tmp_path / "copy")
-    assert one.copy.read_bytes() == batch(0)
-    assert one.lost[0].reason == f"the last {len(batch(1)) - 5} bytes are not a whole batch"
+@pytest.mark.parametrize(
+    ("pieces", "lost", "reason"),
+    [
+        # A wrong length costs only its batch.
+        *(
+            ([batch(0), with_length(batch(1), length), batch(2), batch(3)], 1, "")
+            for length in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\x0c", b"\0\0\0\x60")
+        ),
+        # A batch inside a value of a bad batch is not taken for one of the log.
+        ([batch(0), bad(batch(1, value=batch(7, value=b"inner"))), batch(2)], 1, ""),
+        ([batch(0), batch(1)[:-5]], 1, f"the last {len(batch(1)) - 5} bytes are not a whole batch"),
+        ([b"\x55" * 5000], 0, ""),
+    ],
+)
+def test_damage_costs_its_own_batch_and_no_other(tmp_path: Path, pieces: list[bytes], lost: int, reason: str) -> None:
+    one = only(written(tmp_path / "t-0", *pieces), tmp_path / "copy")
+    kept = [*pieces[:lost], *pieces[lost + 1 :]]
+    assert one.copy.read_bytes() == b"".join(kept)
+    assert [(gone.at, gone.size) for gone in one.lost] == [(len(b"".join(pieces[:lost])), len(pieces[lost]))]
+    assert one.lost[0].reason.startswith(reason)
+    assert (one.first_offset, one.batches) == (0 if kept else None, len(kept))
+    assert one.next_offset == (int.from_bytes(kept[-1][:8], "big") + 1 if kept else None)
 
 
 def test_a_batch_at_which_a_broker_would_stop_is_left_out(tmp_path: Path) -> None:
@@ -100,13 +94,6 @@ def test_a_batch_at_which_a_broker_would_stop_is_left_out(tmp_path: Path) -> Non
     one = only(written(tmp_path / "t-0", vector.data, batch(50)), tmp_path / "copy")
     assert one.copy.read_bytes() == batch(50)
     assert one.lost[0].reason.startswith("a broker that loads it stops:")
-
-
-def test_a_file_of_nothing_but_damage_becomes_an_empty_segment(tmp_path: Path) -> None:
-    one = only(written(tmp_path / "t-0", b"\x55" * 5000), tmp_path / "copy")
-    assert one.copy.read_bytes() == b""
-    assert one.lost_bytes == 5000
-    assert (one.first_offset, one.batches) == (None, 0)
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
@@ -129,7 +116,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_many_batches_at_which_a_broker_stops_take_few_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: list[int]
 ) -> None:
-    path = written(tmp_path / "t-0", *(batch(offset, b"v" * 60) for offset in offsets))
+    path = written(tmp_path / "t-0", *(batch(offset, value=b"v" * 60) for offset in offsets))
     refused = salvaging._refused
     rounds: list[Path] = []
 

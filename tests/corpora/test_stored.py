@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from made_corpora import once
+from made_segments import batch, written
 
-from kfuzz import records
 from kfuzz.corpora.workload import KIB, Producers, Topic, Transactions, Workload
 from kfuzz.logs.snapshot import Producer, encode
 from kfuzz.logs.stored import Stored, kind_by_content, kind_of, lines_of
-from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.io.checksum import crc32c
 
 BASE = 100
@@ -135,15 +134,12 @@ def test_wrong_bytes_are_findings_with_their_place(
 
 
 def segment() -> list[bytes]:
-    return [
-        records.encode_batch(RecordBatch(at, at + 1, [Record(at, 5, None, b"v"), Record(at + 1, 5, None, b"v")]))
-        for at in range(BASE, BASE + 8, 2)
-    ]
+    return [batch(at, 2) for at in range(BASE, BASE + 8, 2)]
 
 
 def test_an_index_is_compared_with_the_segment_beside_it(tmp_path: Path) -> None:
     batches = segment()
-    (tmp_path / f"{NAME}.log").write_bytes(b"".join(batches))
+    written(tmp_path, *batches, base=BASE)
     size = len(batches[0])
     index = tmp_path / f"{NAME}.index"
     right = struct.pack(">4i", 3, size, 7, 3 * size)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.corpora.generation import generate
+from made_segments import bad
+
 from kfuzz.corpora.workload import KIB, Batches, Range, Topic, Transactions, Workload
 from kfuzz.logs.snapshot import decode, encode
 
@@ -20,12 +21,10 @@ DAMAGES: Final = {name: damage for name, damage in ALL.items() if not damage.get
 ENDING: Final = {name: damage for name, damage in ALL.items() if damage.get("ends")}
 
 
-def make_logs(out: Path) -> list[Path]:
-    """A corpus of one partition; the files in it."""
-    transactions = Transactions(share=0.5, abort_share=0.5, records=40, cross_share=1.0)
-    orders = Topic("orders", batches=Batches(records=Range(8, 8)), transactions=transactions)
-    generate(Workload(topics=(orders,), size=96 * KIB, segment_bytes=32 * KIB, seed=3), str(out))
-    return sorted((out / "orders-0").iterdir())
+TRANSACTIONS: Final = Transactions(share=0.5, abort_share=0.5, records=40, cross_share=1.0)
+ORDERS: Final = Topic("orders", batches=Batches(records=Range(8, 8)), transactions=TRANSACTIONS)
+# One partition.
+LOGS: Final = Workload(topics=(ORDERS,), size=96 * KIB, segment_bytes=32 * KIB, seed=3)
 
 
 def _content(value: Any) -> bytes:
@@ -43,9 +42,8 @@ def make(damage: Damage, folder: Path) -> None:
 
     if "flip" in damage:
         number, byte = damage["flip"]
-        data = bytearray(at(f"{{{number}}}.log").read_bytes())
-        data[byte] ^= 1
-        at(f"{{{number}}}.log").write_bytes(data)
+        log = folder / f"{stems[number]}.log"
+        log.write_bytes(bad(log.read_bytes(), byte))
     for name in damage.get("remove", ()):
         at(name).unlink()
     for name, value in damage.get("write", {}).items():

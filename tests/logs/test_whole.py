@@ -6,30 +6,26 @@ import shutil
 from pathlib import Path
 
 import pytest
-from logs.log_damages import ALL, DAMAGES, Damage, make, make_logs
+from logs.log_damages import ALL, DAMAGES, LOGS, Damage, make
+from made_corpora import once
+from made_segments import batch, written
 
-from kfuzz import records
 from kfuzz.logs.checking import Checked, Counts, check_directory
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.stored import kind_of
-from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import check_with
 
 ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
 META = "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\ndirectory.id=N8QLSm3hvIixcKONI7cFkA\n"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("whole")
-    make_logs(out / "corpus")
-    return out / "corpus" / "orders-0"
+made = once(LOGS)
 
 
 @pytest.fixture
 def broker(made: Path, tmp_path: Path) -> Path:
     """A broker's directory with one partition."""
-    shutil.copytree(made, tmp_path / "data" / "orders-0")
+    shutil.copytree(made / "orders-0", tmp_path / "data" / "orders-0")
     (tmp_path / "data/orders-0/partition.metadata").write_text(ID)
     (tmp_path / "data/meta.properties").write_text(META)
     (tmp_path / "data/recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")
@@ -108,10 +104,8 @@ def test_partitions_of_a_topic_have_one_id_and_directories_of_a_node_one_cluster
 
 def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
-    folder.mkdir()
     for offset, epoch in ((0, 4), (1, 3)):
-        batch = RecordBatch(offset, offset, [Record(offset, 1, b"k", b"v")], partition_leader_epoch=epoch)
-        (folder / f"{offset:020d}.log").write_bytes(records.encode([batch]))
+        written(folder, batch(offset, partition_leader_epoch=epoch), base=offset)
     assert judged(folder)[0] == {"leader-epoch-falls": folder}
 
 

@@ -11,25 +11,23 @@ from pathlib import Path
 
 import pytest
 from conftest import require_tool
-from logs.log_damages import DAMAGES, ENDING, Damage, make, make_logs
+from logs.log_damages import DAMAGES, ENDING, LOGS, Damage, make
+from made_corpora import once
 
-from kfuzz.conformance.broker.real import CLEAN_SHUTDOWN, Broker, BrokerFailed
+from kfuzz import records
+from kfuzz.conformance.broker.real import Broker, BrokerFailed
 from kfuzz.logs.checking import Counts, check_directory
+from kfuzz.logs.stored import CLEAN_SHUTDOWN, LOG_START, RECOVERY_POINT, REPLICATION
 from kfuzz.logs.whole import LOADS, Start, leaving_starts
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 
 RELEASE = "4.3.1"
-CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 # One partition has an offset in the file of log starts that its log does not reach.
-LOG_START, SET_ASIDE = 1_000_000, "set-aside"
+HIGH_START, SET_ASIDE = 1_000_000, "set-aside"
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    return make_logs(tmp_path_factory.mktemp("whole") / "corpus")
+logs = once(LOGS)
 
 
 class Prepared:
@@ -53,7 +51,7 @@ class Prepared:
         for name in self.partitions:
             for path in self.files:
                 shutil.copy(path, self.folder(name))
-        for checkpoint in CHECKPOINTS:
+        for checkpoint in (RECOVERY_POINT, LOG_START, REPLICATION):
             (data / checkpoint).write_text("0\n0\n")
         (data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         if is_clean:
@@ -64,9 +62,11 @@ class Prepared:
 
 
 @pytest.fixture(scope="module")
-def prepared(files: list[Path]) -> Iterator[Prepared]:
+def prepared(logs: Path) -> Iterator[Prepared]:
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
     with Broker(release=RELEASE) as broker:
-        yield Prepared(broker, files)
+        yield Prepared(broker, sorted((logs / "orders-0").iterdir()))
 
 
 def sizes(folder: Path) -> dict[str, int]:
@@ -79,8 +79,8 @@ def seen(folder: Path, before: dict[str, int], said: str) -> str:
     if any(folder.parent.glob(f"{folder.name}.*-stray")):
         return f"renames it to {folder.name}.…-stray and begins an empty one"
     logs = [name for name in sorted(after) if name.endswith(".log")]
-    if [int(logs[0][:-4]), after[logs[0]]] == [LOG_START, 0]:
-        return f"deletes its segments and begins an empty log at offset {LOG_START}"
+    if [int(logs[0][:-4]), after[logs[0]]] == [HIGH_START, 0]:
+        return f"deletes its segments and begins an empty log at offset {HIGH_START}"
     acts = []
     made = [name for name in logs if name.replace(".log", ".index") not in before]
     if made or said.startswith("rebuilds"):
@@ -90,24 +90,17 @@ def seen(folder: Path, before: dict[str, int], said: str) -> str:
         if before[name] - after[name] == 7:
             acts.append(f"cuts off the partial batch at the end of {name}")
         elif after[name] < before[name]:
-            end = max(made_end(folder / name))
+            end = max(batch.next_offset for batch in records.decode((folder / name).read_bytes()))
             acts.append(f"truncates {name if made and name != old[-1] else 'it'} to offset {end}")
     if len(old) - len(logs):
         acts.append(f"deletes the segment after {logs[-1]}")
     return ", then ".join(acts) or LOADS
 
 
-def made_end(log: Path) -> list[int]:
-    """The offset after each batch."""
-    from kfuzz import records
-
-    return [batch.next_offset for batch in records.decode(log.read_bytes())]
-
-
 @pytest.mark.parametrize("is_clean", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_broker_does_with_each_partition_what_check_says(is_clean: bool, prepared: Prepared) -> None:
     number = prepared.partitions.index("a high log start")
-    high = {"write": {f"../{CHECKPOINTS[1]}": f"0\n1\n{prepared.topic} {number} {LOG_START}\n"}}
+    high = {"write": {f"../{LOG_START}": f"0\n1\n{prepared.topic} {number} {HIGH_START}\n"}}
     starts = prepared.prepare({**DAMAGES, "a high log start": high}, is_clean=is_clean)
     said = {}
     for name in prepared.partitions:

@@ -35,6 +35,7 @@ from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMar
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.logs.stored import CLEAN_SHUTDOWN, METADATA_NAME, RECOVERY_POINT, REPLICATION
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import Vector
@@ -59,9 +60,6 @@ LOG_LEVELS: Final = {
     "log.kafka.server.KafkaRaftServer": "info",
 }
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
-PARTITION_METADATA: Final = "partition.metadata"
 # Kafka's error for an unexpected exception.
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
@@ -327,10 +325,10 @@ class Broker:
         folder = self.data / f"{topic}-0"
         _empty(folder)
         for path in files:
-            if path.name != PARTITION_METADATA:
+            if path.name != METADATA_NAME:
                 shutil.copy(path, folder)
         # With these, it would believe them instead of reading the log.
-        for name in (CLEAN_SHUTDOWN, *CHECKPOINTS):
+        for name in (CLEAN_SHUTDOWN, RECOVERY_POINT, REPLICATION):
             (self.data / name).unlink(missing_ok=True)
         self.start()
 
@@ -638,7 +636,7 @@ def _recover(broker: Broker, segments: Mapping[str, bytes]) -> dict[str, Recover
 def _empty(folder: Path) -> None:
     """Remove everything but the metadata from a partition's directory."""
     for file in folder.iterdir():
-        if file.name != PARTITION_METADATA:
+        if file.name != METADATA_NAME:
             file.unlink()
 
 
