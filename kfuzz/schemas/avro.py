@@ -18,7 +18,8 @@ from fastavro.read import LOGICAL_READERS
 
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
+from kfuzz.records.contents import bytes_form
+from kfuzz.schemas.plain import encode, number_form, single_form
 
 PREFIX: Final = "kfuzz-"
 # A field that is added to records which may be recursive.
