@@ -139,22 +139,18 @@ class _Opening:
         """The content of the archive or packed file ``path``, called ``name``, or ``inner`` of it; None if it is no
         such file.
         """
-        with open_regular(path, follow=True) as file:
-            head = file.peek(TAR_AT + len(TAR))  # type: ignore[attr-defined]
-            if head.startswith((GZIP, *ZSTD)):
-                names: dict[str, str] = {}
-                folder = self.stack.enter_context(stand_in(names))
-                path = folder.joinpath(*_above(name))
-                path.parent.mkdir()
-                names |= {str(path.parent): name.rpartition("/")[0], str(path): name}
-                with _written(path) as copy:
-                    copy.writelines(_chunks(file, head, name))
-                    copy.seek(0)
-                    head = copy.read(TAR_AT + len(TAR))
-                if not head[TAR_AT:].startswith(TAR):
-                    return path
+        head = _head(path)
+        if is_packed := head.startswith((GZIP, *ZSTD)):
+            names: dict[str, str] = {}
+            folder = self.stack.enter_context(stand_in(names))
+            unpacked = folder.joinpath(*_above(name))
+            unpacked.parent.mkdir()
+            names |= {str(unpacked.parent): name.rpartition("/")[0], str(unpacked): name}
+            with _written(unpacked) as copy:
+                copy.writelines(_content(_pieces(path, size=PACKED_BYTES), head, name))
+            path, head = unpacked, _head(unpacked)
         if not head[TAR_AT:].startswith(TAR):
-            return None
+            return path if is_packed else None
         return self._laid(LocalTarget(path.parent), _members(path, name, self.on_left_out), name, inner)
 
     def _laid(self, target: Target, parts: Iterable[_Part], place: str, inner: str = ".") -> Path:
@@ -299,9 +295,7 @@ class _Source:
     def _read(self, part: _Part) -> bytes:
         if part.stored is None:
             return self.target.read(part.source) or b""
-        with open_regular(self._whole(part.source), follow=True) as file:
-            file.seek(part.at)
-            return file.read(min(part.stored, HEADER_BYTES_MAX))
+        return b"".join(_pieces(self._whole(part.source), part.at, min(part.stored, HEADER_BYTES_MAX)))
 
     def fetch(self, path: str) -> str | Path:
         """The path of a file with the bytes of the file ``path`` of the folder."""
@@ -313,13 +307,11 @@ class _Source:
         if part.stored is None and not part.is_packed:
             return whole
 
-        def write(copy: BinaryIO) -> None:
-            with open_regular(whole, follow=True) as file:
-                file.seek(part.at)
-                left = sys.maxsize if part.stored is None else part.stored
-                copy.writelines(_chunks(file, ZSTD[0] if part.is_packed else b"", f"{self.place}/{part.name}", left))
-
-        return self._copy(path, write)
+        left = sys.maxsize if part.stored is None else part.stored
+        pieces = _pieces(whole, part.at, left, size=PACKED_BYTES if part.is_packed else PIECE_BYTES)
+        if part.is_packed:
+            pieces = _content(pieces, ZSTD[0], f"{self.place}/{part.name}")
+        return self._copy(path, lambda copy: copy.writelines(pieces))
 
     def _whole(self, name: str) -> Path:
         """A file on this machine with the bytes of a file of the target."""
@@ -364,15 +356,27 @@ def _size(value: Any) -> int:
     return int(value)
 
 
-def _chunks(file: BinaryIO, head: bytes, name: str, left: int = sys.maxsize) -> Iterator[bytes]:
-    """At most ``left`` bytes of a file, or what is packed in them if ``head`` is that of a packed file."""
-    is_packed = head.startswith((GZIP, *ZSTD))
+def _head(path: Path) -> bytes:
+    """The bytes that say whether a file is packed, or an archive."""
+    return b"".join(_pieces(path, left=TAR_AT + len(TAR)))
+
+
+def _pieces(path: Path, at: int = 0, left: int = sys.maxsize, *, size: int = PIECE_BYTES) -> Iterator[bytes]:
+    """At most ``left`` bytes of a file, in pieces of ``size`` bytes."""
+    with open_regular(path, follow=True) as file:
+        file.seek(at)
+        while left > 0 and (piece := file.read(min(size, left))):
+            left -= len(piece)
+            yield piece
+
+
+def _content(packed: Iterable[bytes], head: bytes, name: str) -> Iterator[bytes]:
+    """The bytes that are packed in the pieces of a file that begins with ``head``."""
     room = shutil.disk_usage(tempfile.gettempdir()).free // 2
     unpacker: Any = None
     try:
-        while left > 0 and (piece := file.read(min(PACKED_BYTES if is_packed else PIECE_BYTES, left))):
-            left -= len(piece)
-            while is_packed and piece:
+        for piece in packed:
+            while piece:
                 if unpacker is None or unpacker.eof:
                     gzip, zstd = partial(zlib.decompressobj, wbits=31), zstandard.ZstdDecompressor().decompressobj
                     unpacker = gzip() if head.startswith(GZIP) else zstd()
@@ -386,7 +390,6 @@ def _chunks(file: BinaryIO, head: bytes, name: str, left: int = sys.maxsize) -> 
                 yield chunk
                 # Several may follow each other, and zeros the last one.
                 piece = unpacker.unused_data.lstrip(b"\0") if unpacker.eof else b""
-            yield piece
     except (zlib.error, zstandard.ZstdError) as error:
         raise UsageError(f"{name} is damaged: {error}; get another copy") from None
     if unpacker is not None and not unpacker.eof:

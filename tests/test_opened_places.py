@@ -74,30 +74,27 @@ def in_aivens_storage(log: Path, out: Path, **more: Any) -> None:
         base.with_name(f"{base.name}.rsm-manifest").write_text(json.dumps(manifest | more))
 
 
-def in_memory(log: Path, name: str) -> str:
+def in_memory(folder: Path, name: str, pattern: str = "t-*/*") -> str:
     target = storage.Target.of(f"memory://{name}/data")
-    for path in log.glob("t-*/*"):
-        target.write(path.relative_to(log).as_posix(), path.read_bytes())
+    for path in folder.glob(pattern):
+        target.write(path.relative_to(folder).as_posix(), path.read_bytes())
     return str(target)
 
 
-@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.zst", "local", "aiven", "aiven.tar.gz", "memory", "memory.tgz"])
+LAYOUTS = {"local": in_local_tiered_storage, "aiven": in_aivens_storage}
+KINDS = "log.tar", "log.tar.gz", "log.tar.zst", "local", "aiven", "aiven.tar.gz", "memory", "memory.tgz"
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_log_is_the_same_wherever_it_is(log: Path, tmp_path: Path, kind: str) -> None:
+    layout, is_archive, pack = kind.replace(".tgz", ".tar.gz").partition(".tar")
     place: str | Path = tmp_path / kind
-    if kind == "local":
-        in_local_tiered_storage(log, tmp_path / kind)
-    elif kind.startswith("aiven"):
-        in_aivens_storage(log, tmp_path / "aiven")
-        if kind != "aiven":
-            (tmp_path / kind).write_bytes(gzip.compress(tar(folder=tmp_path / "aiven")))
-    elif kind == "memory":
-        place = in_memory(log, tmp_path.name)
-    else:
-        data = PACK[{"tgz": ".gz", "tar": ""}.get(kind[-3:], kind[-4:].removeprefix("r"))](tar(folder=log))
-        Path(place).write_bytes(data)
-        if kind == "memory.tgz":
-            place = f"memory://{tmp_path.name}/{kind}"
-            storage.Target.of(f"memory://{tmp_path.name}").write(kind, data)
+    if layout in LAYOUTS:
+        LAYOUTS[layout](log, tmp_path / layout)
+    if is_archive:
+        (tmp_path / kind).write_bytes(PACK[pack](tar(folder=tmp_path / layout if layout in LAYOUTS else log)))
+    if layout == "memory":
+        place = f"{in_memory(tmp_path, tmp_path.name, kind)}/{kind}" if is_archive else in_memory(log, tmp_path.name)
     columns = [name for name in logs.COLUMNS if name != "segment"] if kind == "local" else None
     # Without indexes, reading in read_committed would be the same: so these are compared too.
     with places.opened(place) as here:
@@ -135,7 +132,7 @@ def test_damage_is_named_by_its_real_place(log: Path, tmp_path: Path) -> None:
     (archive := tmp_path / "backup.tar").write_bytes(tar(folder=damaged))
     name = f"{archive}/broker-1/data/t-0/{first.name}"
     assert f"{name}: fatal: " in outcome("check", archive)[1]
-    assert f"{name}: 6" in outcome("show", name)[1] or outcome("show", name)[1].startswith(f"{name}: ")
+    assert outcome("show", name)[1].startswith(f"{name}: ")
     assert name in outcome("cat", archive)[2]
     with pytest.raises(records.RecordsError, match=r"backup\.tar/broker-1/data/t-0"):
         list(logs.read(archive))

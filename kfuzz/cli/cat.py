@@ -39,12 +39,11 @@ def _bound(text: str) -> int | datetime:
     with contextlib.suppress(ValueError):
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
             f"{text!r} is neither an offset nor a time such as 2026-11-24 or 2026-11-24T10:00:00+01:00"
         ) from None
-    return moment
 
 
 def _key(text: str) -> bytes:

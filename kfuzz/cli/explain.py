@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +115,10 @@ def _to_json(one: Explanation) -> dict[str, Any]:
         "what": list(one.what),
         "facts": [{"title": title, "text": text} for title, text in one.facts],
         "kafka": list(one.kafka),
-        "flags": [
-            {
-                "name": flag.name,
-                "bug_type": flag.bug_type,
-                "description": flag.description,
-                "effect": flag.effect,
-                "links": [*flag.links, *flag.cves],
-            }
-            for flag in one.flags
-        ],
+        "flags": [_flag_to_json(**asdict(flag)) for flag in one.flags],
         "vectors": [vector.id for vector in one.vectors],
     }
+
+
+def _flag_to_json(links: Sequence[str], cves: Sequence[str], **others: str) -> dict[str, Any]:
+    return others | {"links": [*links, *cves]}

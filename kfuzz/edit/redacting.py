@@ -292,7 +292,7 @@ def _resized(length: bytes, by: int) -> bytes:
     number = int.from_bytes(length, "big", signed=True)
     if len(length) == INT_BYTES and not length[0] & 0x80:
         return (number + by).to_bytes(INT_BYTES, "big")
-    return uvarint(int("".join(f"{byte & 0x7F:07b}" for byte in reversed(length)), 2) + by)
+    return uvarint(uvarint_of(length, VARINT_BYTES_MAX)[0] + by)
 
 
 # --------------------------------------------------------------------------------------------------- the check

@@ -64,15 +64,16 @@ def _number(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _key(key: bytes) -> str | dict[str, str]:
+def bytes_form(data: bytes) -> str | dict[str, str]:
+    """Text, or ``{"hex": "ff00"}`` for bytes that are not UTF-8, as in the lines of ``kfuzz cat``."""
     try:
-        return key.decode()
+        return data.decode()
     except UnicodeDecodeError:
-        return {"hex": key.hex()}
+        return {"hex": data.hex()}
 
 
 def _headers_to_json(headers: Iterable[Header]) -> list[list[Any]]:
-    return [[_key(key), None if value is None else value.hex()] for key, value in headers]
+    return [[bytes_form(key), None if value is None else value.hex()] for key, value in headers]
 
 
 def _batch_to_json(batch: RecordBatch) -> dict[str, Any]:

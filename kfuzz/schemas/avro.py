@@ -18,7 +18,8 @@ from fastavro.read import LOGICAL_READERS
 
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.schemas.plain import bytes_form, encode, number_form, single_form
+from kfuzz.records.contents import bytes_form
+from kfuzz.schemas.plain import encode, number_form, single_form
 
 PREFIX: Final = "kfuzz-"
 # A field that is added to records which may be recursive.
@@ -93,12 +94,10 @@ def _rewritten(schema: Any) -> Any:
         inner = "items" if kind == "array" else "values"
         made[inner] = _rewritten(made.get(inner))
     elif isinstance(kind, str) and kind in (*PRIMITIVES, "fixed"):
-        own = f"{kind}-{PREFIX}{logical}"
-        own = own if own in LOGICAL_READERS else f"{kind}-{PREFIX}{kind}"
-        if f"{kind}-{logical}" in LOGICAL_READERS:
-            made["logicalType"] = logical
-        elif own in LOGICAL_READERS:
-            made["logicalType"] = own.removeprefix(f"{kind}-")
+        for known in (logical, f"{PREFIX}{logical}", PREFIX + kind):
+            if f"{kind}-{known}" in LOGICAL_READERS:
+                made["logicalType"] = known
+                break
     elif kind != "enum":
         made["type"] = _rewritten(kind)
     return made
@@ -106,11 +105,16 @@ def _rewritten(schema: Any) -> Any:
 
 def _has_names(schema: Any) -> bool:
     """Whether a type is used by its name anywhere inside. Only such records nest deeper than their document."""
+    if isinstance(schema, str):
+        return schema not in KINDS
+    return any(map(_has_names, _inner(schema)))
+
+
+def _inner(schema: Any) -> list[Any]:
+    """The types directly inside a union, a type or a list of fields."""
     if isinstance(schema, dict):
-        return any(_has_names(schema.get(key)) for key in ("type", "items", "values", "fields"))
-    if isinstance(schema, list):
-        return any(map(_has_names, schema))
-    return isinstance(schema, str) and schema not in KINDS
+        return [schema[key] for key in ("type", "items", "values", "fields") if key in schema]
+    return schema if isinstance(schema, list) else []
 
 
 def _levels(schema: Any) -> int:
@@ -120,14 +124,10 @@ def _levels(schema: Any) -> int:
 
 def _require_bounded(schema: Any, known: dict[str, Any]) -> None:
     """``UsageError`` for an array of values that take no bytes: a few bytes could claim any number of them."""
-    if isinstance(schema, list):
-        for one in schema:
-            _require_bounded(one, known)
-    elif isinstance(schema, dict):
-        if "items" in schema and _is_empty(schema["items"], known):
-            raise UsageError("an array holds values that take no bytes; kfuzz decodes no such array")
-        for one in (schema.get("items"), schema.get("values"), *(one["type"] for one in schema.get("fields", ()))):
-            _require_bounded(one, known)
+    if isinstance(schema, dict) and schema["type"] == "array" and _is_empty(schema["items"], known):
+        raise UsageError("an array holds values that take no bytes; kfuzz decodes no such array")
+    for one in _inner(schema):
+        _require_bounded(one, known)
 
 
 def _is_empty(schema: Any, known: dict[str, Any]) -> bool:
@@ -168,16 +168,12 @@ def _duration(data: bytes, schema: Any, *_: Any) -> Any:
     return dict(zip(("months", "days", "milliseconds"), DURATION.unpack(data), strict=True))
 
 
-def _of_bytes(data: bytes, schema: Any, *_: Any) -> Any:
-    return bytes_form(data)
-
-
 _READERS: Final[dict[str, Callable[..., Any]]] = {
     "null-enter": _enter,
     "record-leave": _leave,
     "error-leave": _leave,
-    "bytes-bytes": _of_bytes,
-    "fixed-fixed": _of_bytes,
+    "bytes-bytes": lambda data, *_: bytes_form(data),
+    "fixed-fixed": lambda data, *_: bytes_form(data),
     "fixed-duration": _duration,
     "fixed-uuid": lambda data, *_: str(UUID(bytes=data)) if len(data) == UUID_BYTES else bytes_form(data),
     "float-float": lambda value, *_: single_form(value),

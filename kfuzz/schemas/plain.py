@@ -8,17 +8,11 @@ from typing import Final
 
 import msgspec
 
+from kfuzz.records.contents import bytes_form
+
 # Also writes times and dates as text (ISO 8601).
 encode: Final = msgspec.json.Encoder().encode
 _SINGLE: Final = struct.Struct("<f")
-
-
-def bytes_form(data: bytes) -> str | dict[str, str]:
-    """Text, or ``{"hex": "ff00"}`` for bytes that are not UTF-8, as in the lines of ``kfuzz cat``."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"hex": data.hex()}
 
 
 def number_form(value: float) -> float | str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -29,6 +30,7 @@ MAIN: Final = "kfuzz_main.proto"
 VARINT_BYTES_MAX: Final = 5
 NESTED_MAX: Final = 100
 REASON_BYTES_MAX: Final = 300
+FORM: Final = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
 
 
 def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[..., bytes]:
@@ -41,30 +43,20 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     pool = DescriptorPool()
     for file in files:
         pool.Add(file)
-    classes: dict[tuple[int, ...], Any] = {}
+    package = files[-1].package and f"{files[-1].package}."
 
-    def class_of(indexes: tuple[int, ...]) -> Any:
-        if indexes not in classes:
-            package, found = files[-1].package, files[-1].message_type[indexes[0]]
-            path = [*([package] if package else []), found.name]
-            for index in indexes[1:]:
-                found = found.nested_type[index]
-                path.append(found.name)
-            classes[indexes] = GetMessageClass(pool.FindMessageTypeByName(".".join(path)))
-        return classes[indexes]
+    @cache
+    def class_of(first: int, *inner: int) -> Any:
+        found = pool.FindMessageTypeByName(package + files[-1].message_type[first].name)
+        for index in inner:
+            found = found.nested_types[index]
+        return GetMessageClass(found)
 
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
         chosen, after = _indexes(indexes or data, 0 if indexes else at)
         at = at if indexes else after
-        message = class_of(chosen).FromString(data[at:])
-        return encode(
-            json_format.MessageToDict(
-                message,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-                descriptor_pool=pool,
-            )
-        )
+        message = class_of(*chosen).FromString(data[at:])
+        return encode(json_format.MessageToDict(message, **FORM, descriptor_pool=pool))
 
     return decode
 

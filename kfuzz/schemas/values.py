@@ -91,14 +91,14 @@ class Schemas:
             if key is not None:
                 # The first byte may be the value's own.
                 with contextlib.suppress(Exception):
-                    return self._decoded(decode, data, at)
-            return self._decoded(decode, data, 0, b"\0")
+                    return decode(data, at)
+            return decode(data, 0, b"\0")
         if key is None or not self._stores:
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
-        if at == FRAME_BYTES and not isinstance(decode, str):
+        if at == FRAME_BYTES:
             self._known[data[:FRAME_BYTES]] = partial(decode, at=FRAME_BYTES)
-        return self._decoded(decode, data, at)
+        return decode(data, at)
 
     def _with_header(self, side: Side, data: bytes, header: bytes) -> bytes:
         key: int | str | None = None
@@ -114,14 +114,9 @@ class Schemas:
                 return self._plain.text_or_hex(data)
             if key is None:
                 raise ValueError("the header with the schema's id is damaged")
-            return self._decoded(self._decoder(None if self._only else key), data, 0, indexes or b"\0")
+            return self._decoder(None if self._only else key)(data, 0, indexes or b"\0")
         except Exception as error:
             return self._failed(data, key, error)
-
-    def _decoded(self, decode: Decode | str, data: bytes, at: int, *indexes: bytes) -> bytes:
-        if isinstance(decode, str):
-            raise ValueError(decode)
-        return decode(data, at, *indexes)
 
     def _failed(self, data: bytes, key: int | str | None, error: Exception) -> bytes:
         # A missing package, or a registry that does not answer, is no fault of the value.
@@ -137,11 +132,13 @@ class Schemas:
         self.first_failure = self.first_failure or f"{where}{made['error']}"
         return self._plain.encode(made)
 
-    def _decoder(self, key: int | str | None) -> Decode | str:
-        """The function for values of a schema, or the reason why there is none; None is the only schema."""
+    def _decoder(self, key: int | str | None) -> Decode:
+        """The function for values of a schema; None is the only schema. ``ValueError`` says why there is none."""
         found = self._decoders.get(key) or self._made(key)
         if len(self._decoders) < DECODERS_MAX:
             self._decoders[key] = found
+        if isinstance(found, str):
+            raise ValueError(found)
         return found
 
     def _made(self, key: int | str | None) -> Decode | str:

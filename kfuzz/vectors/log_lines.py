@@ -43,12 +43,10 @@ class LogLine:
 
     def is_in(self, text: str) -> bool:
         """Whether the words are in ``text``, in their order."""
-        at = 0
         for word in self.words:
-            at = text.find(word, at)
-            if at < 0:
+            _, found, text = text.partition(word)
+            if not found:
                 return False
-            at += len(word)
         return True
 
     def command_for(self, text: str) -> str:

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, outcome
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
@@ -20,8 +21,20 @@ def log(tmp_path: Path) -> Path:
     made = [Record(i, 1_700_000_000_000 + i, b"k", b"v%d" % i, ((b"h", b"\xff"),)) for i in range(5)]
     path = tmp_path / "orders-0" / "00000000000000000000.log"
     path.parent.mkdir()
-    path.write_bytes(records.encode([RecordBatch(0, 4, made)]))
+    return written(path, *made)
+
+
+def written(path: Path, *rows: Record) -> Path:
+    """A segment of one batch."""
+    path.write_bytes(records.encode([RecordBatch(rows[0].offset, rows[-1].offset, list(rows))]))
     return path
+
+
+def printed(*words: str | Path) -> list[dict[str, Any]]:
+    """The records that are printed as JSON, and nothing else."""
+    code, out, said = outcome("cat", *words)
+    assert (code, said) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def damaged(log: Path) -> Path:
@@ -31,9 +44,8 @@ def damaged(log: Path) -> Path:
 
 
 def test_each_record_is_a_line_of_json(log: Path) -> None:
-    shown = kfuzz("cat", str(log.parent.parent))
-    assert shown.returncode == 0
-    assert json.loads(shown.stdout.splitlines()[0]) == {
+    first, *others = printed(log.parent.parent)
+    assert first == {
         "topic": "orders",
         "partition": 0,
         "offset": 0,
@@ -42,7 +54,7 @@ def test_each_record_is_a_line_of_json(log: Path) -> None:
         "value": "v0",
         "headers": [["h", {"hex": "ff"}]],
     }
-    assert len(shown.stdout.splitlines()) == 5
+    assert len(others) == 4
 
 
 def test_standard_input_is_read(log: Path) -> None:
@@ -51,7 +63,7 @@ def test_standard_input_is_read(log: Path) -> None:
 
 
 def test_the_table_has_readable_times_and_no_control_characters(log: Path) -> None:
-    log.write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1_700_000_000_123, b"\x1b[31m", b"a\nb" * 40)])]))
+    written(log, Record(0, 1_700_000_000_123, b"\x1b[31m", b"a\nb" * 40))
     head, line = kfuzz("cat", str(log), "--table").stdout.splitlines()
     assert head.split() == ["topic", "part", "offset", "timestamp", "key", "value", "headers"]
     assert "2023-11-14T22:13:20.123Z" in line
@@ -60,15 +72,12 @@ def test_the_table_has_readable_times_and_no_control_characters(log: Path) -> No
 
 
 def test_damage_exits_with_1_and_names_the_remedy(log: Path) -> None:
-    shown = kfuzz("cat", str(damaged(log)))
-    assert shown.returncode == 1
-    assert shown.stdout == ""
-    assert "crc-mismatch" in shown.stderr
-    assert "--keep-going reads what follows" in shown.stderr
-    went_on = kfuzz("cat", str(log), "--keep-going")
-    assert went_on.returncode == 1
-    assert len(went_on.stdout.splitlines()) == 5
-    assert "crc-mismatch" in went_on.stderr
+    code, out, said = outcome("cat", damaged(log))
+    assert (code, out) == (1, "")
+    assert "crc-mismatch" in said
+    assert "--keep-going reads what follows" in said
+    code, out, said = outcome("cat", log, "--keep-going")
+    assert (code, out.count("\n"), "crc-mismatch" in said) == (1, 5, True)
 
 
 def test_a_reader_that_leaves_ends_it_before_the_damage_at_the_end(log: Path) -> None:
@@ -97,11 +106,9 @@ def test_reading_continues_after_a_wrong_length_without_an_index(log: Path, leng
     one = log.read_bytes()
     length = 2 * len(one) - 12 if length is None else length
     log.write_bytes(one + one[:8] + length.to_bytes(4, "big") + one[12:] + one + one)
-    shown = kfuzz("cat", str(log), "--keep-going", "--columns", "offset")
-    assert shown.returncode == 1
-    assert shown.stdout.count("\n") == 15
-    assert words.format(len(one)) in shown.stderr
-    assert shown.stderr.count("\n") == 1
+    code, out, said = outcome("cat", log, "--keep-going", "--columns", "offset")
+    assert (code, out.count("\n"), said.count("\n")) == (1, 15, 1)
+    assert words.format(len(one)) in said
 
 
 # A batch of the metadata log, with a control record.
@@ -132,15 +139,13 @@ def test_control_records_of_the_metadata_log_and_its_snapshots_are_decoded(tmp_p
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(SNAPSHOT_HEADER)
-    line = json.loads(kfuzz("cat", file, "--isolation", "log").stdout)
+    [line] = printed(file, "--isolation", "log")
     assert {side: line[side] for side in SHOWN} == SHOWN
     assert "control" not in line
-    line = json.loads(kfuzz("cat", file, "--isolation", "log", "--columns", "control,key,value").stdout)
-    assert line == {"control": True} | SHOWN
-    line = json.loads(kfuzz("cat", file, "--isolation", "log", "--columns", "key").stdout)
-    assert line == {"key": SHOWN["key"]}
+    assert printed(file, "--isolation", "log", "--columns", "control,key,value") == [{"control": True} | SHOWN]
+    assert printed(file, "--isolation", "log", "--columns", "key") == [{"key": SHOWN["key"]}]
     # Nothing is decoded if that is what was asked for.
-    line = json.loads(kfuzz("cat", file, "--isolation", "log", "--records-of", "none").stdout)
+    [line] = printed(file, "--isolation", "log", "--records-of", "none")
     assert line["key"] == "\0\0\0\x03"
     assert kfuzz("cat", file).stdout == ""
     assert kfuzz("check", tmp_path).returncode == 0
@@ -157,7 +162,7 @@ def test_markers_are_decoded_in_every_topic_and_other_records_stay_as_they_are(l
         ),
     ]
     log.write_bytes(records.encode(made))
-    lines = [json.loads(line) for line in kfuzz("cat", log, "--isolation", "log").stdout.splitlines()]
+    lines = printed(log, "--isolation", "log")
     assert [line["key"] for line in lines] == ["k", {"type": "COMMIT", "version": 0}, {"type": "ABORT", "version": 0}]
     marker = {"type": "EndTxnMarker", "version": 0, "data": {"coordinatorEpoch": 7}}
     assert [line["value"] for line in lines] == [value.decode(), marker, marker]
@@ -167,9 +172,9 @@ def test_markers_are_decoded_in_every_topic_and_other_records_stay_as_they_are(l
 @pytest.mark.parametrize("option", ["--from", "--to"])
 def test_a_number_that_looks_like_a_time_is_told_to_be_an_offset(log: Path, option: str) -> None:
     for path in (log, log.parent.parent):
-        done = kfuzz("cat", path, option, "1713541792000")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.endswith(f"all offsets are lower; for that time, give {option} 2024-04-19T15:49:52.000Z\n")
+        code, out, said = outcome("cat", path, option, "1713541792000")
+        assert (code, out) == (2, "")
+        assert said.endswith(f"all offsets are lower; for that time, give {option} 2024-04-19T15:49:52.000Z\n")
     assert kfuzz("cat", log, option, "2024-04-19T15:49:52.000Z").returncode == 0
     assert kfuzz("cat", log, "--to", "99").stdout.count("\n") == 5
     assert " UTC" in kfuzz("cat", "--help").stdout
@@ -180,11 +185,10 @@ def test_a_key_that_no_record_has_is_answered_with_what_keys_are_like(log: Path,
     key = bytes.fromhex("0001000167000174") + bytes([0, 0, 0, 1])
     file = tmp_path / "__consumer_offsets-3" / log.name
     file.parent.mkdir()
-    file.write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1, key, None)])]))
-    done = kfuzz("cat", file, "--key", "g")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert f"such as hex:{key.hex()} for " in done.stderr
-    assert '"group": "g"' in done.stderr
+    code, out, said = outcome("cat", written(file, Record(0, 1, key, None)), "--key", "g")
+    assert (code, out) == (0, "")
+    assert f"such as hex:{key.hex()} for " in said
+    assert '"group": "g"' in said
     assert kfuzz("cat", file, "--key", f"hex:{key.hex()}").stdout.count("\n") == 1
 
 
@@ -195,41 +199,35 @@ def test_folders_that_a_broker_leaves_are_passed_over_and_named(log: Path, suffi
     left.mkdir()
     (left / log.name).write_bytes(log.read_bytes()[:-1] + b"?")
     for verb in ("cat", "check"):
-        done = kfuzz(verb, root)
-        assert done.returncode == 0
-        assert f"passed over {left.name}: " in done.stderr + done.stdout
+        code, out, said = outcome(verb, root)
+        assert (code, f"passed over {left.name}: " in out + said) == (0, True)
         # It is read if it is named.
         assert kfuzz(verb, left).returncode == 1
     (left / log.name).write_bytes(log.read_bytes())
-    assert json.loads(kfuzz("cat", left, "-n", "1").stdout)["topic"] == "gone"
+    assert printed(left, "-n", "1")[0]["topic"] == "gone"
     log.unlink()
     log.parent.rmdir()
     for verb in ("cat", "check"):
-        done = kfuzz(verb, root)
-        assert done.returncode == 2
-        assert f"passed over {left.name}: " in done.stderr
+        code, _, said = outcome(verb, root)
+        assert (code, f"passed over {left.name}: " in said) == (2, True)
 
 
 # ------------------------------------------------------------------------------------------------- choosing
 
 
 def offsets(log: Path, *arguments: str) -> list[int]:
-    shown = kfuzz("cat", log, *arguments, "--columns", "offset")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    return [json.loads(line)["offset"] for line in shown.stdout.splitlines()]
+    return [one["offset"] for one in printed(log, *arguments, "--columns", "offset")]
 
 
 @pytest.fixture
-def chosen(tmp_path: Path) -> Path:
+def chosen(log: Path) -> Path:
     """Keys a, b, c and none; the last value of b is null. Two records have a header twice."""
     rows = [(b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4"), (b"b", None), (b"c", b"6")]
     headers = [(), ((b"h", b"x"),), ((b"h", b"x"), (b"h", b"y")), ((b"h", None), (b"i", b"")), (), ((b"hh", b"x"),)]
     made = [Record(i, 1_700_000_000_000 + i * 1000, *row, headers[i]) for i, row in enumerate(rows)]
-    path = tmp_path / "orders-0" / "00000000000000000000.log"
-    path.parent.mkdir()
     # A key's records are in two batches.
-    path.write_bytes(records.encode([RecordBatch(0, 2, made[:3]), RecordBatch(3, 5, made[3:])]))
-    return path
+    log.write_bytes(records.encode([RecordBatch(0, 2, made[:3]), RecordBatch(3, 5, made[3:])]))
+    return log
 
 
 def test_records_are_chosen_by_headers_and_null_values(chosen: Path) -> None:
@@ -239,13 +237,8 @@ def test_records_are_chosen_by_headers_and_null_values(chosen: Path) -> None:
     assert offsets(chosen, "--header", "i=") == [3]
     assert offsets(chosen, "--tombstones") == [4]
     assert offsets(chosen, "--key", "a", "--header", "h") == [3]
-    shown = kfuzz("cat", chosen, "--columns", "header.h,header.i", "--records", "4").stdout
-    assert [tuple(json.loads(line).values()) for line in shown.splitlines()] == [
-        (None, None),
-        ("x", None),
-        ("y", None),
-        (None, ""),
-    ]
+    rows = [tuple(one.values()) for one in printed(chosen, "--columns", "header.h,header.i", "--records", "4")]
+    assert rows == [(None, None), ("x", None), ("y", None), (None, "")]
 
 
 def test_the_latest_record_of_each_key_is_that_within_the_bounds(chosen: Path) -> None:
@@ -260,9 +253,7 @@ def test_the_latest_record_of_each_key_is_that_within_the_bounds(chosen: Path) -
 
 
 def test_the_latest_records_are_found_past_damage(chosen: Path) -> None:
-    good = chosen.read_bytes()
-    chosen.write_bytes(good[:-1] + b"\0" + good)
-    assert kfuzz("cat", chosen, "--latest").returncode == 1
+    assert kfuzz("cat", damaged(chosen), "--latest").returncode == 1
     shown = kfuzz("cat", chosen, "--latest", "--keep-going", "--columns", "offset")
     assert [json.loads(line)["offset"] for line in shown.stdout.splitlines()] == [3, 5]
     assert shown.stderr.count("crc-mismatch") == 1
@@ -297,10 +288,10 @@ def test_values_have_the_schemas_beside_them_and_what_is_not_decoded_is_counted(
     key, schema = b'{"keytype":"SCHEMA"}', b'{"subject":"o","version":1,"id":7,"schema":"\\"string\\""}'
     framed = b"\0\0\0\0\7"
     made = [Record(0, 1, b"k", framed + b"\4ho"), Record(1, 1, framed + b"\4k\x1b", b"v"), Record(2, 1, b"k", framed)]
-    chosen.write_bytes(records.encode([RecordBatch(0, 2, made)]))
+    written(chosen, *made)
     topic = chosen.parent.parent / "_schemas-0"
     topic.mkdir()
-    (topic / chosen.name).write_bytes(records.encode([RecordBatch(0, 0, [Record(0, 1, key, schema)])]))
+    written(topic / chosen.name, Record(0, 1, key, schema))
     shown = kfuzz("cat", chosen, "--columns", "key,value")
     first, second, third = shown.stdout.splitlines()
     assert (first, second) == ('{"key":"k","value":"ho"}', '{"key":"k\\u001b","value":"v"}')
@@ -310,6 +301,6 @@ def test_values_have_the_schemas_beside_them_and_what_is_not_decoded_is_counted(
     # Only printed records count.
     assert kfuzz("cat", chosen, "--records", "2").returncode == 0
     assert kfuzz("cat", chosen, "--tail", "1").stderr == shown.stderr
-    assert json.loads(kfuzz("cat", chosen, "--schema", "none", "--tail", "1").stdout)["value"] == framed.decode()
+    assert printed(chosen, "--schema", "none", "--tail", "1")[0]["value"] == framed.decode()
     assert kfuzz("cat", chosen, "--table", "--columns", "value").stdout.splitlines()[1] == "ho"
     assert 'such as hex:0000000007046b1b for "k\\u001b"' in kfuzz("cat", chosen, "--key", "nobody").stderr

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import pty
 import re
-import struct
 import sys
 import termios
 import threading
@@ -46,18 +44,11 @@ WORKLOAD = Path(__file__).parents[2] / "spark_jobs/workloads/shop.toml"
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("log") / "orders-0"
     folder.mkdir()
-    batches = [
-        RecordBatch(
-            at, at, [Record(at, 1_700_000_000_000, b"key", b"value " * 30, ((b"h", b"x"),))], producer_id=1 << 40
-        )
-        for at in range(3)
-    ]
-    data = bytearray(records.encode(batches))
-    (folder / "00000000000000000000.log").write_bytes(data)
-    sound = folder.parent / "sound.log"
+    sound, damaged = folder.parent / "sound.log", folder / "00000000000000000000.log"
+    rows = [Record(at, 1_700_000_000_000, b"key", b"value " * 30, ((b"h", b"x"),)) for at in range(3)]
+    data = bytearray(records.encode([RecordBatch(row.offset, row.offset, [row], producer_id=1 << 40) for row in rows]))
     sound.write_bytes(data)
     data[100] ^= 1
-    damaged = folder / "00000000000000000000.log"
     damaged.write_bytes(data)
     return {"folder": folder, "damaged": damaged, "sound": sound, "workload": WORKLOAD}
 
@@ -65,14 +56,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def on_terminal(words: list[str], columns: int) -> list[str]:
     """The lines that a terminal of so many columns gets, without escape sequences."""
     here, there = pty.openpty()
-    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 1000, columns, 0, 0))
-    pieces = []
+    termios.tcsetwinsize(there, (1000, columns))
+    shown = b""
 
     def collect() -> None:
-        while (piece := os.read(here, 1 << 16)) != b"\0":
-            pieces.append(piece.rstrip(b"\0"))
-            if piece.endswith(b"\0"):
-                return
+        nonlocal shown
+        while not shown.endswith(b"\0"):
+            shown += os.read(here, 1 << 16)
 
     reader = threading.Thread(target=collect)
     reader.start()
@@ -87,7 +77,7 @@ def on_terminal(words: list[str], columns: int) -> list[str]:
         out.write("\0")
         reader.join(60)
     os.close(here)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(pieces).decode()).replace("\r", "").split("\n")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown[:-1].decode()).replace("\r", "").split("\n")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +100,6 @@ def test_no_line_is_wider_than_the_terminal(verb: str, columns: int, places: dic
 
 
 def test_a_pipe_gets_whole_lines_and_json_stays_whole_everywhere(places: dict[str, Path]) -> None:
-    assert max(map(len, kfuzz("check", places["folder"]).stdout.splitlines())) > 80
-    assert on_terminal(["check", "--json", str(places["folder"])], 80) == kfuzz(
-        "check", "--json", places["folder"]
-    ).stdout.split("\n")
+    words = ["check", str(places["folder"])]
+    assert max(map(len, kfuzz(*words).stdout.splitlines())) > 80
+    assert on_terminal([*words, "--json"], 80) == kfuzz(*words, "--json").stdout.split("\n")

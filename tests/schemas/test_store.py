@@ -30,13 +30,8 @@ def test_a_folder_has_schemas_by_id_and_answers_of_a_registry(tmp_path: Path) ->
     (tmp_path / "other.avsc").write_text("no id")
     (tmp_path / "11.avsc").symlink_to(tmp_path / "8.proto")
     store = of_folder(tmp_path)
-    assert {key: one.kind for key, one in store.ids.items()} == {
-        42: "AVRO",
-        8: "PROTOBUF",
-        9: "JSON",
-        10: "JSON",
-        7: "AVRO",
-    }
+    kinds = {key: one.kind for key, one in store.ids.items()}
+    assert kinds == {42: "AVRO", 8: "PROTOBUF", 9: "JSON", 10: "JSON", 7: "AVRO"}
     assert store.version("orders-value", 3) == Schema("AVRO", '"long"')
 
 
@@ -50,13 +45,8 @@ def test_a_place_without_schemas_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_records_of_the_topic_keep_deleted_schemas_and_others_are_passed_over() -> None:
     key = b'{"keytype":"SCHEMA","subject":"orders-value","version":3,"magic":1}'
-    pairs = [
-        (b'{"keytype":"NOOP"}', None),
-        (key, json.dumps(ANSWER | {"deleted": True}).encode()),
-        (key, None),
-        (key, b"{"),
-    ]
-    store = of_records("the topic", pairs)
+    deleted = json.dumps(ANSWER | {"deleted": True}).encode()
+    store = of_records("the topic", [(b'{"keytype":"NOOP"}', None), (key, deleted), (key, None), (key, b"{")])
     assert store.find(7) == store.version("orders-value", 3) == Schema("AVRO", '"long"')
 
 
@@ -75,12 +65,9 @@ def asked() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     class Answers(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append((self.path, self.headers["Authorization"]))
-            answers = {
-                "/schemas/ids/7": (200, json.dumps(ANSWER)),
-                "/schemas/ids/8": (200, "x"),
-                "/schemas/ids/9": (302, ""),
-            }
-            status, body = answers.get(self.path, (404 if "401" not in self.path else 401, "{}"))
+            name = self.path.removeprefix("/schemas/ids/")
+            answers = {"7": (200, json.dumps(ANSWER)), "8": (200, "x"), "9": (302, ""), "401": (401, "{}")}
+            status, body = answers.get(name, (404, "{}"))
             self.send_response(status)
             self.send_header("Location", "/schemas/ids/7")
             self.end_headers()
@@ -98,9 +85,8 @@ def asked() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
 def test_a_registry_is_asked_once_for_each_schema(asked: tuple[str, list[tuple[str, str | None]]]) -> None:
     place, seen = asked
     registry = Registry(f"http://me:p%40ss@{place}/")
-    assert [registry.find(7), registry.find(7), registry.find(1), registry.find(1)] == [
-        Schema("AVRO", '"long"')
-    ] * 2 + [None] * 2
+    found = Schema("AVRO", '"long"')
+    assert [registry.find(key) for key in (7, 7, 1, 1)] == [found, found, None, None]
     assert registry.version("a/b", 2) is None
     login = f"Basic {base64.b64encode(b'me:p@ss').decode()}"
     assert seen == [("/schemas/ids/7", login), ("/schemas/ids/1", login), ("/subjects/a%2Fb/versions/2", login)]

@@ -39,8 +39,8 @@ def decoded(schemas: Schemas, data: bytes, *header: bytes) -> Any:
     return json.loads(text or b"null")
 
 
-def of_avro(kind: Any, value: Any) -> Any:
-    return decoded(store(Schema("AVRO", json.dumps(kind))), b"\0\0\0\0\1" + avro(kind, value))
+def store_of(kind: Any) -> Schemas:
+    return store(Schema("AVRO", json.dumps(kind)))
 
 
 def logical(kind: str, logical_type: str, /, **more: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_each_type_of_avro_has_its_form(kind: Any, value: Any, form: Any) -> Non
     plain = {name: one for name, one in kind.items() if name != "logicalType"} if isinstance(kind, dict) else kind
     raw = value if isinstance(value, int | bytes) else None
     data = avro(kind if raw is None else plain, value)
-    assert decoded(store(Schema("AVRO", json.dumps(kind))), b"\0\0\0\0\1" + data) == form
+    assert decoded(store_of(kind), b"\0\0\0\0\1" + data) == form
 
 
 NODE = {
@@ -96,23 +96,21 @@ NODE = {
 
 
 def test_recursive_values_of_avro_are_decoded_and_deep_ones_end_no_process() -> None:
-    assert of_avro(NODE, {"kind": "TREE", "next": {"kind": "LEAF", "next": None}}) == {
-        "kind": "TREE",
-        "next": {"kind": "LEAF", "next": None},
-    }
-    deep = decoded(store(Schema("AVRO", json.dumps(NODE))), b"\0\0\0\0\1" + b"\0\2" * 100_000)
+    tree = {"kind": "TREE", "next": {"kind": "LEAF", "next": None}}
+    assert decoded(store_of(NODE), b"\0\0\0\0\1" + avro(NODE, tree)) == tree
+    deep = decoded(store_of(NODE), b"\0\0\0\0\1" + b"\0\2" * 100_000)
     assert deep["error"] == "it is nested too deeply"
     # Lists inside the record count too: each of its levels uses more of the stack.
     kind: Any = ["null", "L"]
     for _ in range(90):
         kind = {"type": "array", "items": kind}
-    lists = Schema("AVRO", json.dumps({"type": "record", "name": "L", "fields": [{"name": "l", "type": kind}]}))
-    assert decoded(store(lists), b"\0\0\0\0\1" + b"\2" * 100_000)["error"] == "it is nested too deeply"
+    lists = store_of({"type": "record", "name": "L", "fields": [{"name": "l", "type": kind}]})
+    assert decoded(lists, b"\0\0\0\0\1" + b"\2" * 100_000)["error"] == "it is nested too deeply"
 
 
 @pytest.mark.parametrize("items", ["null", {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}])
 def test_an_array_of_nothing_is_not_decoded(items: Any) -> None:
-    schemas = store(Schema("AVRO", json.dumps({"type": "array", "items": items})))
+    schemas = store_of({"type": "array", "items": items})
     assert "take no bytes" in decoded(schemas, b"\0\0\0\0\1" + b"\xfe" * 8 + b"\x7f\0")["error"]
 
 
@@ -179,7 +177,7 @@ def test_json_keeps_its_numbers_and_is_checked_if_asked() -> None:
 
 
 def test_ids_are_before_the_value_or_in_a_header() -> None:
-    schemas = store(Schema("AVRO", '"string"'))
+    schemas = store_of("string")
     data = avro("string", "ho")
     assert decoded(schemas, b"\0\0\0\0\1" + data) == "ho"
     assert decoded(schemas, b"\0" + (1).to_bytes(8, "big") + data) == "ho"
@@ -190,7 +188,7 @@ def test_ids_are_before_the_value_or_in_a_header() -> None:
 
 
 def test_bytes_that_are_the_whole_value_may_lack_their_length() -> None:
-    schemas = store(Schema("AVRO", '{"type": "bytes"}'))
+    schemas = store_of({"type": "bytes"})
     assert [decoded(schemas, b"\0\0\0\0\1" + data) for data in (b"\4ho", b"hoho", b"")] == ["ho", "hoho", ""]
     assert schemas.failures == 0
 
@@ -210,11 +208,8 @@ def test_what_is_not_decoded_is_shown_with_its_bytes_and_counted() -> None:
     assert schemas.failures == 5
     assert schemas.first_failure.startswith("schema 1: the value does not fit")
     # Nothing says that these have a schema.
-    assert [decoded(schemas, data) for data in (b"text", b"\xff", b"\0\0\0\0\0\0\0\1")] == [
-        "text",
-        {"hex": "ff"},
-        "\0" * 7 + "\1",
-    ]
+    plain = [decoded(schemas, data) for data in (b"text", b"\xff", b"\0\0\0\0\0\0\0\1")]
+    assert plain == ["text", {"hex": "ff"}, "\0" * 7 + "\1"]
     assert schemas.failures == 5
 
 
@@ -228,7 +223,7 @@ def test_a_single_schema_decodes_values_with_and_without_an_id_and_no_keys() -> 
 
 def test_the_parts_of_a_file_have_decoded_values() -> None:
     batch = RecordBatch(0, 1, [Record(0, 1, b"\xff", b"\0\0\0\0\1\x04h\x1b"), Record(1, 1, None, b"\0\0\0\0\1")])
-    parts = annotate(records.encode([batch]), records_of=store(Schema("AVRO", '"string"')).shown)
+    parts = annotate(records.encode([batch]), records_of=store_of("string").shown)
     key, value, bad = (part.value for part in parts if part.field in ("key", "value"))
     assert (key, value) == ('{"hex":"ff"}', '"h\\u001b"')
     assert "the value does not fit the schema" in bad
@@ -253,19 +248,15 @@ def test_values_of_confluents_serializers_are_decoded() -> None:
     order = json.dumps({"type": "record", "name": "O", "fields": [{"name": "s", "type": ["null", "string"]}]})
     shape = json.dumps({"title": "O", "type": "object"})
     for conf in ({}, {"schema.id.serializer": header_schema_id_serializer}):
-        for topic, value, make, schema in (
-            ("avro", {"s": "x"}, lambda conf: AvroSerializer(client, order, conf=conf), Schema("AVRO", order)),
-            ("json", {"s": "x"}, lambda conf: JSONSerializer(shape, client, conf=conf), Schema("JSON", shape)),
-            (
-                "proto",
-                message(s="x"),
-                lambda conf: ProtobufSerializer(message, client, conf=conf),
-                Schema("PROTOBUF", proto),
-            ),
+        for kind, text, value, serializer in (
+            ("AVRO", order, {"s": "x"}, AvroSerializer(client, order, conf=dict(conf))),
+            ("JSON", shape, {"s": "x"}, JSONSerializer(shape, client, conf=dict(conf))),
+            ("PROTOBUF", proto, message(s="x"), ProtobufSerializer(message, client, conf=dict(conf))),
         ):
             headers: list[tuple[str, bytes]] = []
-            data = make(dict(conf))(value, SerializationContext(topic, MessageField.VALUE, headers))
-            known = client.get_latest_version(f"{topic}-value")
+            data = serializer(value, SerializationContext(kind, MessageField.VALUE, headers))
+            known = client.get_latest_version(f"{kind}-value")
+            schema = Schema(kind, text)
             schemas = Schemas([Store("", {known.schema_id: schema, known.guid: schema})])
             assert bool(headers) == bool(conf)
             assert decoded(schemas, data, *(one for _, one in headers)) == {"s": "x"}
