@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 from kfuzz.broker_errors import ERROR_MEANINGS, ERROR_NAMES
 from kfuzz.errors import UsageError
 from kfuzz.findings import Code
-from kfuzz.findings.stored import codes as stored_codes
+from kfuzz.findings.stored import CODES as STORED_CODES
 from kfuzz.kafka import BROKER_RELEASE, LATEST, ROLES
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
@@ -118,7 +118,7 @@ class Book:
         return {
             "findings of record batches": list(RECORD_CODES),
             "findings of messages": list(MESSAGE_CODES),
-            "findings of stored files": list(stored_codes()),
+            "findings of stored files": list(STORED_CODES),
             "requirements": list(self._coverage.requirements),
             "flags": sorted(self._flags),
             "errors of a broker": list(ERROR_NAMES.values()),
@@ -148,7 +148,7 @@ class Book:
         tables: tuple[tuple[Kind, Mapping[str, Code], Mapping[str, Iterable[str]]], ...] = (
             ("finding of record batches", RECORD_CODES, self._coverage.findings),
             ("finding of messages", MESSAGE_CODES, self._coverage.message_findings),
-            ("finding of stored files", stored_codes(), {}),
+            ("finding of stored files", STORED_CODES, {}),
         )
         for kind, codes, found in tables:
             yield from (self._finding(code, kind, codes[code], found) for code in codes if code.casefold() == wanted)
