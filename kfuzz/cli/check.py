@@ -85,8 +85,9 @@ def command(
                 document, is_fatal = _directory(place, replace(asked, role=role or ("consumer" if is_copy else "log")))
             else:
                 document, is_fatal = _file(place, asked)
-            # Here the real names of the files are known.
-            out.append(json.loads(json_text(document)))
+            if as_json:
+                # Here the real names of the files are known.
+                out.append(json.loads(json_text(document)))
         fatal = fatal or is_fatal
     if as_json:
         echo_json(out)

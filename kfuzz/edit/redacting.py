@@ -230,7 +230,7 @@ class Redactor:
         raw = bytes(data[one.at : one.at + one.size])
         length, rest = raw[:LENGTH_BYTES], raw[LENGTH_BYTES:]
         if one.definition is None:
-            # Bytes that nobody has named: after a SaslHandshake of version 0 they are a log-in.
+            # kfuzz does not know what these bytes mean. After a SaslHandshake of version 0, they are a log-in.
             made = hidden(rest)
         elif one.body_at:
             at = one.body_at - one.at - LENGTH_BYTES
@@ -238,7 +238,7 @@ class Redactor:
             made = self.message(header, one.header_version, rest[:at])
             made += self.message(one.definition, one.version, rest[at:])
         else:
-            # The API's key and version, and the number by which a request and its response belong together.
+            # The API's key and version, and the correlation id.
             kept = INT_BYTES if is_response else 2 * INT_BYTES
             made = rest[:kept] + hidden(rest[kept:])
         if one.error or one.definition is None:

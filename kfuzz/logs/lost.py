@@ -68,7 +68,7 @@ class LostOffsets:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The offsets as a JSON object; what is not known is null."""
+        """The offsets as a JSON object. An unknown offset is null."""
         return {
             "at": self.at,
             "size": self.end - self.at,

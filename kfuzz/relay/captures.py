@@ -188,7 +188,7 @@ def _request(view: memoryview, at: int) -> int:
 
 
 def _response(view: memoryview, at: int, places: dict[int, int]) -> int:
-    """The rank of a response: the place of its request, of which ``places`` has the correlation id."""
+    """The place of the request that a response answers. ``places`` has it by the correlation id."""
     if len(view) - at < 2 * SIZE.size or not 2 * SIZE.size <= _size(view, at) <= FRAME_BYTES_MAX:
         return -1
     return places.get(SIZE.unpack_from(view, at + SIZE.size)[0], -1)

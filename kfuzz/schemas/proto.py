@@ -34,7 +34,7 @@ FORM: Final = {"preserving_proto_field_name": True, "always_print_fields_with_no
 
 
 def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[..., bytes]:
-    """As for Avro; ``references`` are the names by which files import others, with their texts.
+    """As for Avro. ``references`` has the name and the text of each file that ``text`` or another reference imports.
 
     Message indexes before the value say which message it is, by the places of its declarations. The function's third
     argument has them instead if they are elsewhere.

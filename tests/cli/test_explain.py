@@ -31,7 +31,7 @@ def test_every_name_is_explained_with_its_vectors(title: str) -> None:
         for one in explain(name):
             assert one.name == name
             assert one.what or one.flags
-            # Some requirements are checked by the behaviour of a broker, not by vectors. Vectors are no files, no logs.
+            # No vector checks a requirement that only a broker can show. Vectors are not stored files, and not logs.
             assert one.vectors or name in WITHOUT_VECTOR or one.kind in WITHOUT_VECTORS
 
 

@@ -101,9 +101,9 @@ def test_what_is_not_kafka_is_counted(tmp_path: Path) -> None:
     assert out[0] == f"{file}: {CONVERSATION.connections} connections"
     assert out[1] == "connection 1: 10.0.0.1:40001 to 10.0.0.2:9092"
     assert out[-1] == "2 connections without a request of Kafka left out; 1 connection of them encrypted by TLS"
-    told = json.loads(kfuzz("show", "--frames", file, "--json").stdout)
-    assert len(told["frames"]) == len(WHOLE)
-    assert told["flaw"] == out[-1]
+    shown = json.loads(kfuzz("show", "--frames", file, "--json").stdout)
+    assert len(shown["frames"]) == len(WHOLE)
+    assert shown["flaw"] == out[-1]
     assert "read: " in kfuzz("show", "--frame", "3", file).stdout
 
 
