@@ -10,6 +10,8 @@ import dpkt
 
 from kfuzz.relay.recording import Recording
 
+SYN = 0x02
+ACK = 0x10
 IPV4 = (b"\x0a\0\0\1", b"\x0a\0\0\2")
 IPV6 = (bytes(15) + b"\1", bytes(15) + b"\2")
 BROKER = 9092
