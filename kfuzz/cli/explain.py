@@ -31,7 +31,7 @@ LINES = re.compile(rb"(?!\Z)([^\n]{0,%d})[^\n]*\n?" % LINE_CHARACTERS_MAX)
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
-    help="List the known lines in this log of a broker or a client; - is stdin.",
+    help="The log of a broker or a client. Its known lines are listed; - is stdin.",
 )
 @options.all_of("vectors", usual=f"the first {VECTORS_SHOWN}")
 @options.as_json
