@@ -6,16 +6,15 @@ As a broker does at its start, the walk begins at the newest producer snapshot a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from kfuzz.annotate.listing import Listing
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
-from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries
 from kfuzz.logs.snapshot import Producer
@@ -23,10 +22,8 @@ from kfuzz.logs.stored import last_offset_of
 from kfuzz.logs.transactions import last_stable_offset, snapshot_of
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.records.read.reader import check_with
-from kfuzz.wire.records.framing import frames
+from kfuzz.wire.io.layout import CONTROL
 
-# So many headers of batches are in memory at a time.
-HEADS: Final = 1 << 17
 FIRST: Final = "current_txn_first_offset"
 
 
@@ -114,27 +111,18 @@ def open_transactions(partition: Sequence[Segment], notes: Notes) -> list[dict[s
     found = [one for one in partition_state(partition, notes).to_json(partition[0]) if one[FIRST] >= 0]
     found = [{"first_offset": one.pop(FIRST), "records": 0, "since": None} | one for one in found]
     found.sort(key=lambda one: one["first_offset"])
+    of = {one["producer_id"]: one for one in found}
     for segment in partition:
         if found and segment.size and (segment.next_offset is None or segment.next_offset > found[0]["first_offset"]):
             with segment.open() as file:
-                at = Starts(segment, file).before(found[0]["first_offset"])
-                view = mapped(file, at, segment.size)
-                places = (place for place, _, _ in frames(view))
-                while chunk := list(islice(places, HEADS)):
-                    _count(found, BatchHeads(view, chunk, at))
+                view = mapped(file, Starts(segment, file).before(found[0]["first_offset"]), segment.size)
+                for batch in Listing(view):
+                    one = of.get(batch.producer_id)
+                    if one and batch.base_offset >= one["first_offset"] and not batch.attributes & CONTROL:
+                        one["records"] += batch.records
+                        one["since"] = batch.base_timestamp if one["since"] is None else one["since"]
                 require_whole(view)
     return found
-
-
-def _count(found: Iterable[dict[str, Any]], heads: BatchHeads) -> None:
-    producer_id, base_offset = heads.values("producer_id", np.int64), heads.values("base_offset", np.int64)
-    is_data = ~heads.values("control", np.bool_)
-    for one in found:
-        mine = np.flatnonzero(is_data & (producer_id == one["producer_id"]) & (base_offset >= one["first_offset"]))
-        if len(mine):
-            one["records"] += int(heads.values("record_count", np.int64)[mine].sum())
-            if one["since"] is None:
-                one["since"] = int(heads.values("base_timestamp", np.int64)[mine[0]])
 
 
 def judge(
