@@ -64,7 +64,6 @@ def command(
     """
     try:
         from kfuzz.logs.comparing import compare
-        from kfuzz.logs.latest import compare_latest
         from kfuzz.logs.segments import passed_over
     except ImportError:
         raise UsageError("kfuzz diff needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
@@ -73,9 +72,14 @@ def command(
     equal = ("equal", "records are equal, batches differ") if contents or compacted else ("equal",)
     with log_at(a) as from_a, log_at(b, live, topics=topics) as from_b:
         with progress("diff, MiB", None) as set_done:
-            asked: dict[str, Any] = {"topics": topics, "limits": limits, "pass_over": complaints.skip}
-            found: Iterator[Any] = (compare_latest if compacted else compare)(
-                from_a, from_b, on_bytes=lambda done: set_done(done >> 20), **asked
+            found = compare(
+                from_a,
+                from_b,
+                topics=topics,
+                compacted=compacted,
+                limits=limits,
+                on_bytes=lambda done: set_done(done >> 20),
+                pass_over=complaints.skip,
             )
             for one in found:
                 made.append(one.to_json())

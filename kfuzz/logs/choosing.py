@@ -1,8 +1,8 @@
-"""Choosing records by key, headers and null values, and the last one of each key; columns of single headers."""
+"""Choosing records by key, headers and null values, or as the last one of each key; columns of single headers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.errors import UsageError
 from kfuzz.logs.arrow_rows import texts_of
+from kfuzz.logs.latest import Latest
 from kfuzz.logs.lines import matching, values_of
 
 if TYPE_CHECKING:
@@ -21,41 +21,8 @@ if TYPE_CHECKING:
 HEADER: Final = "header."
 # Columns that have a key or a value as JSON.
 JSON: Final[dict[str, Side]] = {"key_json": "key", "value_json": "value"}
-# Keys and offsets beyond this are on disk.
-MEMORY_KIB: Final = 64 << 10
 
 Mask = npt.NDArray[np.bool_]
-
-
-class Latest:
-    """The offset of the last record of each key of a partition, on disk if there are many keys."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """``batches`` have columns ``offset`` and ``key``; records without a key are left out."""
-        # Most runs need no database.
-        import sqlite3
-
-        # An empty name makes a file that SQLite removes itself.
-        self._found = sqlite3.connect("")
-        try:
-            self._found.executescript(f"pragma cache_size = -{MEMORY_KIB}; pragma journal_mode = off")
-            self._found.execute("create table latest (key blob primary key, row integer) without rowid")
-            for batch in batches:
-                # Only the last one of each key in a batch is written.
-                pairs = dict(zip(values_of(batch.column("key")), batch.column("offset").to_pylist(), strict=True))
-                pairs.pop(None, None)
-                self._found.executemany("insert or replace into latest values (?, ?)", pairs.items())
-            self._found.execute("create index rows on latest (row)")
-        except sqlite3.OperationalError as error:
-            raise UsageError(
-                f"the keys do not fit on the disk of temporary files: {error}; free space there, or set SQLITE_TMPDIR"
-            ) from None
-
-    def mask(self, offsets: npt.NDArray[np.int64]) -> Mask:
-        """Which of these offsets are the last ones of their keys."""
-        bounds = (int(offsets.min()), int(offsets.max()))
-        rows = self._found.execute("select row from latest where row between ? and ?", bounds)
-        return np.isin(offsets, np.fromiter((row for (row,) in rows), np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,12 @@ with the logs.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -17,8 +20,12 @@ from kfuzz.annotate.listing import codec_name, next_place
 from kfuzz.annotate.parts import preview
 from kfuzz.annotate.records import opened
 from kfuzz.files import local_path
+from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.alike import alike
+from kfuzz.logs.latest import Keyed, Latest, last_records
+from kfuzz.logs.reading import FINDING, read_slice, schema
 from kfuzz.logs.segments import Segment, batch_bytes, find_segments, refuse
+from kfuzz.logs.slicing import slices
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records import Limits, Record, iterate
 from kfuzz.records.read.limits import DEFAULT_LIMITS
@@ -37,6 +44,9 @@ OF_BATCH: Final = tuple(
 OF_RECORD: Final = ("timestamp", "key", "value", "headers", "attributes")
 # The bytes that are shown before the first one that differs.
 BEFORE_BYTES: Final = 8
+WANTED: Final = schema(["offset", "key", "value"], mode="tolerant")
+# The bytes of a value's digest.
+DIGEST_BYTES: Final = 16
 
 
 class Side:
@@ -205,6 +215,40 @@ class Compared:
             else:
                 self._pass_only(int(one is None or (other is not None and other.base_offset < one.base_offset)))
 
+    def run_latest(self, on_bytes: Callable[[int], None]) -> None:
+        """As :meth:`run`, but compare the last value of each key that a reader in read_committed sees.
+
+        A key whose last value is null counts as missing, and records without a key are passed over.
+        """
+        both = [Latest(self._values_of(side, on_bytes)).by("key") for side in self.sides]
+        merged = heapq.merge(*map(zip, both, map(repeat, (0, 1))), key=_key)
+        for key, same in groupby(merged, _key):
+            found = {i: (offset, value) for (_, offset, value), i in same if value is not None}
+            if len({value for _, value in found.values()}) > 1 or len(found) == 1:
+                values = ["none", "none"]
+                for i, (offset, value) in found.items():
+                    values[i] = f"{value[DIGEST_BYTES:].decode()} at offset {offset}"
+                name = f"last value of the key {preview(key, (0, len(key)))}"
+                self._note_record(max(found.values())[0], name, *values)
+
+    def _values_of(self, side: Side, on_bytes: Callable[[int], None]) -> Iterator[Keyed]:
+        """Of each key in each batch of rows, the last value: its digest and its text."""
+        for part in slices(side.segments, isolation="read_committed"):
+            # Of a part of the offsets, damage would not be reported.
+            whole = replace(part, stable_offset=None)
+            below = INT64_MAX if part.stable_offset is None else part.stable_offset
+            for rows in read_slice(whole, WANTED, isolation="read_committed", limits=side.limits):
+                if not rows.column(FINDING).null_count:
+                    side.spoil(str(rows.column(FINDING)[0]), {"file": str(part.segment.path), "at": None, "size": None})
+                    continue
+                for key, offset, value in last_records(rows, below):
+                    if value is not None:
+                        text = preview(value, (0, len(value))).encode()
+                        value = blake2b(value, digest_size=DIGEST_BYTES).digest() + text
+                    yield key, offset, value
+            side.done += part.end - part.start
+            on_bytes(sum(one.done for one in self.sides))
+
     def _pass_alike(self) -> bool:
         """Pass over the batches that are alike. Returns False if there are none."""
         a, b = self.sides
@@ -294,9 +338,9 @@ class Compared:
         self.sides[0].is_open = self.sides[1].is_open = False
         if left != right or kinds[0] != kinds[1]:
             pairs = [(name, getattr(left, name), getattr(right, name)) for name in OF_RECORD] + [("kind", *kinds)]
-            self.note_record(left.offset, *next(pair for pair in pairs if pair[1] != pair[2]))
+            self._note_record(left.offset, *next(pair for pair in pairs if pair[1] != pair[2]))
 
-    def note_record(self, offset: int, name: str, one: object, other: object) -> None:
+    def _note_record(self, offset: int, name: str, one: object, other: object) -> None:
         """Note that records differ; ``one`` and ``other`` are the values of the first field that does."""
         self.records += 1
         self.record = self.record or self._difference(offset, name, one, other)
@@ -319,6 +363,10 @@ class Compared:
             for value, side in zip(_texts(one, other), self.sides, strict=True)
         ]
         return {"offset": offset, "field": name, "a": sides[0], "b": sides[1]}
+
+
+def _key(one: tuple[Keyed, int]) -> bytes:
+    return one[0][0]
 
 
 def _kind(head: BatchHeader | None) -> str:
@@ -347,21 +395,24 @@ def compare(
     b: str | Path,
     *,
     topics: str = "*",
+    compacted: bool = False,
     limits: Limits = DEFAULT_LIMITS,
     on_bytes: Callable[[int], None] = lambda done: None,
     pass_over: Callable[[Path, str], None] = refuse,
 ) -> Iterator[Compared]:
     """Compare the partitions of two logs, each a log directory, a partition folder or a segment file.
 
-    Partitions of the same name are compared; two partition folders or files also under different names. ``on_bytes``
-    gets how many bytes of both were read. The other arguments and errors are those of :func:`kfuzz.logs.find_segments`;
-    a file that becomes shorter meanwhile raises ``UsageError``.
+    Partitions of the same name are compared; two partition folders or files also under different names. With
+    ``compacted``, a record is the last value of a key: see :meth:`Compared.run_latest`. ``on_bytes`` gets how many
+    bytes of both were read. The other arguments and errors are those of :func:`kfuzz.logs.find_segments`; a file that
+    becomes shorter meanwhile raises ``UsageError``.
     """
     done = 0
     for name, segments in pairs_of(a, b, topics=topics, pass_over=pass_over):
         made = Compared(name, (Side(segments[0], limits), Side(segments[1], limits)))
         if all(segments):
-            made.run(lambda now, before=done: on_bytes(before + now))  # type: ignore[misc]
+            run = made.run_latest if compacted else made.run
+            run(lambda now, before=done: on_bytes(before + now))  # type: ignore[misc]
         done += sum(segment.size for both in segments for segment in both)
         yield made
 

@@ -1,7 +1,7 @@
 """Groups, transactional ids, share groups and remote logs, as a broker has them that loads Kafka's own topics.
 
-The latest value of each key counts. Only keys and their latest values are in memory, and only these are decoded. The
-fields of Kafka's records keep their names, and have the JSON form of messages.
+The latest value of each key counts, and only these are decoded. The fields of Kafka's records keep their names, and
+have the JSON form of messages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular
+from kfuzz.logs.latest import Keyed, Latest
 from kfuzz.logs.producers import Notes, end_offset
 from kfuzz.logs.reading import FINDING, read_slice, schema
 from kfuzz.logs.segments import EVERYTHING, Segment, Selection, find_segments
@@ -54,27 +55,32 @@ def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERY
                 notes[f"damage: {batch.column(FINDING)[0]}"] += 1
 
 
-def latest(segments: Sequence[Segment], notes: Notes) -> dict[bytes, bytes]:
-    """The latest value of each key of a partition; keys whose latest value is null are left out.
+def latest(segments: Sequence[Segment], notes: Notes) -> Iterator[tuple[bytes, bytes]]:
+    """The latest value of each key of a partition; keys whose latest value is null are left out."""
+    return ((key, value) for key, _, value in Latest(_that_count(segments, notes)).by("row") if value is not None)
 
-    The records of a transaction count from its COMMIT marker on, unless a later record has the key. Mirrors
-    ``OffsetMetadataManager.replay`` and ``replayEndTransactionMarker``.
+
+def _that_count(segments: Sequence[Segment], notes: Notes) -> Iterator[Keyed]:
+    """The records that count: those of a transaction from its COMMIT marker on, unless a later record has the key.
+
+    Mirrors ``OffsetMetadataManager.replay`` and ``replayEndTransactionMarker``.
     """
-    found: dict[bytes, tuple[int, bytes]] = {}
-    pending: dict[int, dict[bytes, tuple[int, bytes]]] = defaultdict(dict)
+    pending: dict[int, dict[bytes, Keyed]] = defaultdict(dict)
     for offset, key, value, producer, is_transactional, is_control, _ in rows(segments, notes):
         if is_control:
             ended = pending.pop(producer, {})
             if ended and end_marker(key, value)[0] == COMMIT:
-                found |= {key: one for key, one in ended.items() if key not in found or one[0] > found[key][0]}
-        elif value is None:
-            for each in (found, *pending.values()):
-                each.pop(key, None)
+                yield from ended.values()
+        elif key is None:
+            notes[f"a record of {segments[0].topic} is left out: the key is null"] += 1
+        elif is_transactional and value is not None:
+            pending[producer][key] = key, offset, value
         else:
-            (pending[producer] if is_transactional else found)[key] = offset, value
+            yield key, offset, value
+            for ended in pending.values() if value is None else ():
+                ended.pop(key, None)
     for producer, ended in pending.items():
         notes[f"records of the open transaction of producer {producer}, which do not count yet"] += len(ended)
-    return {key: value for key, (_, value) in found.items()}
 
 
 def decoded(
@@ -136,7 +142,7 @@ def transactional_ids(path: str | Path, notes: Notes) -> tuple[dict[int, Value],
     found: dict[int, Value] = {}
     partitions = partitions_of(path, TRANSACTIONS, notes)
     for segments in partitions:
-        for _, key, value in decoded(TRANSACTIONS, latest(segments, notes).items(), notes):
+        for _, key, value in decoded(TRANSACTIONS, latest(segments, notes), notes):
             value = value or {}
             places = value["transactionPartitions"] or ()
             found[int(value["producerId"])] = key | {
@@ -160,7 +166,7 @@ def groups(path: str | Path, notes: Notes, now_ms: int) -> dict[str, list[Value]
     partitions = partitions_of(path, GROUPS, notes)
     beside = Beside(partitions[0][0], notes)
     for segments in partitions:
-        for name, key, value in decoded(GROUPS, latest(segments, notes).items(), notes):
+        for name, key, value in decoded(GROUPS, latest(segments, notes), notes):
             value = value or {}
             if 0 <= int(value.get("expireTimestamp", -1)) < now_ms:
                 notes["offsets that expired are left out"] += 1

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,8 +15,9 @@ import pyarrow as pa
 from kfuzz.control import control_json
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX, INTERNAL_TOPICS
-from kfuzz.logs.choosing import Choice, Latest, json_column
+from kfuzz.logs.choosing import Choice, json_column
 from kfuzz.logs.contents import TIMES_MS
+from kfuzz.logs.latest import Latest, last_records
 from kfuzz.logs.lines import Lines
 from kfuzz.logs.reading import FINDING, milliseconds, read_slice, schema
 from kfuzz.logs.segments import Segment, Selection, Slice, find_segments, refuse
@@ -226,7 +227,7 @@ class _Printer:
             if self._wanted.latest:
                 columns = self._of_columns(("offset", "key"))
                 found = (rows for part in partition for rows in self._rows_of(part, columns, None, Choice()))
-                self._choice = replace(self._choice, latest=Latest(found))
+                self._choice = replace(self._choice, latest=Latest(chain.from_iterable(map(last_records, found))))
             if self._wanted.tail is not None:
                 yield from self._tail(list(partition), self._wanted.tail)
                 continue

@@ -17,7 +17,6 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.kafka import CODECS
 from kfuzz.logs import comparing, latest
 from kfuzz.logs.comparing import Compared, compare
-from kfuzz.logs.latest import Latest, compare_latest
 from kfuzz.logs.salvaging import salvage
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.compaction import compact
@@ -124,8 +123,7 @@ def test_a_batch_that_is_stored_otherwise_has_equal_records(tmp_path: Path) -> N
     assert one.to_json()["record"]["b"]["value"] == "record in a transaction of producer 5, epoch 0"
 
 
-@pytest.mark.parametrize("memory_bytes", [1, 1 << 20])
-def test_a_compacted_log_has_the_last_values_of_its_source(memory_bytes: int, tmp_path: Path) -> None:
+def test_a_compacted_log_has_the_last_values_of_its_source(tmp_path: Path) -> None:
     draw = random.Random(3)
     rows = [Record(i, i, b"k%d" % draw.randrange(40), draw.choice((b"x", b"y", None))) for i in range(300)]
     data = b"".join(batches_of(rows, draw))
@@ -133,19 +131,18 @@ def test_a_compacted_log_has_the_last_values_of_its_source(memory_bytes: int, tm
     cleaned = compact(data, lambda batch, one: newest[one.key] == one.offset and one.value is not None, now_ms=0).data
     sides = written(tmp_path / "a", data), written(tmp_path / "b", cleaned)
     assert only(*sides).verdict == "different"
-    [one] = compare_latest(*sides, memory_bytes=memory_bytes)
+    [one] = compare(*sides, compacted=True)
     assert one.verdict == "equal"
     lost = max(offset for offset in newest.values() if rows[offset].value is not None)
     written(tmp_path / "b", compact(cleaned, lambda batch, one: one.offset != lost, now_ms=0).data)
-    [one] = compare_latest(*sides, memory_bytes=memory_bytes)
+    [one] = compare(*sides, compacted=True)
     assert (one.verdict, one.records, one.record and one.record["offset"]) == ("different", 1, lost)
 
 
-def test_the_last_entry_of_a_key_survives_every_spill() -> None:
-    made = Latest(memory_bytes=3 * latest.ENTRY_BYTES)
-    for i in range(100):
-        made.put(b"%d" % (i % 9), i)
-    assert dict(made) == {b"%d" % (i % 9): i for i in range(91, 100)}
+def test_the_last_record_of_each_key_is_found_with_keys_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latest, "MEMORY_KIB", 1)
+    rows = [(b"%d" % (i % 900), i, b"%d" % i) for i in range(9000)]
+    assert list(latest.Latest([*rows, rows[0]]).by("row")) == rows[-900:]
 
 
 def test_what_it_prints_and_its_exit_codes(tmp_path: Path) -> None:
