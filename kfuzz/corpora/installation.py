@@ -32,7 +32,6 @@ from kfuzz.files import (
     sync_directory,
     write_whole,
 )
-from kfuzz.logs.broker_topics import topic_configs
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
 from kfuzz.logs.stored import CLEAN_SHUTDOWN, META_PROPERTIES, METADATA_NAME
 from kfuzz.storage import LocalTarget
@@ -195,6 +194,9 @@ def topic_script(corpus: Corpus) -> str:
 
 def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = None) -> list[str]:
     """Sentences about what may surprise a person who installs ``corpus``. ``now_ms`` is the time, for tests."""
+    # It needs pyarrow.
+    from kfuzz.logs.metadata import topic_configs
+
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     configs = None if log_dir is None else topic_configs(log_dir)
     found = []

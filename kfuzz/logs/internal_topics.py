@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular
+from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.latest import Keyed, Latest
 from kfuzz.logs.producers import Notes, end_offset
 from kfuzz.logs.reading import FINDING, read_slice, schema
@@ -46,11 +47,17 @@ def partitions_of(path: str | Path, topics: str, notes: Notes) -> list[list[Segm
 
 
 def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERYTHING) -> Iterator[tuple[Any, ...]]:
-    """The records of a partition with the columns ``NAMES``. Damage is noted, and reading continues after it."""
+    """The records with the selected offsets of a partition, with the columns ``NAMES``.
+
+    Damage is noted, also beside these offsets, and reading continues after it.
+    """
+    first, last = selection.first_offset or 0, INT64_MAX if selection.last_offset is None else selection.last_offset
     for part in slices(segments, selection):
-        for batch in read_slice(part, ROWS, selection):
+        # With a selection, the reader would not report damage.
+        for batch in read_slice(part, ROWS):
             if batch.column(FINDING).null_count:
-                yield from zip(*(batch.column(name).to_pylist() for name in NAMES), strict=True)
+                found = zip(*(batch.column(name).to_pylist() for name in NAMES), strict=True)
+                yield from (row for row in found if first <= row[0] <= last)
             else:
                 notes[f"damage: {batch.column(FINDING)[0]}"] += 1
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.control import LeaderChangeMessage, VotersRecord, decode_control
-from kfuzz.errors import RecordsError, UsageError
+from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.logs.internal_topics import FIXED, decoded, named, partitions_of, rows
 from kfuzz.logs.producers import Notes
 from kfuzz.logs.segments import Selection, find_segments
@@ -148,6 +148,19 @@ def picture(path: str | Path, notes: Notes, at: int | None = None) -> Picture:
         for number, one in sorted(partitions.items()):
             made.sections["partitions"][f"{made.names.get(id, id)}-{number}"] = one
     return made
+
+
+def topic_configs(log_dir: Path) -> dict[str, dict[str, str]] | None:
+    """The settings that each topic has of its own, by Kafka's names; None if ``log_dir`` has no metadata, or has some
+    that cannot be read.
+    """
+    notes = Notes()
+    try:
+        found = picture(log_dir / f"{TOPIC}-0", notes).sections
+    except KfuzzError:
+        return None
+    configs = {name: found["configs"].get(f"topic {name}", {}) for name in found["topics"]}
+    return configs if configs and not notes else None
 
 
 def _replay(made: Picture, segments: Any, notes: Notes, selection: Selection) -> None:
